@@ -25,9 +25,18 @@ from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
-__all__ = ["TableColumns", "field_of", "fields_in", "partition_scalar", "refuse_depth", "refuse_table"]
+__all__ = [
+    "TableColumns",
+    "field_of",
+    "fields_in",
+    "needs_sparks_reader",
+    "partition_scalar",
+    "refuse_depth",
+    "refuse_table",
+]
 
 _COLLATIONS: Final = "__COLLATIONS"
+_EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
 _DEEPEST: Final = 99
 _FLOATS: Final = ("float", "double")
 _FLOAT_DIGITS: Final = 15
@@ -38,17 +47,27 @@ def refuse_table(snapshot: Snapshot) -> None:
     """Check that rows of a table mean the same here as in Spark.
 
     Raises:
-        NotHere: Columns are found by ids, text has a collation, a column is ``char``, which Spark pads as it reads, or
-            one is nested so deeply that Arrow does not open its files.
+        NotHere: Columns are found by ids, or have a default for files without them; text has a collation, a column is
+            ``char``, which Spark pads as it reads, or one is nested so deeply that Arrow does not open its files.
     """
     refuse_depth(snapshot.schema)
-    if snapshot.column_mapping_mode == "id":
-        raise NotHere("a table whose columns are mapped by id")
+    if needs_sparks_reader(snapshot):
+        raise NotHere("a table whose columns are mapped by id or have a default for old files")
     for field in fields_in(snapshot.schema):
         if "char(" in str(field.metadata.get(LENGTH, "")).lower().replace("varchar(", ""):
             raise NotHere("a table with a column of type char")
         if _COLLATIONS in field.metadata:
             raise NotHere("a table with a collation")
+
+
+def needs_sparks_reader(snapshot: Snapshot) -> bool:
+    """Return whether Spark alone finds the columns in all files: by ids, or by a default where a file has none.
+
+    Such a default (``EXISTS_DEFAULT``) comes with Parquet tables that were converted.
+    """
+    return snapshot.column_mapping_mode == "id" or any(
+        _EXISTENCE_DEFAULT in field.metadata for field in fields_in(snapshot.schema)
+    )
 
 
 def refuse_depth(schema: StructType) -> None:

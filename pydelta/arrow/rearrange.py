@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydelta.arrow.changes import Place
-from pydelta.arrow.columns import TableColumns, field_of, refuse_table
+from pydelta.arrow.columns import TableColumns, field_of, needs_sparks_reader, refuse_table
 from pydelta.arrow.curves import row_order
 from pydelta.arrow.expressions import NotHere
 from pydelta.arrow.layout import output_of
@@ -57,7 +57,7 @@ _BATCH_ROWS: Final = 131_072
 
 
 def bins_of(
-    files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask, *, by_field_id: bool
+    files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask, *, by_sparks_reader: bool
 ) -> tuple[list[Bin], list[int]]:
     """Return the bins of a plan as values, and the numbers of those that need Spark's reader from the start.
 
@@ -65,7 +65,7 @@ def bins_of(
         files: What is rewritten.
         plan: The same files with ``bin``, in the same order.
         task: How the new files are written.
-        by_field_id: Whether columns are found by their ids.
+        by_sparks_reader: See ``needs_sparks_reader``.
     """
     keys = [column.name for column in task.partition_columns]
     members: dict[int, list[AddFile]] = {}
@@ -74,7 +74,7 @@ def bins_of(
     bins: list[Bin] = []
     for_spark: list[int] = []
     for number, adds in members.items():
-        if by_field_id or any(is_absolute_path(add.path) for add in adds):
+        if by_sparks_reader or any(is_absolute_path(add.path) for add in adds):
             for_spark.append(number)
             continue
         old = tuple(old_file(add) for add in adds)
@@ -152,9 +152,9 @@ def check_plan(
 
 
 def _bins_here(snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask) -> list[Bin]:
-    bins, for_spark = bins_of(files, plan, task, by_field_id=snapshot.column_mapping_mode == "id")
+    bins, for_spark = bins_of(files, plan, task, by_sparks_reader=needs_sparks_reader(snapshot))
     if for_spark:
-        raise NotHere("columns mapped by id, or files outside the table's folder")
+        raise NotHere("columns mapped by id or with a default for old files, or files outside the table's folder")
     return bins
 
 

@@ -19,6 +19,7 @@ import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from pydelta.arrow.columns import needs_sparks_reader
 from pydelta.arrow.layout import TableShape, add_of_file
 from pydelta.arrow.rearrange import ANY_SIZE, bins_of, deal
 from pydelta.arrow.tasks.compact import Bin, BinDone, HandedBack, run_bins
@@ -58,7 +59,7 @@ def compact_files(
 ) -> RewriteOutput:
     """See ``Engine.compact``."""
     task = rearranging_task(spark, snapshot)
-    bins, for_spark = bins_of(files, plan, task, by_field_id=snapshot.column_mapping_mode == "id")
+    bins, for_spark = bins_of(files, plan, task, by_sparks_reader=needs_sparks_reader(snapshot))
     staged: Any = spark.sparkContext.accumulator([], StagedPaths())
     outcomes = _run(spark, bins, task, staged) if bins else []
     done = [outcome for outcome in outcomes if isinstance(outcome, BinDone)]

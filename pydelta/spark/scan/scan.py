@@ -79,7 +79,8 @@ ROW_INDEX_COLUMN: Final = "__pydelta_row_index"
 MATCHED_COLUMN: Final = "__pydelta_matched"
 """Column of ``scan_matched`` (boolean, never null): whether the row is one of those that were found."""
 
-_DROPPED_METADATA: Final = ("delta.", "EXISTS_DEFAULT")
+_DROPPED_METADATA: Final = ("delta.",)
+_EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
 _PLACE: Final = "__pydelta_place"
 _SERIALS: Final = itertools.count(1)
 _FIELD_ID: Final = "parquet.field.id"
@@ -487,7 +488,7 @@ def _user_metadata(field: StructField) -> dict[str, Any]:
     return {
         name: value
         for name, value in field.metadata.items()
-        if not name.startswith(_DROPPED_METADATA) and name != _FIELD_ID
+        if not name.startswith(_DROPPED_METADATA) and name not in (_FIELD_ID, _EXISTENCE_DEFAULT)
     }
 
 
