@@ -22,6 +22,8 @@ _OWN: Final = frozenset(
 _BY_CHANCE: Final = re.compile("Time|Bytes|Size|scannedBy|rewrittenBy", re.IGNORECASE)
 _PHYSICAL: Final = re.compile(r"col-[0-9a-f]{8}-[0-9a-f-]{27}")
 _NUMBERED: Final = re.compile(r"#\d+")
+_AROUND: Final = re.compile(r"\A\((.*)\)\Z", re.DOTALL)
+"""What replaces rows says its condition as it was given, which SQL puts between parentheses."""
 PREDICATE: Final = "predicate"
 """The parameter of a command that is the text of a condition, which each engine writes in its own way."""
 
@@ -84,7 +86,7 @@ class LogReader:
             left = {key: value for key, value in body.items() if key not in _OWN}
             parameters = body.get("operationParameters") or {}
             left["operationParameters"] = {
-                key: _NUMBERED.sub("#", str(value))
+                key: _AROUND.sub(r"\1", _NUMBERED.sub("#", str(value)))
                 for key, value in parameters.items()
                 if self._texts or key != PREDICATE
             }
@@ -92,7 +94,8 @@ class LogReader:
             left["operationMetrics"] = {key: value for key, value in metrics.items() if not _BY_CHANCE.search(key)}
             return left
         if kind == "metaData":
-            return {key: value for key, value in body.items() if key not in ("id", "createdTime")}
+            left = {key: value for key, value in body.items() if key not in ("id", "createdTime")}
+            return left | {"schemaString": json.loads(body["schemaString"])}  # properties of fields have no order
         if kind == "protocol":
             return {key: sorted(value) if isinstance(value, list) else value for key, value in body.items()}
         return body

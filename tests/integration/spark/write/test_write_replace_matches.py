@@ -365,17 +365,29 @@ def test_ways_to_write_that_say_themselves_which_rows_go_refuse_the_options(spar
     name, data = f"delta.`{path}`", frame(spark)
     new = data.writeTo(name).option("replaceUsing", "a")
     for run in (
-        lambda: new.append(),
         lambda: new.overwrite(F.col("a") == 1),
         lambda: new.overwritePartitions(),
         lambda: new.createOrReplace(),
-        lambda: data.write.format("delta").mode("append").option("replaceUsing", "a").save(path),
-        lambda: data.write.mode("append").option("replaceOn", "true").insertInto(name),
     ):
-        with pytest.raises(InvalidArgumentError, match=r"replace(Using|On)") as caught:
+        with pytest.raises(InvalidArgumentError, match=r"replaceUsing") as caught:
             run()
         assert caught.value.hint
     assert version_of(path) == 0
+
+
+def test_an_append_replaces_no_row_whatever_its_options_say(spark, tmp_path):
+    path = table(spark, tmp_path / "t", ("a",))
+    name, data = f"delta.`{path}`", frame(spark)
+    rows = spark.read.format("delta").load(path).count()
+    for run in (
+        lambda: data.writeTo(name).option("replaceUsing", "a").append(),
+        lambda: data.write.format("delta").mode("append").option("replaceUsing", "a").save(path),
+        lambda: data.write.mode("append").option("replaceOn", "true").insertInto(name),
+    ):
+        with pytest.warns(UserWarning, match=r"replace(Using|On) is for mode overwrite"):
+            run()
+        rows += data.count()
+        assert spark.read.format("delta").load(path).count() == rows
 
 
 def test_insert_into_refuses_a_key_that_goes_into_another_column(spark, tmp_path):
