@@ -80,7 +80,9 @@ def test_changes_of_one_are_seen_by_the_other(found):
     assert not [text for text in found["first"]["said"] if "log, which counts" in text], "the entry followed the log"
     second = found["second"]
     assert second["replaced"] == ["fresh"]
-    assert second["widened"] == ["Id", "at", "s", "extra", "Day"], "the entry has the partition column last"
+    assert second["widened"] == ["Id", "Day", "at", "s", "extra"], (
+        "as the table has them; the entry has partition columns last"
+    )
     assert second["renamed"] == [1, False]
     assert second["moved"] == 9
     assert second["dropped"] == [None, True], "the entry of an external table goes, its files stay"
