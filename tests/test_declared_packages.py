@@ -20,6 +20,7 @@ IMPORT_NAMES = {
     "moto": "moto",
     "import-linter": "importlinter",
     "pytest-xdist": "xdist",
+    "pyyaml": "yaml",
 }
 PART_OF_PYSPARK = "py4j"  # PySpark asks for the one version that fits
 OPTIONAL = {
