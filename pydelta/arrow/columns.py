@@ -21,7 +21,14 @@ from pydelta.arrow.expressions import Field, NotHere, check_simple
 from pydelta.arrow.tasks.arrow import optional
 from pydelta.log import Snapshot
 from pydelta.protocol.partitions import parse_partition_value
-from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow, to_arrow_type, without_void
+from pydelta.protocol.schema import (
+    EXISTENCE_DEFAULT,
+    logical_to_physical,
+    physical_name,
+    to_arrow,
+    to_arrow_type,
+    without_void,
+)
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
@@ -36,7 +43,6 @@ __all__ = [
 ]
 
 _COLLATIONS: Final = "__COLLATIONS"
-_EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
 _DEEPEST: Final = 99
 _FLOATS: Final = ("float", "double")
 _FLOAT_DIGITS: Final = 15
@@ -66,7 +72,7 @@ def needs_sparks_reader(snapshot: Snapshot) -> bool:
     Such a default (``EXISTS_DEFAULT``) comes with Parquet tables that were converted.
     """
     return snapshot.column_mapping_mode == "id" or any(
-        _EXISTENCE_DEFAULT in field.metadata for field in fields_in(snapshot.schema)
+        EXISTENCE_DEFAULT in field.metadata for field in fields_in(snapshot.schema)
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydelta.metastore.hive_types import hive_type_or_none
 from pydelta.protocol.actions import Metadata
+from pydelta.protocol.schema import EXISTENCE_DEFAULT
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, plain_type
 
 __all__ = [
@@ -41,7 +42,7 @@ PROPERTIES_KEY: Final = "pydelta.entry.properties"
 _SCHEMA_PREFIX: Final = "spark.sql.sources.schema"
 _PART: Final = 4000
 """Length that the metastore's databases hold in one parameter."""
-_NOT_SHOWN: Final = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "identity")
+_NOT_SHOWN: Final = ("delta.", "CURRENT_DEFAULT", EXISTENCE_DEFAULT, "identity")
 """Prefixes of a column's metadata that mean something to the log's readers alone."""
 _TAKEN: Final = ("spark.sql.", "pydelta.", "hive.", "trino_", "presto_", "external", "comment", "path", "provider",
                  "transient_lastddltime", "numfiles", "totalsize", "numrows", "rawdatasize", "owner")  # fmt: skip

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "EXISTENCE_DEFAULT",
     "FIELD_ID",
     "PHYSICAL_NAME",
     "ArrayType",
@@ -58,6 +59,8 @@ __all__ = [
 
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 FIELD_ID: Final = "delta.columnMapping.id"
+EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
+"""Key of a column's value in files that were written before it."""
 _PARQUET_FIELD_ID: Final = "parquet.field.id"
 
 

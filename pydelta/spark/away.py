@@ -7,6 +7,7 @@ from typing import Final
 from py4j.protocol import Py4JJavaError
 
 from pydelta.errors import StorageError
+from pydelta.spark.errors import causes_of
 
 __all__ = ["store_failure"]
 
@@ -41,11 +42,7 @@ def store_failure(error: Py4JJavaError, what: str) -> StorageError:
     Returns:
         A retryable one where the store was away, timed out or was too busy; else one that somebody has to look at.
     """
-    causes: list[str] = []
-    found = error.java_exception
-    while found is not None and len(causes) < 20:
-        causes.append(str(found.toString()))
-        found = found.getCause()
+    causes = causes_of(error.java_exception)
     said = " ".join(causes[-1].split())[:500]
     if any(word in text for word in _PASSING for text in causes):
         hint = "Nothing was written. Check that the store runs and its address is right, then run it again."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from pyspark.errors import (
     AnalysisException,
@@ -24,8 +24,9 @@ from pydelta import errors
 from pydelta.conditions import PHRASES, Condition, sql_state
 from pydelta.errors import DeltaError
 
-__all__ = ["condition_of", "raised_in", "spark_class", "to_spark"]
+__all__ = ["causes_of", "condition_of", "raised_in", "spark_class", "to_spark"]
 
+_MOST_CAUSES: Final = 20
 _RAISED: Final = re.compile(r"pydelta\.errors\.(\w+): \[([\w.]+)\] (.*?)(?:\n  Next: ([^\n]*))?(?:\n|$)")
 
 _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]] = (
@@ -179,3 +180,12 @@ def _twin(own: type[DeltaError], base: type[PySparkException]) -> type[DeltaErro
 
 def _nothing_breaking(self: DeltaError) -> None:
     return None
+
+
+def causes_of(error: Any) -> list[str]:
+    """Return what an exception of the JVM and its causes say, each with its class, the outermost first."""
+    found: list[str] = []
+    while error is not None and len(found) < _MOST_CAUSES:
+        found.append(str(error.toString()))
+        error = error.getCause()
+    return found

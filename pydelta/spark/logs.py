@@ -29,6 +29,7 @@ __all__ = [
     "moment_ms",
     "run_once",
     "settings_of",
+    "store_options",
     "timestamp_ms",
     "user_errors",
 ]
@@ -151,6 +152,11 @@ def log_for_path(
     ):
         check_store(spark, path)  # who names a store of their own knows what Spark can read there
     return DeltaLog.for_table(path, options={**held.options, **(hadoop_conf or {})}, settings=held.settings)
+
+
+def store_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a reader's options that are for the store."""
+    return {name: value for name, value in given.items() if name.lower().startswith(("fs.", "dfs."))}
 
 
 def absent_path(log: DeltaLog) -> Condition:

@@ -70,12 +70,12 @@ class DeltaMergeBuilder:
 
         With nothing to set and no condition it adds no clause; with a condition, later clauses leave these rows alone.
         """
-        values = given_values(set, "'set' in whenMatchedUpdate")
-        return (
-            self
-            if not values and condition is None
-            else self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, values)
-        )
+        return self._update(ClauseOn.MATCHED, condition, given_values(set, "'set' in whenMatchedUpdate"))
+
+    def _update(self, on: ClauseOn, condition: str | Column | None, values: Assignments) -> DeltaMergeBuilder:
+        if not values and condition is None:
+            return self
+        return self._with(on, ClauseAction.UPDATE, condition, values)
 
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Set every column of the target to that of the same name in the source."""
@@ -102,11 +102,8 @@ class DeltaMergeBuilder:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
         """Set columns of a target row that has no source row, as ``whenMatchedUpdate``. Values may read the target."""
-        values = given_values(set, "'set' in whenNotMatchedBySourceUpdate")
-        return (
-            self
-            if not values and condition is None
-            else self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, condition, values)
+        return self._update(
+            ClauseOn.NOT_MATCHED_BY_SOURCE, condition, given_values(set, "'set' in whenNotMatchedBySourceUpdate")
         )
 
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:

@@ -200,10 +200,11 @@ def _rows(random: Random, schema: StructType, keys: list[int], *, whole: bool = 
             for row in values:
                 while row[item.name] is None:
                     row[item.name] = generator.value(item.data_type)
+    # Fields of structs may be left out here, and then they are left out of ``values`` too.
     odd = {
         item.name: generator.chunked([row[item.name] for row in values], item.data_type, spoil=False)
         for item in shape.fields
-    }  # which leaves out fields of structs, in the values too
+    }
     plain = to_arrow(shape)
     arrays = [pa.array([row[item.name] for row in values], _storage(item.type)).cast(item.type) for item in plain]
     return Rows(pa.Table.from_arrays(arrays, schema=plain), pa.table(odd), tuple(values))

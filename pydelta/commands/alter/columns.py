@@ -35,6 +35,7 @@ from pydelta.protocol.schema import validate_names
 from pydelta.protocol.schema_edits import (
     TYPE_CHANGES,
     add_field,
+    all_paths,
     change_type,
     drop_field,
     edit_field,
@@ -46,7 +47,7 @@ from pydelta.protocol.schema_edits import (
     resolve,
 )
 from pydelta.protocol.sized_texts import LENGTH, SIZED, sized_field
-from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from pydelta.protocol.types import DataType, PrimitiveType, StructField, StructType
 from pydelta.txn import Operation
 
 __all__ = ["add", "change", "change_together", "drop", "new_field", "rename", "replace", "sync_identity"]
@@ -63,7 +64,8 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
     for column in change.columns:
         parent = resolve(schema, column.path[:-1])
         field = new_field(column)
-        if not column.nullable or _requires_values(field.data_type):
+        inside = all_paths(StructType((field,)))
+        if not column.nullable or not all(item.nullable for _, item in inside):
             what = "has a field that is NOT NULL" if column.nullable else "is NOT NULL"
             raise SchemaError(
                 f"The new column {name_of(column.path)} {what}, and rows that are there would have null in it.",
@@ -87,15 +89,6 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
         logged.append(_logged((*parent, field.name), _declared(field), column.position))
     metadata = _with_schema(snapshot, schema)
     return Plan(metadata=metadata, operation=Operation(name="ADD COLUMNS", parameters={"columns": logged}))
-
-
-def _requires_values(data_type: DataType) -> bool:
-    """Return whether a field inside a type is NOT NULL."""
-    if isinstance(data_type, StructType):
-        return any(not field.nullable or _requires_values(field.data_type) for field in data_type.fields)
-    if isinstance(data_type, MapType):
-        return _requires_values(data_type.key_type) or _requires_values(data_type.value_type)
-    return isinstance(data_type, ArrayType) and _requires_values(data_type.element_type)
 
 
 def drop(snapshot: Snapshot, change: DropColumns) -> Plan:

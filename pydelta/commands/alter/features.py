@@ -166,7 +166,8 @@ def drop_feature(
             prepared, txn = True, start()
         removal = _removal(txn.snapshot, name, truncate_history=truncate_history)
         writer: object = engine
-        if name in (_VECTORS, *_WIDENING) and isinstance(writer, RearrangingEngine) and _in_files(txn, removal):
+        rewrites = name in (_VECTORS, *_WIDENING) and removal.problem(_state(txn.snapshot)) is not None
+        if rewrites and isinstance(writer, RearrangingEngine):
             _turn_off(txn, removal)
             purge(log, writer, Settings(), whole=name in _WIDENING)
             if name in _WIDENING:
@@ -286,10 +287,6 @@ def _turn_off(txn: OptimisticTransaction, removal: Removal) -> bool:
         parameters = {"properties": encode_json(gone), "ifExists": True}
         txn.commit([], Operation(name="UNSET TBLPROPERTIES", parameters=parameters))
     return turned_off
-
-
-def _in_files(txn: OptimisticTransaction, removal: Removal) -> bool:
-    return removal.problem(_state(txn.snapshot)) is not None
 
 
 def _forget_type_changes(txn: OptimisticTransaction, *, rewritten: Snapshot) -> None:

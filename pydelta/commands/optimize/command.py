@@ -366,12 +366,11 @@ class _Optimize:
         metrics = {**history_metrics(adds, removed), **rewritten_by(self.engine)}
         operation = Operation(name="OPTIMIZE", parameters=parameters, metrics=metrics)
         try:
-            committed = self.txn.commit(actions, operation)
+            return self.txn.commit(actions, operation)
         except DeltaError:
             if self.txn.surely_not_landed:
                 self.engine.discard(self.txn.snapshot, adds)
             raise
-        return committed
 
 
 def _deleted_ratios(snapshot: Snapshot, files: pl.DataFrame) -> pl.Series:

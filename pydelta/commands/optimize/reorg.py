@@ -154,12 +154,11 @@ def _commit(
     actions += adds
     parameters = {"predicate": encode_json([predicate] if predicate else []), "applyPurge": True}
     try:
-        committed = txn.commit(actions, Operation(name="REORG", parameters=parameters, metrics=metrics))
+        return txn.commit(actions, Operation(name="REORG", parameters=parameters, metrics=metrics))
     except DeltaError:
         if txn.surely_not_landed:
             engine.discard(txn.snapshot, adds)
         raise
-    return committed
 
 
 def _now_ms() -> int:

@@ -1,4 +1,4 @@
-"""Define VACUUM's options, its progress messages and its result: values alone."""
+"""Define VACUUM's options, its progress messages and its result."""
 
 from __future__ import annotations
 

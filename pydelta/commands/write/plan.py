@@ -42,6 +42,7 @@ from pydelta.protocol.features import is_request, partition_columns_in_files
 from pydelta.protocol.identity import check_identities, refuse_explicit
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import (
+    EXISTENCE_DEFAULT,
     ArrayType,
     MapType,
     PrimitiveType,
@@ -70,7 +71,7 @@ __all__ = [
 ]
 
 _PARTITIONABLE_NOT: Final = ("void", "variant")
-_SESSION_METADATA: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "__")
+_SESSION_METADATA: Final = ("CURRENT_DEFAULT", EXISTENCE_DEFAULT, "__")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

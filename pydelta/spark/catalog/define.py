@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 __all__ = ["OPTION_PREFIX", "as_a_statement", "define_table", "enter"]
 
 OPTION_PREFIX: Final = "option."
+"""Under which a table keeps, next to their own names, the options that CREATE TABLE gave."""
 _OF_PROTOCOL: Final = re.compile(r"delta\.(minReaderVersion|minWriterVersion|ignoreProtocolDefaults|feature\..*)$")
 """Properties that say what the protocol is to be, and are not kept."""
-"""Under which a table keeps, next to their own names, the options that CREATE TABLE gave."""
 
 
 def define_table(

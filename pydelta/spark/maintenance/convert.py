@@ -31,7 +31,7 @@ from pydelta.errors import (
     error_context,
     first_line,
 )
-from pydelta.protocol.schema import StructType
+from pydelta.protocol.schema import EXISTENCE_DEFAULT, StructType
 from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
 from pydelta.spark.catalog.entries import adopt_entry
@@ -57,7 +57,6 @@ _FEW: Final = 64
 _TAIL_BYTES: Final = 64 * 1024
 _FILES_PER_TASK: Final = 200
 _MAGIC: Final = b"PAR1"
-_EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
 _NO_BOUNDS: Final = ("float", "double")
 _CANNOT_MERGE: Final = re.compile(r"CANNOT_MERGE_SCHEMAS\] (.*?) SQLSTATE", re.DOTALL)
 
@@ -132,7 +131,7 @@ class SparkFooters:
         declared = () if self._declared is None else self._declared.fields
         added = [field for field in declared if held.field(field.name) is None]
         for field in added:
-            value = str(field.metadata.get(_EXISTENCE_DEFAULT, "NULL"))
+            value = str(field.metadata.get(EXISTENCE_DEFAULT, "NULL"))
             if value.upper() != "NULL":
                 raise UnsupportedFeatureError(
                     f"The column {field.name!r} is in no file: its value {value} is in the catalog alone.",

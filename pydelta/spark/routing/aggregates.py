@@ -30,7 +30,7 @@ from pydelta.spark.scan.caches import reads_cache
 from pydelta.spark.scan.deleted_rows import is_vector_scan
 from pydelta.spark.scan.index import DeltaFileIndex
 from pydelta.spark.scan.newest import moved
-from pydelta.spark.scan.refresh import ANSWERED, PlanFunction, indexes_in, lowered, transform
+from pydelta.spark.scan.refresh import ANSWERED, PlanFunction, all_scans_in, indexes_in, lowered, transform
 from pydelta.spark.session.patches import is_enabled, patch
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class _Relation:
 def _relation(spark: SparkSession, plan: Any) -> _Relation | None:
     """The scan under projections, aliases and partition filters; None for anything else."""
     jvm = Jvm.of(spark)
-    plan = lowered(jvm, plan)
+    plan = lowered(jvm, plan, all_scans_in(jvm, plan))
     projects: list[Any] = []
     filters: list[Any] = []
     for _ in range(_MOST_NODES):

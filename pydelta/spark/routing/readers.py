@@ -15,7 +15,7 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, error_context
 from pydelta.spark.catalog.targets import log_for_name
-from pydelta.spark.errors import raised_in, to_spark
+from pydelta.spark.errors import causes_of, raised_in, to_spark
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
 from pydelta.spark.routing import aggregates as metadata_aggregates
@@ -37,7 +37,6 @@ from pydelta.sql import is_ours
 __all__ = ["install"]
 
 _PROVIDER = "delta"
-_CAUSES = 8
 
 
 def install(enable: Callable[[SparkSession], SparkSession]) -> None:
@@ -134,19 +133,11 @@ def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def convert_exception(error: Any) -> Any:
         ours = raised_while_planning(str(error.getMessage()))
-        if ours is None and NOT_ROUTED in (text := _with_causes(error)):
+        if ours is None and NOT_ROUTED in (text := "\n".join(causes_of(error))):
             ours = raised_in(text)
         return original(error) if ours is None else to_spark(ours)
 
     return convert_exception
-
-
-def _with_causes(error: Any) -> str:
-    found: list[str] = []
-    while error is not None and len(found) < _CAUSES:
-        found.append(str(error.toString()))
-        error = error.getCause()
-    return "\n".join(found)
 
 
 def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = False) -> DataFrame | None:

@@ -24,7 +24,7 @@ from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.spark.catalog.targets import log_for_name
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path, user_errors
+from pydelta.spark.logs import log_for_path, store_options, user_errors
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.routing.foreign_writes import refuse_foreign_write
 from pydelta.spark.scan.changelog import context_of_options, feed_options
@@ -89,8 +89,7 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     f"One path to a Delta table was expected, not {target!r}.",
                     hint='Write spark.readStream.format("delta").load(path), or .table(name).',
                 )
-            storage = {name: value for name, value in given.items() if name.lower().startswith(("fs.", "dfs."))}
-            log = log_for_path(spark, Jvm.of(spark).qualify(target), storage)
+            log = log_for_path(spark, Jvm.of(spark).qualify(target), store_options(given))
             return open_stream(spark, log, given, shown=target, name=_name_of(self))
 
     return load

@@ -24,7 +24,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.spark.recent import Recent
 from pydelta.spark.scan.caches import cached_versions, plans_stay, uses_cache
-from pydelta.spark.scan.refresh import lowered, scans_in, with_newest
+from pydelta.spark.scan.refresh import all_scans_in, following, lowered, scans_in, with_newest
 from pydelta.spark.scan.schemas import changes_since
 from pydelta.spark.session.call_sites import without_call_sites
 from pydelta.spark.session.inside import inside
@@ -117,8 +117,9 @@ class _Move(JavaObject):
         """Return the plan over the newest versions, or what the JVM is to throw."""
         try:
             with inside(), without_call_sites():
-                plan = lowered(self._root, plan)
-                if not scans_in(self._root, plan) or plans_stay(self._root.spark):
+                scans = all_scans_in(self._root, plan)
+                plan = lowered(self._root, plan, scans)
+                if not following(scans) or plans_stay(self._root.spark):
                     return plan
                 if self._spark is None:
                     self._spark = SparkSession(self._root.spark.sparkContext, self._session.get())

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, error_context
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path
+from pydelta.spark.logs import log_for_path, store_options
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
@@ -28,7 +28,7 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
     """
     travel = travel_from_options(options)
     changes = changes_from_options(spark, options)
-    storage = {name: value for name, value in options.items() if name.lower().startswith(("fs.", "dfs."))}
+    storage = store_options(options)
     by_path = split_path_version(spark, path, storage)
     if by_path[1] is not None:
         if travel is not None:

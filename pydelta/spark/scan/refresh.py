@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
 __all__ = [
-    "ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "lowered", "reads_table", "scans_in", "transform",
-    "with_newest",
+    "ANSWERED", "PlanFunction", "all_scans_in", "following", "indexes_in", "is_table_scan", "lowered", "reads_table",
+    "scans_in", "transform", "with_newest",
 ]  # fmt: skip
 
 ANSWERED: Final = "pydelta.answered"
@@ -139,6 +139,16 @@ def is_table_scan(jvm: Jvm, plan: Any) -> bool:
 
 def scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
     """Find the scans of an analysed plan that follow their tables, in subqueries too, and in what was answered."""
+    return following(all_scans_in(jvm, plan))
+
+
+def following(scans: Sequence[DeltaFileIndex]) -> list[DeltaFileIndex]:
+    """Return those among scans that follow their tables: the others are of a version that was named, or a command's."""
+    return [index for index in scans if not index.files.pinned and not index.files.fixed]
+
+
+def all_scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
+    """Find the engine's scans in an analysed plan, in subqueries too, and in what was answered."""
     leaves = jvm.to_list(plan.collectLeaves())
     names = [str(leaf.nodeName()) for leaf in leaves]
     found = [_index_of(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
@@ -151,16 +161,20 @@ def scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
             found.append(_index_of(node, name))
 
         transform(plan, look)
-    return [index for index in found if index is not None and not index.files.pinned and not index.files.fixed]
+    return [index for index in found if index is not None]
 
 
-def lowered(jvm: Jvm, plan: Any) -> Any:
+def lowered(jvm: Jvm, plan: Any, scans: Sequence[DeltaFileIndex]) -> Any:
     """Return an analysed plan over plain scans of the tables whose ``_metadata`` it does not ask for.
 
     A tracked scan carries values per file, which keeps files from sharing a partition row.
+
+    Args:
+        jvm: The session's bindings.
+        plan: The plan.
+        scans: What ``all_scans_in`` finds in it.
     """
-    tracked = any(index.files.identity.subset.startswith(ROW_METADATA) for index in indexes_in(plan))
-    if not tracked and not jvm.reads_subquery(plan):
+    if not any(index.files.identity.subset.startswith(ROW_METADATA) for index in scans):
         return plan
 
     def plain(node: Any, name: str) -> Any:

@@ -35,7 +35,12 @@ from pydelta.predicate import Expr, rename_columns
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.names import quoted
 from pydelta.protocol.row_sets import RowSet
-from pydelta.protocol.schema import logical_to_physical, physical_name, physical_partition_columns
+from pydelta.protocol.schema import (
+    EXISTENCE_DEFAULT,
+    logical_to_physical,
+    physical_name,
+    physical_partition_columns,
+)
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type, plain_type
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.deleted_rows import SnapshotVectors, bitmap_columns, in_bitmap, make_bitmap, vector_scan
@@ -80,7 +85,6 @@ MATCHED_COLUMN: Final = "__pydelta_matched"
 """Column of ``scan_matched`` (boolean, never null): whether the row is one of those that were found."""
 
 _DROPPED_METADATA: Final = ("delta.",)
-_EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
 _PLACE: Final = "__pydelta_place"
 _SERIALS: Final = itertools.count(1)
 _FIELD_ID: Final = "parquet.field.id"
@@ -488,7 +492,7 @@ def _user_metadata(field: StructField) -> dict[str, Any]:
     return {
         name: value
         for name, value in field.metadata.items()
-        if not name.startswith(_DROPPED_METADATA) and name not in (_FIELD_ID, _EXISTENCE_DEFAULT)
+        if not name.startswith(_DROPPED_METADATA) and name not in (_FIELD_ID, EXISTENCE_DEFAULT)
     }
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType as SparkStructType
 from pydelta.commands.alter.clustering import path_text
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, first_line
-from pydelta.protocol.schema import StructType, parse_schema
+from pydelta.protocol.schema import EXISTENCE_DEFAULT, StructType, parse_schema
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, on_path
 from pydelta.spark.catalog.view_targets import change_target
 from pydelta.spark.jvm import Jvm
@@ -39,7 +39,7 @@ _SPARK_METADATA: Final = {
     "identity.step": "delta.identity.step",
     "identity.allowExplicitInsert": "delta.identity.allowExplicitInsert",
 }
-_NOT_KEPT: Final = ("EXISTS_DEFAULT",)
+_NOT_KEPT: Final = (EXISTENCE_DEFAULT,)
 _SUBQUERIES: Final = ("ScalarSubquery", "Exists", "ListQuery")
 _OWN_NAMES: Final = re.compile(r"(?:unresolvedrelation \[|subqueryalias )([^\]\n]+)")
 """Names of relations and aliases in the text of a parsed query; the last part of each is what columns go by."""

@@ -68,7 +68,7 @@ CONDITIONS = {
 }
 for name, condition in CONDITIONS.items():
     source = condition.replace("t.id", "{t}.id") if name == "qualified" else condition
-    history = name != "current date"  # which names the day of the answer
+    history = name != "current date"  # The recorded history would name the day on which it was recorded.
     corpus.sql(f"delete where {name}", f"{MADE} DELETE FROM {{t}} WHERE {source}", history=history)
     corpus.sql(f"update where {name}", f"{MADE} UPDATE {{t}} SET g = 'new' WHERE {source}", history=history)
 
