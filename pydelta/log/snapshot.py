@@ -20,6 +20,7 @@ from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.names import path_text
 from pydelta.protocol.paths import LOG_DIR
+from pydelta.protocol.row_tracking import ROW_TRACKING_PROPERTIES
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.settings import TableProperties
@@ -168,9 +169,16 @@ class Snapshot:
         protocol, metadata = self.protocol, self.metadata
         if protocol is None or metadata is None or not supports(protocol, "inCommitTimestamp"):
             return False
-        names = ("delta.enableInCommitTimestamps",)
-        chosen = {name: metadata.configuration[name] for name in names if name in metadata.configuration}
-        return TableProperties.parse(chosen).in_commit_timestamps_enabled
+        return self._parse_only("delta.enableInCommitTimestamps").in_commit_timestamps_enabled
+
+    @property
+    def row_tracking(self) -> TableProperties:
+        """The properties of row tracking and no other: a scan does not fail on a value that it does not need."""
+        return self._parse_only(*ROW_TRACKING_PROPERTIES)
+
+    def _parse_only(self, *names: str) -> TableProperties:
+        configuration = self.metadata.configuration if self.metadata else {}
+        return TableProperties.parse({name: configuration[name] for name in names if name in configuration})
 
     @property
     def commit_info(self) -> CommitInfo | None:

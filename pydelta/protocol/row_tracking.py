@@ -12,7 +12,13 @@ from typing import Final
 
 from pydelta.settings import TableProperties
 
-__all__ = ["ROW_ID_COLUMN", "ROW_VERSION_COLUMN", "materialized_columns", "with_materialized_names"]
+__all__ = [
+    "ROW_ID_COLUMN",
+    "ROW_TRACKING_PROPERTIES",
+    "ROW_VERSION_COLUMN",
+    "materialized_columns",
+    "with_materialized_names",
+]
 
 ROW_ID_COLUMN: Final = "__pydelta_row_id"
 """Column of a DataFrame under way from a scan to new files: the row's id; null where it takes a fresh one."""
@@ -24,6 +30,8 @@ _NAMES: Final = {
     "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-",
 }
+ROW_TRACKING_PROPERTIES: Final = (_ENABLED, *_NAMES)
+"""Names of the properties that say whether and where a table keeps its rows' ids."""
 
 
 def materialized_columns(properties: TableProperties) -> tuple[str, ...]:

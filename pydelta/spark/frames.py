@@ -86,7 +86,7 @@ def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
 def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
     """Return the newest version with the id and the last version of each row."""
     snapshot = log.update()
-    if not snapshot.properties.enable_row_tracking:
+    if not snapshot.row_tracking.enable_row_tracking:
         raise UnsupportedFeatureError(
             "The table does not track its rows: delta.enableRowTracking is not true.",
             features=("rowTracking",),

@@ -53,7 +53,7 @@ def scan_table(
 
     Of a log that is read in parts, only a statement that names ``_metadata`` is given it: all files have to be listed.
     """
-    tracked = snapshot.properties.enable_row_tracking and not snapshot.files.in_parts
+    tracked = snapshot.row_tracking.enable_row_tracking and not snapshot.files.in_parts
     if not snapshot.schema.fields or snapshot.schema.field(_METADATA) is not None:
         tracked = False
     return (scan_with_row_metadata if tracked else scan_dataframe)(spark, snapshot, pinned=pinned, storage=storage)
@@ -130,7 +130,7 @@ def _tracked(spark: SparkSession, snapshot: Snapshot, whole: Reading, ids: dict[
     """The plan of a tracked scan; its columns have ``ids``, by name, and ``_metadata`` is shown if it has one."""
     jvm = Jvm.of(spark)
     files = with_row_ids(snapshot.files, snapshot.files.core)
-    tracked = tracked_fields(snapshot.properties)
+    tracked = tracked_fields(snapshot.row_tracking)
     reading = replace(whole, files=files, hidden=TRACKING_HIDDEN, subset=ROW_METADATA, tracked=tracked)
     scanned = physical_scan(spark, snapshot, reading)
     schema = whole.schema or snapshot.schema
@@ -154,7 +154,7 @@ def _row_metadata(jvm: Jvm, scanned: DataFrame, snapshot: Snapshot, *, complete:
     """``_metadata`` over a scan with ``TRACKING_HIDDEN``; ``complete``: no value of it is null."""
     own = scanned.metadataColumn(_METADATA)
     fields = scanned.select(own.alias(_METADATA)).select(f"{_METADATA}.*").columns
-    row_id, version = tracking_columns(scanned, snapshot.properties)
+    row_id, version = tracking_columns(scanned, snapshot.row_tracking)
     base, default = (scanned[item.name] for item in TRACKING_HIDDEN)
     values = ((row_id, _ROW_ID), (base, _BASE_ID), (default, _DEFAULT_VERSION), (version, _ROW_VERSION))
     tracked = [

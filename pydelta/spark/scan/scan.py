@@ -194,11 +194,11 @@ def scan_dataframe(
     shown = hidden
     if Extra.TRACKING in extra:
         frame = with_row_ids(snapshot.files, frame)
-        tracked, hidden = tracked_fields(snapshot.properties), (*hidden, *TRACKING_HIDDEN)
+        tracked, hidden = tracked_fields(snapshot.row_tracking), (*hidden, *TRACKING_HIDDEN)
         subset += "+rows"
     reading = Reading(files=frame, pinned=pinned, hidden=hidden, subset=subset, tracked=tracked)
     scanned = physical_scan(spark, snapshot, reading)
-    added = tracking_columns(scanned, snapshot.properties) if Extra.TRACKING in extra else ()
+    added = tracking_columns(scanned, snapshot.row_tracking) if Extra.TRACKING in extra else ()
     if Extra.ROW in extra:
         added = (scanned.metadataColumn("_metadata").getField("row_index").alias(ROW_INDEX_COLUMN), *added)
     return project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, added)
@@ -248,12 +248,12 @@ def _scan_matched(
             files=files,
             hidden=TRACKING_HIDDEN if with_row_tracking else (),
             subset=f"{_subset_text(files)}+matched={next(_SERIALS)}",
-            tracked=tracked_fields(snapshot.properties) if with_row_tracking else (),
+            tracked=tracked_fields(snapshot.row_tracking) if with_row_tracking else (),
             bitmaps={MATCH_COLUMNS: read},
         ),
     )
     matched = in_bitmap(Jvm.of(spark), scanned).alias(MATCHED_COLUMN)
-    extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
+    extra = tracking_columns(scanned, snapshot.row_tracking) if with_row_tracking else ()
     return project(scanned, snapshot.schema, snapshot.column_mapping_mode, (), (matched, *extra))
 
 

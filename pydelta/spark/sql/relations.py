@@ -215,7 +215,7 @@ class RelationResolver:
         snapshot = self._newest(location) if travel is None else open_snapshot(self._spark, location, travel)
         if travel is None:
             note_difference(entry, snapshot)
-        in_parts = snapshot.files.in_parts and snapshot.properties.enable_row_tracking
+        in_parts = snapshot.files.in_parts and snapshot.row_tracking.enable_row_tracking
         scan = scan_with_row_metadata if in_parts and _names_metadata(self._jvm, self._plan) else scan_table
         follow_newest(self._jvm)
         frame = rows_of_partition(scan(self._spark, snapshot, pinned=travel is not None), snapshot, partition)
