@@ -50,7 +50,7 @@ demo: $(VENV)/.demo ## The main job on real data: load, correct, delete, time tr
 sql: $(if $(SERVER),,$(VENV)/.run) ## A SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script; SERVER=stack: beeline)
 ifeq ($(SERVER),)
 	@scripts/check-java
-	@$(PY) -m pydelta.ops.cli sql $(if $(RAW_SQL),-e "$$RAW_SQL") $(ARGS)
+	@$(PY) -m pydelta.api.cli.cli sql $(if $(RAW_SQL),-e "$$RAW_SQL") $(ARGS)
 else
 	@SERVER="$(SERVER)" scripts/stack-sql
 endif

@@ -19,16 +19,16 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "hdfs": ("tests/hdfs/", "pydelta/storage/hdfs"),
     "kafka": (
         "tests/kafka/",
-        "pydelta/spark/ingest/",
-        "pydelta/spark/stream/",
+        "pydelta/tools/ingest/",
+        "pydelta/api/streams/",
         "jobs/ingest_stream",
         "jobs/stream_copy",
     ),
     "metastore": (
         "tests/metastore/",
         "catalog_sync/",
-        "pydelta/metastore/",
-        "pydelta/spark/catalog/",
+        "pydelta/manifests/",
+        "pydelta/engines/spark/catalog/",
         "pydelta/manifests/",
     ),
     "minio": (
@@ -37,19 +37,19 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "images/store/",
         "images/versity/",
         "pydelta/storage/",
-        "pydelta/inventory/",
+        "pydelta/tools/inventory/",
         "jobs/schedule",
     ),
     "serve": (
         "tests/serve/",
-        "pydelta/serve/",
-        "pydelta/spark/serve/",
-        "pydelta/spark/routing/",
-        "pydelta/table/remote",
+        "pydelta/api/server/",
+        "pydelta/api/server/spark/",
+        "pydelta/api/routing/",
+        "pydelta/api/python/remote",
     ),
 }
 STACK: Mapping[str, tuple[str, ...]] = {
-    "kafka": ("images/kafka/", "scripts/test-stack-kafka", "tests/stack/test_kafka", "pydelta/spark/ingest/"),
+    "kafka": ("images/kafka/", "scripts/test-stack-kafka", "tests/stack/test_kafka", "pydelta/tools/ingest/"),
     "serve": ("scripts/test-stack-serve", "scripts/stack-sql", "tests/stack/test_serve", "tests/stack/outside/"),
     "presto": ("images/presto/", "scripts/test-stack-presto", "scripts/stack-presto", "tests/stack/test_presto"),
     "notebook": (
@@ -70,9 +70,14 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "pydelta/storage/object_errors",
     ),
     "secure": ("scripts/test-stack-secure", "docker-compose.secure.yml", "tests/stack/test_secure"),
-    "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
+    "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/tools/ui/metrics"),
 }
-OLDEST = ("pydelta/spark_versions", "pydelta/spark/jvm", "pydelta/spark/local_rows", "scripts/test-spark-version")
+OLDEST = (
+    "pydelta/engines/spark/versions",
+    "pydelta/engines/spark/jvm",
+    "pydelta/engines/spark/local_rows",
+    "scripts/test-spark-version",
+)
 
 
 def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number: int) -> tuple[list[str], list[str]]:

@@ -87,5 +87,5 @@ def pydelta_server(folder: Path, connect: int) -> Server:
         connect: Port of Spark Connect.
     """
     port = free_port()
-    command = [sys.executable, "-m", "pydelta.ops.cli", "serve", "--thrift", str(port), "--connect", str(connect)]
+    command = [sys.executable, "-m", "pydelta.api.cli.cli", "serve", "--thrift", str(port), "--connect", str(connect)]
     return Server([*command, "--master", "local[2]", *settings(folder, "ours")], folder / "ours", port, connect)

@@ -181,7 +181,7 @@ def _appends(path: str, number: int, conf: dict[str, str]) -> Iterator[Callable[
 
 
 def _deletes(path: str, number: int, conf: dict[str, str]) -> Iterator[Callable[[], dict[str, Any]]]:
-    from pydelta.arrow.table import open_table
+    from pydelta.api.python.local import open_table
 
     table = open_table(path, settings=Settings.resolve(conf))
     for turn in range(KEYS // 2 // 20):

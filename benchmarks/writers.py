@@ -19,7 +19,7 @@ import deltalake
 import pyarrow as pa
 from deltalake.exceptions import DeltaError as TheirError
 
-from pydelta.arrow.table import open_table
+from pydelta.api.python.local import open_table
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog

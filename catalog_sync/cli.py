@@ -35,8 +35,8 @@ from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import ENABLED_PROPERTY, TableChoice, Target, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from pydelta.api.console.command_line import make_app, named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
-from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
 from pydelta.settings import Settings
 
 __all__ = ["app", "main"]
@@ -291,7 +291,7 @@ def _statuses(client: Metastore, targets: Sequence[Target]) -> tuple[list[dict[s
 
 
 def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
-    from pydelta.terminal import Terminal
+    from pydelta.api.console.terminal import Terminal
 
     shown = []
     for row in rows:
@@ -425,7 +425,7 @@ def preview(
     if as_json:
         _print_json(rows)
         return
-    from pydelta.terminal import Terminal
+    from pydelta.api.console.terminal import Terminal
 
     Terminal().table(list(rows[0]) if rows else ["no rows"], [list(row.values()) for row in rows], file_width=200)
 

@@ -16,7 +16,7 @@ from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
 from catalog_sync.names import TableName
 from catalog_sync.thrift.client import Metastore
 from catalog_sync.twin import HiveColumn, Twin
-from pydelta.metastore.native_entry import columns_to_keep_first
+from pydelta.manifests.native_entry import columns_to_keep_first
 
 __all__ = ["ColumnsRefusedError", "change_columns", "columns_refused"]
 

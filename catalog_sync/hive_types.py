@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pydelta.errors import SchemaError
-from pydelta.metastore.hive_types import HIVE_NAMES, hive_type_or_none
+from pydelta.manifests.hive_types import HIVE_NAMES, hive_type_or_none
 from pydelta.protocol.types import DataType, DecimalType, StructType
 
 __all__ = ["hive_type", "hive_type_or_none", "unsupported_columns"]

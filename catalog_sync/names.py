@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.metastore.native_entry import twin_database
+from pydelta.manifests.native_entry import twin_database
 
 __all__ = ["TableName", "twin_name"]
 

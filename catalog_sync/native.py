@@ -18,7 +18,7 @@ from catalog_sync.sync import SyncOptions, SyncResult, sync_table
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import DeltaError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.metastore.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
+from pydelta.manifests.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
 
 __all__ = [
     "PROVIDER_KEY",

@@ -45,7 +45,6 @@ from catalog_sync.thrift.client import (
 )
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
 from catalog_sync.withdrawal import withdraw
-from pydelta.deadline import Deadline
 from pydelta.errors import SchemaError, TableNotFoundError, UnsupportedFeatureError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import (
@@ -67,6 +66,7 @@ from pydelta.manifests import (
 )
 from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import DEFAULT_SCHEMES, FOLDER_PATH
+from pydelta.storage.deadline import Deadline
 
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
 

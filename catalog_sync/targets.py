@@ -18,7 +18,7 @@ from catalog_sync.native import databases_of, native_location, native_tables
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.metastore.native_entry import TABLE_PROPERTY
+from pydelta.manifests.native_entry import TABLE_PROPERTY
 
 __all__ = [
     "ENABLED_PROPERTY",

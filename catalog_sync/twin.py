@@ -15,7 +15,7 @@ from catalog_sync.hive_types import hive_type, unsupported_columns
 from pydelta.errors import SchemaError
 from pydelta.log import Snapshot
 from pydelta.manifests import MANIFEST_DIR, check_publishable
-from pydelta.metastore.native_entry import ID_KEY, LOCATION_KEY, SCHEMA_KEY
+from pydelta.manifests.native_entry import ID_KEY, LOCATION_KEY, SCHEMA_KEY
 
 __all__ = [
     "GENERATOR",

@@ -11,9 +11,9 @@ from catalog_sync.names import TableName, twin_name
 from catalog_sync.registered import registered_locations
 from catalog_sync.targets import spark_scheme
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
-from pydelta.deadline import Deadline
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
+from pydelta.storage.deadline import Deadline
 
 __all__ = ["WatchedMetastore", "open_catalog"]
 

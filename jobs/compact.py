@@ -21,8 +21,8 @@ from zoneinfo import ZoneInfo
 from pydelta.commands.optimize.command import OptimizeRequest, optimize
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import Snapshot
-from pydelta.ops.job_entry import JobParser, JobReport, error_row, listed, run_job
 from pydelta.settings import Settings, parse_bytes
+from pydelta.tools.jobs import JobParser, JobReport, error_row, listed, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,9 +123,9 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
         TableNotFoundError: There is no Delta table.
         DeltaError: See ``optimize``.
     """
-    from pydelta.spark.catalog.lookup import location_in
-    from pydelta.spark.engine import SparkEngine
-    from pydelta.spark.logs import settings_of
+    from pydelta.engines.spark.catalog.lookup import location_in
+    from pydelta.engines.spark.engine import SparkEngine
+    from pydelta.engines.spark.logs import settings_of
     from pydelta.tables import DeltaTable
 
     options = arguments().parse_args(args)
@@ -189,7 +189,7 @@ def run_database(spark: SparkSession, args: Sequence[str], *, now: dt.datetime |
         InvalidArgumentError: Arguments that cannot be right; there is no metastore.
     """
     from catalog_sync.registered import metastore_of, registered_locations
-    from pydelta.spark.jvm import Jvm
+    from pydelta.engines.spark.jvm import Jvm
 
     options = arguments().parse_args(args)
     jvm = Jvm.of(spark)

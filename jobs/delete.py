@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.ops.job_entry import JobParser, JobReport, run_job
+from pydelta.tools.jobs import JobParser, JobReport, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> dict[str, Any]:
         TableNotFoundError: There is no Delta table.
         DeltaError: See ``DeltaTable.delete``.
     """
-    from pydelta.spark.catalog.lookup import location_in
+    from pydelta.engines.spark.catalog.lookup import location_in
     from pydelta.tables import DeltaTable
 
     options = arguments().parse_args(args)

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from pydelta.commands.write.command import WriteMode, WriteResult
 from pydelta.errors import DeltaError, InvalidArgumentError, first_line
-from pydelta.lineage import note_input
-from pydelta.ops.job_entry import JobParser, JobReport, pairs, run_job
+from pydelta.tools.jobs import JobParser, JobReport, pairs, run_job
+from pydelta.tools.lineage import note_input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pydelta.spark.ingest.text_files import Records
+    from pydelta.tools.ingest.text_files import Records
 
 __all__ = ["IngestResult", "main", "run"]
 
@@ -113,7 +113,7 @@ def _rows(
             raise InvalidArgumentError("--bad-records is for csv and json.", hint="Leave it out: values have types.")
         reader = spark.read.format(options.format).options(**given)
         return (reader.schema(options.schema) if options.schema else reader).load(options.input), 0
-    from pydelta.spark.ingest.text_files import read_records
+    from pydelta.tools.ingest.text_files import read_records
 
     records = read_records(spark, options.input, options.format, schema=options.schema, options=given)
     stack.callback(records.release)
@@ -129,7 +129,7 @@ def _reading() -> Iterator[None]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException
 
-    from pydelta.spark.away import store_failure
+    from pydelta.engines.spark.away import store_failure
 
     try:
         yield
@@ -158,10 +158,10 @@ def _cast(rows: DataFrame, casts: Sequence[str]) -> DataFrame:
 
 def _set_aside(spark: SparkSession, records: Records, options: argparse.Namespace, how: dict[str, str]) -> None:
     """Write the rows that do not fit to their table before the others are written, in the same batch as these."""
-    from pydelta.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
-    from pydelta.spark.ingest.targets import place_of_bad
-    from pydelta.spark.jvm import Jvm
-    from pydelta.spark.write.command import WriteRequest, write_path
+    from pydelta.engines.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
+    from pydelta.engines.spark.jvm import Jvm
+    from pydelta.engines.spark.write.command import WriteRequest, write_path
+    from pydelta.tools.ingest.targets import place_of_bad
 
     table = location_in(options.table)
     if table is None:
@@ -185,8 +185,8 @@ def _write(
     options: dict[str, str],
     partitions: list[str] | None,
 ) -> WriteResult:
-    from pydelta.spark.catalog.lookup import location_in
-    from pydelta.spark.write.command import WriteRequest, save_as_table, write_path
+    from pydelta.engines.spark.catalog.lookup import location_in
+    from pydelta.engines.spark.write.command import WriteRequest, save_as_table, write_path
 
     path = location_in(table)
     request = WriteRequest(mode=mode, options=options, partition_by=partitions)

@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.lineage import note_input
-from pydelta.ops.job_entry import JobParser, JobReport, listed, pairs, run_job
+from pydelta.tools.jobs import JobParser, JobReport, listed, pairs, run_job
+from pydelta.tools.lineage import note_input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pydelta.spark.ingest.apply import Upsert
-    from pydelta.spark.ingest.kept import KeptSettings
-    from pydelta.spark.ingest.records import RecordFormat
-    from pydelta.spark.ingest.sources import RecordSource
+    from pydelta.tools.ingest.apply import Upsert
+    from pydelta.tools.ingest.kept import KeptSettings
+    from pydelta.tools.ingest.records import RecordFormat
+    from pydelta.tools.ingest.sources import RecordSource
 
 __all__ = ["main", "run"]
 
@@ -84,11 +84,11 @@ def run(
         InvalidArgumentError: Arguments that cannot be right, or do not fit the checkpoint.
         DeltaError: What ended the stream.
     """
-    from pydelta.spark.ingest.apply import Writing, apply_batch
-    from pydelta.spark.ingest.kafka import KafkaEnds
-    from pydelta.spark.ingest.kept import keep, kept_settings
-    from pydelta.spark.ingest.running import BatchReport, run_stream, trigger_of
-    from pydelta.spark.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
+    from pydelta.tools.ingest.apply import Writing, apply_batch
+    from pydelta.tools.ingest.kafka import KafkaEnds
+    from pydelta.tools.ingest.kept import keep, kept_settings
+    from pydelta.tools.ingest.running import BatchReport, run_stream, trigger_of
+    from pydelta.tools.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
 
     options = arguments().parse_args(args)
     source, upsert, trigger = _source(options), _upsert(options), trigger_of(options.trigger)
@@ -134,7 +134,7 @@ def run(
 
 
 def _source(options: argparse.Namespace) -> RecordSource:
-    from pydelta.spark.ingest.sources import RecordSource
+    from pydelta.tools.ingest.sources import RecordSource
 
     needed = {"kafka": ("--brokers", "--topic"), "files": ("--input",), "rate": ()}
     for flag in ("--brokers", "--topic", "--input"):
@@ -157,7 +157,7 @@ def _source(options: argparse.Namespace) -> RecordSource:
 
 
 def _upsert(options: argparse.Namespace) -> Upsert | None:
-    from pydelta.spark.ingest.apply import Upsert
+    from pydelta.tools.ingest.apply import Upsert
 
     keys = listed(options.merge_key)
     if keys is None:
@@ -185,9 +185,9 @@ def _record_format(
     spark: SparkSession, options: argparse.Namespace, source: RecordSource, kept: str | None
 ) -> RecordFormat:
     """The schema that was given, else the one that was kept, else what the records tell."""
-    from pydelta.spark.ingest.records import RecordFormat, schema_of_text
-    from pydelta.spark.ingest.running import error_of_spark
-    from pydelta.spark.ingest.sources import KAFKA_CLASS, inferred, need_package
+    from pydelta.tools.ingest.records import RecordFormat, schema_of_text
+    from pydelta.tools.ingest.running import error_of_spark
+    from pydelta.tools.ingest.sources import KAFKA_CLASS, inferred, need_package
 
     parsing = pairs(options.record_option, "--record-option")
     if source.kind == "rate":
@@ -242,10 +242,10 @@ def _check_columns(options: argparse.Namespace, columns: list[str]) -> None:
 def _decoded(spark: SparkSession, options: argparse.Namespace, source: RecordSource, how: RecordFormat) -> DataFrame:
     from pyspark.sql import functions as F
 
-    from pydelta.spark.ingest.debezium import decode_debezium
-    from pydelta.spark.ingest.records import decode, refuse_nulls
-    from pydelta.spark.ingest.running import error_of_spark
-    from pydelta.spark.ingest.sources import open_records, open_rows, stream_rows
+    from pydelta.tools.ingest.debezium import decode_debezium
+    from pydelta.tools.ingest.records import decode, refuse_nulls
+    from pydelta.tools.ingest.running import error_of_spark
+    from pydelta.tools.ingest.sources import open_records, open_rows, stream_rows
 
     if source.kind == "kafka":
         note_input(f"kafka://{source.brokers.partition(',')[0]}/{source.name}")
@@ -269,7 +269,7 @@ def _decoded(spark: SparkSession, options: argparse.Namespace, source: RecordSou
 
 
 def _settings(options: argparse.Namespace, source: RecordSource, how: RecordFormat, location: str) -> KeptSettings:
-    from pydelta.spark.ingest.kept import KeptSettings
+    from pydelta.tools.ingest.kept import KeptSettings
 
     way = f"{how.name}, " + (options.changes or ("upsert" if options.merge_key else "append"))
     if options.merge_key:

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pydelta.errors import DeltaError
-from pydelta.inventory import ListingOptions, write_delivery
-from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
+from pydelta.tools.inventory import ListingOptions, write_delivery
+from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 
 __all__ = ["main", "run"]
 
@@ -61,7 +61,7 @@ def run(conf: Mapping[str, str], args: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _work(given: Sequence[str]) -> JobReport:
-    from pydelta.spark.session.submitted import submitted_conf
+    from pydelta.engines.spark.session.submitted import submitted_conf
 
     return JobReport.of_rows("inventories", run(submitted_conf(), given))
 

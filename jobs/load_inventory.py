@@ -26,10 +26,10 @@ from catalog_sync.native import native_location, sync_native
 from catalog_sync.registered import metastore_of, named_locations, registered_locations
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import InvalidArgumentError
-from pydelta.inventory import choose_deliveries, load_deliveries
 from pydelta.log import DeltaLog
-from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.storage import open_store
+from pydelta.tools.inventory import choose_deliveries, load_deliveries
+from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 
 __all__ = ["main", "run"]
 
@@ -117,7 +117,7 @@ def _location(metastore: Metastore | None, table: TableName, given: str | None) 
 
 
 def _work(given: Sequence[str]) -> JobReport:
-    from pydelta.spark.session.submitted import submitted_conf
+    from pydelta.engines.spark.session.submitted import submitted_conf
 
     result = run(submitted_conf(), given)
     for warning in result["warnings"]:

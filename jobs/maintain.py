@@ -34,18 +34,18 @@ from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import Target, spark_scheme
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
-from pydelta.inventory import loaded_until, place_of
 from pydelta.log import DeltaLog
-from pydelta.maintenance import Budget, Kind
-from pydelta.maintenance.book import Book, Outcome
-from pydelta.maintenance.notice import Listener
-from pydelta.maintenance.rounds import Done, Looked, Order, Place, Rounds, one_line
-from pydelta.maintenance.state import TARGET_BYTES
-from pydelta.maintenance.status import StatusOf, write_status
-from pydelta.maintenance_policy import MaintenancePolicy
-from pydelta.ops.job_entry import JobParser, JobReport, pairs, run_job
 from pydelta.settings import Settings, parse_bytes
+from pydelta.settings.maintenance import MaintenancePolicy
 from pydelta.storage import normalize_uri
+from pydelta.tools.inventory import loaded_until, place_of
+from pydelta.tools.jobs import JobParser, JobReport, pairs, run_job
+from pydelta.tools.maintenance import Budget, Kind
+from pydelta.tools.maintenance.book import Book, Outcome
+from pydelta.tools.maintenance.notice import Listener
+from pydelta.tools.maintenance.rounds import Done, Looked, Order, Place, Rounds, one_line
+from pydelta.tools.maintenance.state import TARGET_BYTES
+from pydelta.tools.maintenance.status import StatusOf, write_status
 
 __all__ = ["main", "run"]
 
@@ -200,7 +200,7 @@ class Doer:
     children: Children = field(default_factory=Children)
 
     def __call__(self, order: Order) -> Done | None:
-        """Do an action; see ``pydelta.maintenance.rounds.Do``."""
+        """Do an action; see ``pydelta.tools.maintenance.rounds.Do``."""
         kind = order.action.kind
         try:
             if kind == Kind.SYNC:
@@ -499,7 +499,7 @@ def _named(options: argparse.Namespace) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Go round once, or until told to end; the exit code."""
-    from pydelta.spark.session.submitted import submitted_conf
+    from pydelta.engines.spark.session.submitted import submitted_conf
 
     given = list(sys.argv[1:] if argv is None else argv)
     children = Children()

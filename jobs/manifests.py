@@ -21,8 +21,8 @@ from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import MANY_FILES
-from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.settings import Settings
+from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,8 +115,8 @@ def _sync(
 def _purge(spark: SparkSession, log: DeltaLog) -> int:
     """Rewrite the files with deletion vectors; how many there were."""
     from pydelta.commands.optimize.reorg import purge
-    from pydelta.spark.engine import SparkEngine
-    from pydelta.spark.logs import settings_of
+    from pydelta.engines.spark.engine import SparkEngine
+    from pydelta.engines.spark.logs import settings_of
 
     return purge(log, SparkEngine(spark), settings_of(spark)).num_removed_files
 
@@ -124,8 +124,8 @@ def _purge(spark: SparkSession, log: DeltaLog) -> int:
 def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
     """Compact the partitions of more files than ``most``; how many files went."""
     from pydelta.commands.optimize.command import OptimizeRequest, optimize
-    from pydelta.spark.engine import SparkEngine
-    from pydelta.spark.logs import settings_of
+    from pydelta.engines.spark.engine import SparkEngine
+    from pydelta.engines.spark.logs import settings_of
 
     snapshot = log.update()
     crowded = _crowded(snapshot, most)
@@ -168,7 +168,7 @@ def _condition(snapshot: Snapshot, partitions: Iterable[Sequence[str | None]]) -
 
 def _work(given: Sequence[str]) -> JobReport:
     import pydelta
-    from pydelta.spark.jvm import Jvm
+    from pydelta.engines.spark.jvm import Jvm
 
     spark = pydelta.session(app_name="manifests")
     jvm = Jvm.of(spark)

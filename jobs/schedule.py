@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
+from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.ops.job_entry import JobParser
-from pydelta.ops.standard_output import sparing_output
+from pydelta.tools.jobs import JobParser
 
 __all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule", "problems", "warnings"]
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.commands.stream.offsets import BEFORE_FIRST, StreamOffset
 from pydelta.errors import InvalidArgumentError, VersionNotFoundError
-from pydelta.lineage import note_table
 from pydelta.log import DeltaLog
-from pydelta.ops.job_entry import JobParser, JobReport, listed, pairs, run_job
+from pydelta.tools.jobs import JobParser, JobReport, listed, pairs, run_job
+from pydelta.tools.lineage import note_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,11 +64,11 @@ def run(
         InvalidArgumentError: Arguments that cannot be right, or do not fit the checkpoint.
         DeltaError: What ended the stream.
     """
-    from pydelta.spark.ingest.apply import Upsert, Writing, apply_batch
-    from pydelta.spark.ingest.kept import KeptSettings, keep, kept_settings
-    from pydelta.spark.ingest.records import refuse_nulls
-    from pydelta.spark.ingest.running import BatchReport, run_stream, trigger_of
-    from pydelta.spark.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
+    from pydelta.tools.ingest.apply import Upsert, Writing, apply_batch
+    from pydelta.tools.ingest.kept import KeptSettings, keep, kept_settings
+    from pydelta.tools.ingest.records import refuse_nulls
+    from pydelta.tools.ingest.running import BatchReport, run_stream, trigger_of
+    from pydelta.tools.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
 
     options = arguments().parse_args(args)
     keys = _keys(options)
@@ -128,7 +128,7 @@ def _keys(options: argparse.Namespace) -> list[str] | None:
 
 
 def _source_log(spark: SparkSession, source: str) -> DeltaLog:
-    from pydelta.spark.catalog.lookup import location_in
+    from pydelta.engines.spark.catalog.lookup import location_in
     from pydelta.tables import DeltaTable
 
     path = location_in(source)
@@ -137,9 +137,9 @@ def _source_log(spark: SparkSession, source: str) -> DeltaLog:
 
 def _rows(spark: SparkSession, options: argparse.Namespace) -> tuple[DataFrame, Any]:
     """The stream in the shape that batches are applied in, and the columns of the table."""
-    from pydelta.spark.catalog.lookup import location_in
-    from pydelta.spark.ingest.changes import decode_changes, row_columns
-    from pydelta.spark.ingest.sources import open_rows
+    from pydelta.engines.spark.catalog.lookup import location_in
+    from pydelta.tools.ingest.changes import decode_changes, row_columns
+    from pydelta.tools.ingest.sources import open_rows
 
     reader = spark.readStream.format("delta").options(**pairs(options.option, "--option"))
     if options.max_per_trigger is not None:

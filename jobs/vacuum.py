@@ -26,11 +26,11 @@ from catalog_sync.thrift.client import Metastore
 from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, VacuumResult, vacuum
 from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
-from pydelta.inventory import loaded_until, place_of, places_of, read_split, split_by_table
 from pydelta.log import DeltaLog
-from pydelta.maintenance.decide import MAKE_INVENTORY
-from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.settings import Settings
+from pydelta.tools.inventory import loaded_until, place_of, places_of, read_split, split_by_table
+from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
+from pydelta.tools.maintenance.decide import MAKE_INVENTORY
 
 __all__ = ["main", "run"]
 
@@ -213,7 +213,7 @@ def _shown(result: VacuumResult) -> dict[str, Any]:
 
 
 def _work(given: Sequence[str]) -> JobReport:
-    from pydelta.spark.session.submitted import submitted_conf
+    from pydelta.engines.spark.session.submitted import submitted_conf
 
     return JobReport.of_rows("tables", run(submitted_conf(), given))
 

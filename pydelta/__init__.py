@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pydelta.arrow.table import open_table as open  # noqa: A004 - pydelta.open, as one opens a file
-    from pydelta.spark.routing.enable import disable, enable
-    from pydelta.spark.session.start import configure_spark_with_delta_pip, session
+    from pydelta.api.python.local import open_table as open  # noqa: A004 - pydelta.open, as one opens a file
+    from pydelta.api.routing.enable import disable, enable
+    from pydelta.api.routing.start import configure_spark_with_delta_pip, session
     from pydelta.tables import DeltaTable
 
 __all__ = ["DeltaTable", "configure_spark_with_delta_pip", "disable", "enable", "open", "session"]
@@ -26,11 +26,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DeltaTable": ("pydelta.tables", "DeltaTable"),
-    "configure_spark_with_delta_pip": ("pydelta.spark.session.start", "configure_spark_with_delta_pip"),
-    "disable": ("pydelta.spark.routing.enable", "disable"),
-    "enable": ("pydelta.spark.routing.enable", "enable"),
-    "open": ("pydelta.arrow.table", "open_table"),
-    "session": ("pydelta.spark.session.start", "session"),
+    "configure_spark_with_delta_pip": ("pydelta.api.routing.start", "configure_spark_with_delta_pip"),
+    "disable": ("pydelta.api.routing.enable", "disable"),
+    "enable": ("pydelta.api.routing.enable", "enable"),
+    "open": ("pydelta.api.python.local", "open_table"),
+    "session": ("pydelta.api.routing.start", "session"),
 }
 
 

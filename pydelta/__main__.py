@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydelta.ops.entry import main
+from pydelta.api.cli.entry import main
 
 if __name__ == "__main__":
     main()

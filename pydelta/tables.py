@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pydelta.spark.session.wishes import watch_builders
-from pydelta.table.builder import DeltaTableBuilder, IdentityGenerator
-from pydelta.table.merge import DeltaMergeBuilder
-from pydelta.table.optimize import DeltaOptimizeBuilder
-from pydelta.table.table import DeltaTable
+from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator
+from pydelta.api.python.merge import DeltaMergeBuilder
+from pydelta.api.python.optimize import DeltaOptimizeBuilder
+from pydelta.api.python.table import DeltaTable
+from pydelta.api.routing.wishes import watch_builders
 
 watch_builders()
 

@@ -135,10 +135,10 @@ KEPT: set[str] = set()
 @pytest.fixture(autouse=True)
 def no_session_stays_enabled() -> Iterator[None]:
     """Forget the sessions that a test enabled: PySpark's methods are put back when no enabled one is left."""
-    patches = sys.modules.get("pydelta.spark.session.patches")
+    patches = sys.modules.get("pydelta.engines.spark.session.patches")
     before = set(patches._enabled) if patches else set()
     yield
-    if patches := sys.modules.get("pydelta.spark.session.patches"):
+    if patches := sys.modules.get("pydelta.engines.spark.session.patches"):
         patches._enabled &= before | KEPT
 
 

@@ -36,7 +36,7 @@ OPTIONAL = {
 }
 """For a place, a service or another engine that not everybody has: without them an error says what to install."""
 PROGRAMS = {
-    "pydelta.ops.cli": (),
+    "pydelta.api.cli.cli": (),
     "pydelta.tables": (),
     "catalog_sync.cli": ("sync",),
     "jobs.demo.__main__": ("demo",),

@@ -121,7 +121,7 @@ def _error_classes() -> list[type[errors.DeltaError]]:
     found, queue = [], [errors.DeltaError]
     while queue:
         cls = queue.pop()
-        if getattr(errors, cls.__name__, None) is cls:  # not the twins that pydelta.spark.errors makes
+        if getattr(errors, cls.__name__, None) is cls:  # not the twins that pydelta.engines.spark.errors makes
             found.append(cls)
             queue.extend(cls.__subclasses__())
     return found
@@ -145,7 +145,7 @@ def test_every_error_in_the_tree_is_exported_and_drawn():
 def test_the_engine_below_spark_imports_with_pyspark_absent():
     code = (
         "import sys; sys.modules['pyspark'] = None; sys.modules['py4j'] = None\n"
-        "import pydelta, pydelta.ops.cli, pydelta.commands.change.delete, pydelta.commands.write.command\n"
+        "import pydelta, pydelta.api.cli.cli, pydelta.commands.change.delete, pydelta.commands.write.command\n"
         "import pydelta.commands.create\n"
         "import pydelta.commands.restore, pydelta.commands.describe, pydelta.txn, pydelta.log, pydelta.exceptions\n"
         "print('imported')"

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY
-from pydelta.maintenance_policy import policy_names
+from pydelta.settings.maintenance import policy_names
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pydelta", "catalog_sync", "jobs")

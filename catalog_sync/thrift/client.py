@@ -18,11 +18,11 @@ from catalog_sync.thrift.sasl import KerberosRefusal
 from catalog_sync.thrift.transport import transport_to
 from catalog_sync.thrift.unanswered import has_entry, has_partitions
 from catalog_sync.twin import NOT_READABLE_KEY, VERSION_KEY, WITHDRAWN_KEY, HiveColumn, Twin
-from pydelta.backoff import Backoff
-from pydelta.deadline import Deadline
 from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.manifests import values_of_directory
 from pydelta.protocol.partitions import HIVE_NULL, hive_escape
+from pydelta.storage.backoff import Backoff
+from pydelta.storage.deadline import Deadline
 
 __all__ = ["ENVIRONMENT", "Metastore", "MetastoreAddress"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from jobs.demo import changes, cleaning, flights, following, sql, twin
 from jobs.demo.stage import Stage
+from pydelta.api.console.standard_output import sparing_output
+from pydelta.api.console.terminal import Terminal, styled
+from pydelta.api.routing.quiet import quiet_session
 from pydelta.errors import DeltaError
-from pydelta.ops.standard_output import sparing_output
-from pydelta.spark.session.quiet import quiet_session
-from pydelta.terminal import Terminal, styled
 
 CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "flights": ("A table of flights: load, correct, delete, travel in time", flights.run),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydelta.terminal import Terminal, styled
+from pydelta.api.console.terminal import Terminal, styled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,8 @@ import polars as pl
 from jobs.verify.lake import Lake, Names, open_lake
 from jobs.verify.plan import Hop, Outcome, State, exit_code, lines_of, run_plan, summary, table_of
 from jobs.verify.trino import Trino, TrinoError
+from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.ops.standard_output import sparing_output
 
 __all__ = ["Choice", "all_hops", "main"]
 

@@ -13,8 +13,8 @@ from jobs.verify.answers import HINTS, reading_hops, same, same_paths
 from jobs.verify.hops import storing_hops
 from jobs.verify.lake import Lake
 from jobs.verify.plan import Answer, Hop
+from pydelta.commands.vacuum.places import place_of
 from pydelta.errors import DeltaError
-from pydelta.inventory.places import place_of
 
 __all__ = ["cleaning_hops"]
 

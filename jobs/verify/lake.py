@@ -16,8 +16,8 @@ from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from jobs.verify.plan import Timing, reason_of
 from jobs.verify.rows import live_files
 from jobs.verify.trino import Trino
+from pydelta.api.routing.quiet import quiet_session
 from pydelta.errors import DeltaError
-from pydelta.spark.session.quiet import quiet_session
 from pydelta.storage import ObjectInfo, Store, open_store
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Lake:
         """Delete a folder as Hadoop does, which knows the markers of folders too, and look whether it is gone."""
         from py4j.protocol import Py4JError
 
-        from pydelta.spark.jvm import Jvm
+        from pydelta.engines.spark.jvm import Jvm
 
         try:
             jvm = Jvm.of(self.spark)
@@ -281,7 +281,7 @@ def open_lake(names: Names, trino: Trino, presto: Trino | None, root: str) -> La
     Raises:
         DeltaEnvironmentError: Spark does not start.
     """
-    from pydelta.spark.jvm import Jvm
+    from pydelta.engines.spark.jvm import Jvm
 
     spark = quiet_session("verify", conf=_CONF)
     jvm = Jvm.of(spark)

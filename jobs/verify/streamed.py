@@ -50,7 +50,7 @@ def _streamed(lake: Lake, brokers: str) -> Answer:
 @contextmanager
 def _topic(lake: Lake, brokers: str, name: str) -> Iterator[None]:
     """Make a topic and delete it, by Kafka's own client in the JVM."""
-    from pydelta.spark.jvm import Jvm
+    from pydelta.engines.spark.jvm import Jvm
 
     view: Any = Jvm.of(lake.spark).view
     settings = view.java.util.HashMap()

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import (
     ChangeDataNotRecordedError,
     InvalidArgumentError,
@@ -24,6 +23,7 @@ from pydelta.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import CommitRecord, DeltaLog, Snapshot
 from pydelta.protocol.actions import (
     Action,

@@ -24,7 +24,6 @@ import polars as pl
 from pydelta.commands.convert import ParquetFolder
 from pydelta.commands.create import refuse_foreign_files
 from pydelta.commands.vacuum.clone_notes import note_clone
-from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
@@ -33,6 +32,7 @@ from pydelta.errors import (
     UnsafeOperationError,
     error_context,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import canonical_path
 from pydelta.log.runs import AddRun, joined, loose_adds, num_bytes, removes_of, runs_of

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from pydelta.commands.write.plan import TableDefinition, new_metadata, stored_schema
-from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     LogCorruptedError,
@@ -25,6 +24,7 @@ from pydelta.errors import (
     UnsupportedFeatureError,
     error_context,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.column_mapping import MODE

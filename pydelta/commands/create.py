@@ -30,7 +30,6 @@ from pydelta.commands.write.plan import (
     definition_parameters,
     new_metadata,
 )
-from pydelta.conditions import Condition
 from pydelta.errors import (
     SchemaError,
     TableAlreadyExistsError,
@@ -38,6 +37,7 @@ from pydelta.errors import (
     UnsafeOperationError,
     error_context,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade

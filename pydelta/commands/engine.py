@@ -1,4 +1,4 @@
-"""Define what commands ask of the engine that runs queries; ``pydelta.spark.engine`` implements it with Spark.
+"""Define what commands ask of the engine that runs queries; ``pydelta.engines.spark.engine`` implements it with Spark.
 
 Commands plan with values alone; whatever needs rows to be read or written goes through ``Engine``, so that
 everything in this package imports and tests with pyspark absent.

@@ -16,8 +16,8 @@ import polars as pl
 
 from pydelta.commands.alter.clustering import restored_clustering
 from pydelta.commands.vacuum.marks import find_running
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError, VersionNotFoundError
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.runs import changing, joined, loose_adds, num_bytes, removes_of
 from pydelta.protocol.actions import Action, AddFile, Metadata

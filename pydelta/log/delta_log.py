@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import (
     LogCorruptedError,
     LogGapError,
@@ -16,6 +15,7 @@ from pydelta.errors import (
     VersionNotFoundError,
     error_context,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log.checkpoint.sidecars import FULL_ACTIONS
 from pydelta.log.checkpoint.write import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
-from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, VersionNotFoundError
+from pydelta.errors.conditions import Condition
 from pydelta.log.segment import Listing, read_listing
+from pydelta.log.times import utc_time
 from pydelta.protocol.actions import CommitInfo, Metadata, Protocol, decode_commit
 from pydelta.protocol.features import ensure_readable, supports
 from pydelta.protocol.malformed import MALFORMED_JSON
@@ -23,7 +24,6 @@ from pydelta.settings import TableProperties
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
-from pydelta.times import utc_time
 
 __all__ = ["CommitRecord", "CommitTimes", "commit_times", "history_of_commits", "read_commit_info", "read_history"]
 

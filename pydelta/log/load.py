@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
+from pydelta.errors.conditions import Condition
 from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checkpoint.read import Checkpoint
 from pydelta.log.checksum import read_checksum

@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, LogGapError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.paths import LogFile, LogFileKind, parse_log_name
 from pydelta.storage.interface import ObjectInfo
 

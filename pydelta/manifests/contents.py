@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, SchemaError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.protocol.names import quoted

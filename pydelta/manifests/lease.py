@@ -25,10 +25,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from pydelta.deadline import Deadline
 from pydelta.errors import ObjectNotFoundError, StorageError
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import PutOutcome, Store
+from pydelta.storage.deadline import Deadline
 
 __all__ = ["LEASE_DIR", "MANIFESTS", "TWIN", "Lease", "LeaseLostError", "ManifestsBusyError", "acquire", "is_doubted"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.predicate.expressions import (
     And,
     Column,

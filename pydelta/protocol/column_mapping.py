@@ -16,8 +16,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.iceberg_compat import NESTED_IDS, compat_version, nested_parts
 from pydelta.protocol.schema import FIELD_ID, PHYSICAL_NAME

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import SchemaMismatchError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 __all__ = [

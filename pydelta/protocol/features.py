@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata, Protocol
 from pydelta.protocol.feature_table import FEATURES
 from pydelta.protocol.iceberg_compat import compat_version

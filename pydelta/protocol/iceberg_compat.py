@@ -21,8 +21,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import AddFile, Metadata, Protocol
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, StructType, parse_schema, parse_type
 

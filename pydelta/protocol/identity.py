@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, SchemaError, UnsafeOperationError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.types import PrimitiveType, StructField, StructType, parse_schema
 

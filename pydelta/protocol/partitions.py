@@ -13,8 +13,8 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, LogCorruptedError, SchemaError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.evolution import can_store, can_widen, check_write_compatible, merge_schemas
 from pydelta.protocol.iceberg_compat import NESTED_IDS
 from pydelta.protocol.types import (

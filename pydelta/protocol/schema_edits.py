@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from pydelta.conditions import Condition
 from pydelta.errors import BindError, SchemaError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.names import quoted
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType

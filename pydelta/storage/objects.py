@@ -18,8 +18,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from pydelta.backoff import Backoff
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, ObjectNotFoundError, StorageError
+from pydelta.storage.backoff import Backoff
 from pydelta.storage.cloud_options import azure_options, gcs_options
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
 from pydelta.storage.object_errors import Failure, read_failure, to_storage_error

@@ -15,7 +15,6 @@ from typing import Final, cast
 
 import numpy as np
 
-from pydelta.backoff import Backoff
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.features import add_feature, drop_feature
 from pydelta.commands.alter.requests import AddColumns, NewColumn
@@ -36,6 +35,7 @@ from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import Action, AddFile, SetTransaction
 from pydelta.protocol.types import PrimitiveType
 from pydelta.settings import Settings
+from pydelta.storage.backoff import Backoff
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.row_files import (
     MARK,

@@ -27,10 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pydelta.backoff import Backoff
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
 from pydelta.protocol.actions import Action, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path, parse_log_name
+from pydelta.storage.backoff import Backoff
 from pydelta.storage.discarding import discard
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.uris import scheme_of

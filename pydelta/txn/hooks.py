@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Final, TypeAlias
 
-from pydelta.deadline import Deadline
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.checksum import read_checksum
 from pydelta.protocol.actions import Action
+from pydelta.storage.deadline import Deadline
 from pydelta.txn.behind import behind_commits
 
 __all__ = ["ENTRY_POINT_GROUP", "Hook", "HookContext", "HookFailure", "built_in_hooks", "run_hooks"]

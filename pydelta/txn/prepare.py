@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError, UnsafeOperationError
+from pydelta.errors.conditions import Condition
 from pydelta.log.replay import column_mapping_mode
 from pydelta.log.runs import joined, key_columns, objects_of, runs_of
 from pydelta.protocol.actions import (

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import polars as pl
 
-from pydelta.backoff import Backoff
-from pydelta.conditions import Condition
 from pydelta.errors import (
     CommitStateUnknownError,
     InvalidArgumentError,
@@ -26,6 +24,7 @@ from pydelta.errors import (
     TableNotFoundError,
     UnsafeOperationError,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
@@ -43,6 +42,7 @@ from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.settings import TableProperties
+from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
 from pydelta.txn.author import author, engine_info

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pydelta.certify.checker import check
-from pydelta.certify.history import SETUP, Commit, EngineRead, Event, History, LostFile, Row, Step
+from pydelta.tools.certify.checker import check
+from pydelta.tools.certify.history import SETUP, Commit, EngineRead, Event, History, LostFile, Row, Step
 
 START_MS = 1_000_000
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from certify.histories import START_MS, Story, row
 
-from pydelta.certify.checker import check
-from pydelta.certify.history import EngineRead, History, LostFile
-from pydelta.certify.order import Edge, find_cycles, isolation
-from pydelta.certify.rows import Effect
+from pydelta.tools.certify.checker import check
+from pydelta.tools.certify.history import EngineRead, History, LostFile
+from pydelta.tools.certify.order import Edge, find_cycles, isolation
+from pydelta.tools.certify.rows import Effect
 
 RIGHT, WRONG = {}, {}
 

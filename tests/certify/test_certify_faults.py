@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pydelta.certify.checker import check
-from pydelta.certify.history import Plan, Process, Step
-from pydelta.certify.plan import make_plan
-from pydelta.certify.run import Request, run_plan
+from pydelta.tools.certify.checker import check
+from pydelta.tools.certify.history import Plan, Process, Step
+from pydelta.tools.certify.plan import make_plan
+from pydelta.tools.certify.run import Request, run_plan
 
 pytestmark = pytest.mark.ci
 

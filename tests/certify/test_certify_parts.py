@@ -16,18 +16,18 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from pydelta.certify.delta_rs import import_deltalake
-from pydelta.certify.faults import Faults, open_faulty, with_faults
-from pydelta.certify.history import Fault, Plan, Step
-from pydelta.certify.local_worker import version_of
-from pydelta.certify.plan import kinds_without, make_plan
-from pydelta.certify.promises import PROMISES
-from pydelta.certify.proxy import Proxy, endpoint_of, with_endpoint
-from pydelta.certify.shrinking import shrink
-from pydelta.certify.trino import TrinoError, TrinoReader, TrinoTable
-from pydelta.certify.trino_worker import TrinoWorker
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, StorageError
 from pydelta.storage import PutOutcome
+from pydelta.tools.certify.delta_rs import import_deltalake
+from pydelta.tools.certify.faults import Faults, open_faulty, with_faults
+from pydelta.tools.certify.history import Fault, Plan, Step
+from pydelta.tools.certify.local_worker import version_of
+from pydelta.tools.certify.plan import kinds_without, make_plan
+from pydelta.tools.certify.promises import PROMISES
+from pydelta.tools.certify.proxy import Proxy, endpoint_of, with_endpoint
+from pydelta.tools.certify.shrinking import shrink
+from pydelta.tools.certify.trino import TrinoError, TrinoReader, TrinoTable
+from pydelta.tools.certify.trino_worker import TrinoWorker
 
 
 def ops(plan: Plan) -> list[str]:
@@ -135,7 +135,7 @@ def test_a_failed_call_has_no_effect_and_a_lost_one_has(tmp_path):
 @pytest.mark.parametrize(("kind", "left"), [("die", []), ("die after", ["a"])])
 def test_a_process_dies_in_a_call_before_or_after_it_took_effect(tmp_path, kind, left):
     code = (
-        "import sys\nfrom pydelta.certify.faults import *\nfrom pydelta.certify.history import Fault\n"
+        "import sys\nfrom pydelta.tools.certify.faults import *\nfrom pydelta.tools.certify.history import Fault\n"
         "uri, kind = sys.argv[1:]\n"
         "store = open_faulty(uri, with_faults(uri, {}, Faults([Fault(call=1, kind=kind)])))\n"
         "list(store.list_all()); store.put('a', b'1'); print('alive')"

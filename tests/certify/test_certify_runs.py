@@ -13,15 +13,15 @@ import pytest
 from leaks import secret
 from s3_server import S3Server
 
-from pydelta.certify.checker import check
-from pydelta.certify.command import Wish
-from pydelta.certify.command import certify as run
-from pydelta.certify.history import Commit, Event, History, Step
-from pydelta.certify.plan import make_plan
-from pydelta.certify.promises import Broken
-from pydelta.certify.report import Report, page, read_report, verdict_of
-from pydelta.certify.run import Ran
-from pydelta.ops.cli import main
+from pydelta.api.cli.cli import main
+from pydelta.tools.certify.checker import check
+from pydelta.tools.certify.command import Wish
+from pydelta.tools.certify.command import certify as run
+from pydelta.tools.certify.history import Commit, Event, History, Step
+from pydelta.tools.certify.plan import make_plan
+from pydelta.tools.certify.promises import Broken
+from pydelta.tools.certify.report import Report, page, read_report, verdict_of
+from pydelta.tools.certify.run import Ran
 
 HERE = str(Path(__file__).parent)
 
@@ -188,7 +188,7 @@ def test_what_ends_a_run_is_not_taken_for_a_broken_promise(tmp_path, capsys, mon
     def ends(plan, request):
         raise error
 
-    monkeypatch.setattr("pydelta.certify.command.run_plan", ends)
+    monkeypatch.setattr("pydelta.tools.certify.command.run_plan", ends)
     code, _, err = command(capsys, str(tmp_path / "place"), "--report", str(tmp_path))
     assert code == 2
     assert says in err
@@ -205,7 +205,7 @@ def test_a_search_for_a_smaller_plan_that_is_stopped_leaves_the_verdict(tmp_path
         race = History(race="two of 64 writers were told that they created the object")
         return Ran(history=race, table="t", faults=Counter())
 
-    monkeypatch.setattr("pydelta.certify.command.run_plan", once)
+    monkeypatch.setattr("pydelta.tools.certify.command.run_plan", once)
     code, out, _ = command(capsys, str(tmp_path / "place"), "--report", str(tmp_path))
     assert (code, len(runs)) == (1, 2)
     assert "Stopped looking: the verdict stands." in out

@@ -13,9 +13,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.engine import ArrowEngine
 from pydelta.commands.change import delete as delete_module
 from pydelta.commands.change.delete import delete
+from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol

@@ -7,7 +7,7 @@ from statistics import median
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.create import create_table as define
 from pydelta.log import DeltaLog

@@ -12,13 +12,13 @@ from leaks import secret
 
 from jobs import inventory, load_inventory, vacuum
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, StorageError, StoragePermissionError
-from pydelta.inventory import key_source, list_keys, place_of
-from pydelta.inventory.s3_keys import S3Keys
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.storage import open_store
 from pydelta.storage.options import s3_options
 from pydelta.testing.operations import create_table
+from pydelta.tools.inventory import key_source, list_keys, place_of
+from pydelta.tools.inventory.s3_keys import S3Keys
 from pydelta.txn import Operation, start_transaction
 
 DAY = 86_400_000

@@ -12,9 +12,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.engine import ArrowEngine
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.commands.change.delete import delete
+from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import CommitStateUnknownError, DeltaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol

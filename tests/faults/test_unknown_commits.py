@@ -15,7 +15,6 @@ from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
 from pydelta.errors import CommitStateUnknownError, StorageError
-from pydelta.inventory import find_deliveries, load_deliveries, write_delivery
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import AddFile, CommitInfo, decode_commit
@@ -35,6 +34,7 @@ from pydelta.testing.operations import (
     upsert_value,
 )
 from pydelta.testing.row_files import LogEngine
+from pydelta.tools.inventory import find_deliveries, load_deliveries, write_delivery
 from pydelta.txn.phases import SILENT
 
 _NAMES = itertools.count()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog

@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from pydelta.api.sql.grammar.parsing import is_ours, parse_statement
+from pydelta.api.sql.grammar.splitting import is_blank, split_statements
 from pydelta.errors import DeltaError
-from pydelta.inventory.delivery import Delivery, data_path
-from pydelta.inventory.manifest import Manifest, decode_manifest, encode_manifest, md5_hex
-from pydelta.inventory.rows import raw_frames, write_csv, write_parquet
 from pydelta.manifests.state import STATE_PATH, read_state
 from pydelta.predicate import parse_predicate
 from pydelta.protocol.partitions import (
@@ -34,8 +33,9 @@ from pydelta.protocol.schema import leaf_paths, to_arrow, to_polars_dtype, valid
 from pydelta.protocol.stats import parse_stats_columns
 from pydelta.protocol.types import StructField, StructType, parse_schema, parse_type
 from pydelta.settings import TableProperties, canonical_properties, checked_properties
-from pydelta.sql.parsing import is_ours, parse_statement
-from pydelta.sql.splitting import is_blank, split_statements
+from pydelta.tools.inventory.delivery import Delivery, data_path
+from pydelta.tools.inventory.manifest import Manifest, decode_manifest, encode_manifest, md5_hex
+from pydelta.tools.inventory.rows import raw_frames, write_csv, write_parquet
 from tests.fuzz.contract import Broken, Target
 from tests.fuzz.guarded import lake_store
 

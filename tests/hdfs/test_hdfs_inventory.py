@@ -7,10 +7,10 @@ import time
 import pytest
 
 from jobs import inventory, load_inventory, vacuum
-from pydelta.inventory import find_deliveries
 from pydelta.log import DeltaLog
 from pydelta.storage import open_store
 from pydelta.testing.garbage import HOUR_MS, Yard
+from pydelta.tools.inventory import find_deliveries
 
 NAMES = ("p=1/live é %41.parquet", "p=1/old x.parquet")
 

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from jobs import inventory
+from pydelta.api.cli.cli import main
 from pydelta.errors import StorageError
 from pydelta.log import DeltaLog
-from pydelta.ops.cli import main
 from pydelta.storage import open_store
 from pydelta.testing.operations import add_file, append, create_table, rows_of
 

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pydelta.api.cli.cli import main
 from pydelta.commands.fsck import fsck
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.list_sources import from_csv
 from pydelta.commands.vacuum.plan import directories_above
 from pydelta.errors import StorageError, StoragePermissionError
 from pydelta.log import DeltaLog
-from pydelta.ops.cli import main
 from pydelta.storage import PutOutcome, open_store
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table, overwrite, rows_of

@@ -6,11 +6,11 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from pydelta.backoff import Backoff
 from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.storage import open_store
+from pydelta.storage.backoff import Backoff
 from pydelta.txn import Operation, start_transaction
 
 NO_PAUSE = Backoff(first_ms=0, sleep=lambda seconds: None)

@@ -15,7 +15,7 @@ import sys
 from importlib import import_module
 
 import pydelta
-from pydelta.spark.ingest import apply
+from pydelta.tools.ingest import apply
 
 jars, address, folder = sys.argv[1:]
 channel = os.fdopen(3, "w", buffering=1)

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import pydelta
+from pydelta.engines.spark.catalog.entries import drop_table, rename_table, set_location
+from pydelta.engines.spark.catalog.lookup import look_up
 from pydelta.errors import DeltaError, MetadataChangedException
-from pydelta.spark.catalog.entries import drop_table, rename_table, set_location
-from pydelta.spark.catalog.lookup import look_up
 from pydelta.tables import DeltaTable
 
 uri, database, folder, which = sys.argv[1:]

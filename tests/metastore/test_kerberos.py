@@ -130,7 +130,7 @@ def test_a_client_without_kerberos_is_not_let_in(guarded):
 
 
 def test_hadoops_settings_beside_the_metastores_are_not_seen_and_doctor_knows_what_it_says(realm, tmp_path):
-    from pydelta.ops.doctor_log import read_log
+    from pydelta.tools.doctor.doctor_log import read_log
 
     with pytest.raises(DeltaEnvironmentError, match="did not start"):
         EmbeddedMetastore(

@@ -11,10 +11,10 @@ import pytest
 
 from catalog_sync.errors import MetastoreUnavailableError
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
-from pydelta.deadline import Deadline
 from pydelta.log import DeltaLog
 from pydelta.manifests import ManifestOptions, publish, read_state
 from pydelta.settings import Settings
+from pydelta.storage.deadline import Deadline
 from pydelta.testing.operations import add_file, append, create_table
 
 SYNCED = {"pydelta_sync_enabled": "true", "pydelta_sync_table": "lake.orders"}

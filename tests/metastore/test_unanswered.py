@@ -16,9 +16,9 @@ from catalog_sync.thrift.client import BATCH
 from catalog_sync.thrift.memory import MemoryMetastore
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddColumns, NewColumn
-from pydelta.deadline import Deadline
 from pydelta.log import DeltaLog
 from pydelta.protocol.types import PrimitiveType
+from pydelta.storage.deadline import Deadline
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 

@@ -15,9 +15,9 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.storage import LocalStore
 from pydelta.testing.operations import add_file, append, create_table
-from pydelta.ui.server import Application
-from pydelta.ui.sources import Sources
-from pydelta.ui.watch import Watch, Watched
+from pydelta.tools.ui.server import Application
+from pydelta.tools.ui.sources import Sources
+from pydelta.tools.ui.watch import Watch, Watched
 
 
 @pytest.fixture

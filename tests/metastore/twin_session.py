@@ -13,9 +13,9 @@ from pathlib import Path
 import pydelta
 from catalog_sync import Metastore, MetastoreAddress, TableName, sync_table, twin_name
 from catalog_sync.native import native_location, sync_native
+from pydelta.engines.spark.scan.refresh import indexes_in
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
-from pydelta.spark.scan.refresh import indexes_in
 from pydelta.tables import DeltaTable
 
 uri, database, folder = sys.argv[1:]

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import pydelta
+from pydelta.api.server.spark.plans import _run
+from pydelta.api.sql.dispatch import is_effect
+from pydelta.engines.spark.jvm import Jvm
 from pydelta.errors import DeltaError
-from pydelta.spark.jvm import Jvm
-from pydelta.spark.serve.plans import _run
-from pydelta.spark.sql.dispatch import is_effect
 from pydelta.tables import DeltaTable
 
 

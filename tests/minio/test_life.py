@@ -16,13 +16,13 @@ import pydelta
 from jobs import inventory, load_inventory, vacuum
 from pydelta.errors import DeltaConcurrentModificationException, StoragePermissionError
 from pydelta.log import DeltaLog
-from pydelta.maintenance.book import Row, append_rows
 from pydelta.manifests import publish
-from pydelta.ops.doctor import check_store
 from pydelta.storage import discarding, open_store
 from pydelta.testing.tables import TableBuilder
-from pydelta.ui.sources import Sources
-from pydelta.ui.watch import Watch, Watched
+from pydelta.tools.doctor.doctor import check_store
+from pydelta.tools.maintenance.book import Row, append_rows
+from pydelta.tools.ui.sources import Sources
+from pydelta.tools.ui.watch import Watch, Watched
 
 pytestmark = pytest.mark.parametrize("server", SERVERS, indirect=True)
 NOW = ("--retain", "0", "--no-retention-check")

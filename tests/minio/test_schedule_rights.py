@@ -18,9 +18,9 @@ from catalog_sync.native import sync_native
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from jobs.schedule import parse_schedule
 from pydelta.log import DeltaLog
-from pydelta.maintenance.book import read_rows
 from pydelta.storage import open_store
 from pydelta.testing.garbage import Yard
+from pydelta.tools.maintenance.book import read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = 24

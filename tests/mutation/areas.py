@@ -23,9 +23,12 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "tests/unit/predicate/test_kept_texts.py",
         "tests/unit/predicate/test_skipping.py",
     ),
-    "pydelta/arrow/predicates.py": ("tests/unit/predicate/test_texts.py", "tests/unit/predicate/test_kept_texts.py"),
-    "pydelta/arrow/conform.py": ("tests/unit/arrow/test_conform.py",),
-    "pydelta/arrow/table.py": (
+    "pydelta/engines/arrow/predicates.py": (
+        "tests/unit/predicate/test_texts.py",
+        "tests/unit/predicate/test_kept_texts.py",
+    ),
+    "pydelta/engines/arrow/conform.py": ("tests/unit/arrow/test_conform.py",),
+    "pydelta/api/python/local.py": (
         "tests/unit/arrow/test_open.py",
         "tests/unit/arrow/test_rows_in.py",
         "tests/unit/arrow/test_odd_tables.py",

@@ -23,10 +23,10 @@ from pydelta.commands.alter.requests import (
     SetProperties,
     UnsetProperties,
 )
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.log import DeltaLog
 from pydelta.protocol.identity import identities
 from pydelta.protocol.types import PrimitiveType
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable, IdentityGenerator
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from arrow_rows import Generator, canonical_rows, shown
 
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol

@@ -12,8 +12,8 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.arrow.table import LocalTable
-from pydelta.arrow.text_source import TextFile
+from pydelta.api.python.local import LocalTable
+from pydelta.engines.arrow.text_source import TextFile
 from pydelta.errors import DeltaError, ParseError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol

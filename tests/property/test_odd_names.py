@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
+from pydelta.api.routing.datasource_read import read_file
 from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.fsck import fsck
@@ -32,7 +33,6 @@ from pydelta.protocol.partitions import partition_dir
 from pydelta.protocol.paths import encode_log_path, is_absolute_path
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
-from pydelta.spark.routing.datasource_read import read_file
 from pydelta.storage.local import LocalStore
 from pydelta.txn import Operation, start_transaction
 

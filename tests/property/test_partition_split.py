@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pydelta.arrow.tasks.split import PartitionColumn, check_runs, split_by_partition
-from pydelta.arrow.tasks.write_files import WriteTask, run_task
+from pydelta.engines.arrow.tasks.split import PartitionColumn, check_runs, split_by_partition
+from pydelta.engines.arrow.tasks.write_files import WriteTask, run_task
 from pydelta.errors import RowsDoNotAddUpError, SchemaError
 from pydelta.protocol.schema import PrimitiveType
 

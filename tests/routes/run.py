@@ -15,10 +15,10 @@ import deltalake
 import pyarrow as pa
 
 import pydelta
+from pydelta.api.python.remote_calls import is_remote
 from pydelta.errors import DeltaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.types import StructType
-from pydelta.table.remote_calls import is_remote
 from tests.arrow_rows import canonical
 from tests.routes.commands import Command, Table, draw_command, draw_table
 from tests.routes.logs import LogReader, left_in

@@ -55,7 +55,7 @@ def free_ports(count):
 
 def serve(*arguments, environment=None):
     """Run the command to its end, where it is not expected to serve."""
-    command = [sys.executable, "-m", "pydelta.ops.cli", "serve", *map(str, arguments)]
+    command = [sys.executable, "-m", "pydelta.api.cli.cli", "serve", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **(environment or {})}
     )
@@ -72,7 +72,16 @@ class LiveServer:
         if pages:
             settings = {**(settings or {}), "spark.ui.enabled": "true", "spark.ui.port": str(port)}
         self._said = folder / "said.txt"
-        command = [sys.executable, "-m", "pydelta.ops.cli", "serve", "--thrift", self.thrift, "--connect", self.connect]
+        command = [
+            sys.executable,
+            "-m",
+            "pydelta.api.cli.cli",
+            "serve",
+            "--thrift",
+            self.thrift,
+            "--connect",
+            self.connect,
+        ]
         command += ["--master", f"local[{cores}]", "--warehouse", self.warehouse, *options]
         for name, value in {**SETTINGS, **(settings or {})}.items():
             command += ["--conf", f"{name}={value}"]

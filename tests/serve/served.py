@@ -7,10 +7,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import pydelta
-from pydelta.spark.jvm import Jvm
-from pydelta.spark.serve.parser import install
-from pydelta.spark.serve.sessions import Sessions, prepare
-from pydelta.spark.serve.users import nobody
+from pydelta.api.server.spark.parser import install
+from pydelta.api.server.spark.sessions import Sessions, prepare
+from pydelta.api.server.spark.users import nobody
+from pydelta.engines.spark.jvm import Jvm
 
 
 class Refused(Exception):

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from served import Served
 
-from pydelta.spark.serve.sessions import prepare
+from pydelta.api.server.spark.sessions import prepare
 
 pytestmark = pytest.mark.ci
 

@@ -16,8 +16,8 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pydelta.arrow import layout
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
+from pydelta.engines.arrow import layout
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.testing import operations as ops

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pydelta.arrow.engine import ArrowEngine
+from pydelta.engines.arrow.engine import ArrowEngine
 from tests.simulation.arrow import KINDS
 from tests.simulation.plan import FAULTS, Step, draw_plan
 from tests.simulation.run import named, run_seed, shrink

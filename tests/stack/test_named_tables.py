@@ -6,7 +6,7 @@ import pytest
 from conftest import DATABASE, ROOT
 
 import pydelta
-from pydelta.spark.catalog.entries import drop_table
+from pydelta.engines.spark.catalog.entries import drop_table
 
 pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]
 

@@ -19,8 +19,8 @@ from recording_proxy import RecordingProxy
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from pydelta.commands.vacuum.places import place_of
 from pydelta.commands.vacuum.plan import directories_above
-from pydelta.inventory.places import place_of
 from pydelta.log import DeltaLog
 from pydelta.protocol.vectors import vector_path
 

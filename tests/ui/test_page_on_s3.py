@@ -13,9 +13,9 @@ from pydelta.log import DeltaLog
 from pydelta.manifests import publish
 from pydelta.storage import open_store
 from pydelta.testing.operations import add_file, append, create_table
-from pydelta.ui.pages import json_text, overview_page, table_page
-from pydelta.ui.sources import Sources
-from pydelta.ui.watch import Watch, Watched
+from pydelta.tools.ui.pages import json_text, overview_page, table_page
+from pydelta.tools.ui.sources import Sources
+from pydelta.tools.ui.watch import Watch, Watched
 
 SECRET = secret("page")
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from pydelta.addresses import Addresses, check_exposed, check_free, check_login
+from pydelta.api.console.addresses import Addresses, check_exposed, check_free, check_login
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 ANYWHERE = Addresses(host="0.0.0.0", thrift=10000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.backoff import Backoff
+from pydelta.storage.backoff import Backoff
 
 
 @pytest.mark.parametrize(

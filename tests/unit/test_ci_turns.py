@@ -52,7 +52,7 @@ def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
 
 
 def test_the_oldest_spark_runs_with_what_knows_its_version_and_with_every_fourth_commit():
-    assert turns.runs_oldest_spark(["pydelta/spark/jvm.py"], 0)
+    assert turns.runs_oldest_spark(["pydelta/engines/spark/jvm.py"], 0)
     assert [turns.runs_oldest_spark(["README.md"], number) for number in range(4)] == [False, False, True, False]
     for name in turns.OLDEST:
         assert list(ROOT.glob(f"{name}*")), name

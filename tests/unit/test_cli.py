@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from pydelta.api.cli.cli import main, parse_time
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
-from pydelta.ops.cli import main, parse_time
 from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, Protocol, encode_commit
 from pydelta.storage import LocalStore
 
@@ -196,7 +196,7 @@ def test_no_time():
 def test_a_process_answers_without_a_jvm_and_quickly(table):
     code = (
         "import sys; sys.modules['pyspark'] = None; sys.modules['py4j'] = None\n"
-        f"from pydelta.ops.cli import main\nmain(['detail', {table!r}, '--json'])"
+        f"from pydelta.api.cli.cli import main\nmain(['detail', {table!r}, '--json'])"
     )
     libraries = "import polars, pyarrow.parquet, pyarrow.dataset, typer"
     spent, needed = [], []

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import pydelta
+from pydelta.api.cli.cli import main
 from pydelta.log import DeltaLog
-from pydelta.ops.cli import main
 from pydelta.protocol.actions import Protocol
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
+from pydelta.api.cli import cli, entry
+from pydelta.api.cli.entry import PlainHistory, parse_plain_history
 from pydelta.log import DeltaLog
 from pydelta.log.history import history_of_commits
-from pydelta.ops import cli, entry
-from pydelta.ops.entry import PlainHistory, parse_plain_history
 from pydelta.protocol.actions import Action, AddFile, CommitInfo, Metadata, Protocol, encode_commit
 from pydelta.storage import LocalStore
 
@@ -171,7 +171,7 @@ def test_many_or_large_commits_are_left_to_the_whole_reader(tmp_path, monkeypatc
 def test_history_imports_only_what_it_needs(tmp_path):
     write(tmp_path, *TIMES_TURNED_ON)
     code = (
-        "import sys, json\nfrom pydelta.ops.entry import main\n"
+        "import sys, json\nfrom pydelta.api.cli.entry import main\n"
         f"main(['history', {str(tmp_path)!r}, '--json'])\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
     )
@@ -186,7 +186,7 @@ def test_history_imports_only_what_it_needs(tmp_path):
 
 def test_the_whole_command_line_imports_no_engine_before_a_command_asks():
     code = (
-        "import sys, json\nimport pydelta.ops.cli\n"
+        "import sys, json\nimport pydelta.api.cli.cli\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -199,7 +199,7 @@ def test_arrow_takes_small_pages_unless_the_user_says_otherwise(tmp_path, monkey
     write(tmp_path, *PLAIN)
     monkeypatch.delenv("MIMALLOC_ALLOW_THP", raising=False)
     code = (
-        "import os, sys\nfrom pydelta.ops.entry import main\nassert 'pyarrow' not in sys.modules\n"
+        "import os, sys\nfrom pydelta.api.cli.entry import main\nassert 'pyarrow' not in sys.modules\n"
         f"main(['history', {str(tmp_path)!r}, '--json'])\nprint(os.environ['MIMALLOC_ALLOW_THP'], file=sys.stderr)"
     )
     env = {**os.environ, **({} if given is None else {"MIMALLOC_ALLOW_THP": given})}

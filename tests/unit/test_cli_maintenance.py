@@ -11,10 +11,10 @@ from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.watching import WatchedMetastore
+from pydelta.api.cli.cli import main
 from pydelta.log import DeltaLog
-from pydelta.maintenance.book import Book, Row
-from pydelta.ops.cli import main
 from pydelta.testing.operations import add_file, append, create_table
+from pydelta.tools.maintenance.book import Book, Row
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_table_by_its_name_with_the_book_that_the_metastore_knows(capsys, log,
     sync_native(metastore, TableName.parse("lake.t"), log.update())
     sync_native(metastore, TableName.parse("ops.maintenance"), book.log.update())
     catalog = WatchedMetastore(lambda: metastore, ["lake", "ops"], "{database}_symlink")
-    monkeypatch.setattr("pydelta.ui.sources.open_catalog", lambda *_: catalog)
+    monkeypatch.setattr("pydelta.tools.ui.sources.open_catalog", lambda *_: catalog)
     code, out, _ = run(capsys, "lake.t", "--dry-run", "--metastore", "thrift://there:9083")
     assert (code, out.splitlines()[0]) == (0, "lake.t, version 0: 60 files, 5.9 KiB")
     assert "nothing is due" in out  # it was done a moment ago

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import pydelta
+from pydelta.api.cli.cli import main
 from pydelta.log import DeltaLog
-from pydelta.ops.cli import main
 from pydelta.protocol.actions import Protocol
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from pydelta.api.cli.cli import main
 from pydelta.log import DeltaLog
-from pydelta.ops.cli import main
 from pydelta.storage.local import LocalStore
 from pydelta.testing.garbage import Yard
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pydelta.api.console.command_line import named_values, run_app, storage_options
 from pydelta.errors import InvalidArgumentError, StorageError
-from pydelta.ops.command_line import named_values, run_app, storage_options
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from pydelta import errors
 from pydelta.commands.stream import errors as stream_errors
-from pydelta.conditions import CONDITIONS, PHRASES, Condition
+from pydelta.errors.conditions import CONDITIONS, PHRASES, Condition
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = {

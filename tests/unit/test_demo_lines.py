@@ -10,7 +10,7 @@ import pytest
 
 from jobs.demo.__main__ import CHAPTERS
 from jobs.demo.stage import Stage
-from pydelta.terminal import Terminal
+from pydelta.api.console.terminal import Terminal
 
 DEMO = Path(__file__).resolve().parents[2] / "jobs" / "demo"
 LONGEST_VALUE = "customer-13"  # what is filled into a title; flights are counted in six digits

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
+from pydelta.api.cli.cli import main
 from pydelta.errors import InvalidArgumentError, StoragePermissionError
-from pydelta.ops import doctor
-from pydelta.ops.cli import main
-from pydelta.ops.doctor import check_environment, check_store, examine
-from pydelta.ops.doctor_log import KNOWN, read_log
 from pydelta.storage import LocalStore, PutOutcome, register_store
 from pydelta.storage.interface import DeleteReport
 from pydelta.storage.memory import MemoryStore
+from pydelta.tools.doctor import doctor
+from pydelta.tools.doctor.doctor import check_environment, check_store, examine
+from pydelta.tools.doctor.doctor_log import KNOWN, read_log
 
 SAMPLES = {
     "kerberos-renewer": "java.io.IOException: Can't get Master Kerberos principal for use as renewer",
@@ -40,7 +40,7 @@ SAMPLES = {
     "metastore-no-schema": "MetaException(message:Version information not found in metastore.)",
     "tls-not-trusted": "SSLHandshakeException: PKIX path building failed",
     "python-versions": "[PYTHON_VERSION_MISMATCH] Python in worker has different version (3, 13)",
-    "worker-lacks-package": "ModuleNotFoundError: No module named 'pydelta.spark'",
+    "worker-lacks-package": "ModuleNotFoundError: No module named 'pydelta.engines.spark'",
     "no-delta-source": "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.",
     "delta-settings-alone": "Cannot find catalog plugin class for catalog 'spark_catalog': "
     "org.apache.spark.sql.delta.catalog.DeltaCatalog.",
@@ -187,7 +187,7 @@ def test_hadoops_jars_of_two_versions(tmp_path):
 
 
 def test_it_imports_no_pyspark():
-    code = "import sys, pydelta.ops.doctor as d; d.check_environment(); sys.exit('pyspark' in sys.modules)"
+    code = "import sys, pydelta.tools.doctor.doctor as d; d.check_environment(); sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

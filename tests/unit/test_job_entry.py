@@ -16,7 +16,7 @@ from pydelta.errors import (
     StorageError,
     StoragePermissionError,
 )
-from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
+from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 
 
 @pytest.fixture

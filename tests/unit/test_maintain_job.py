@@ -25,11 +25,11 @@ from jobs.maintain import Children, SilentJobError, StoppedError
 from jobs.schedule import problems
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnknownSettingError
 from pydelta.log import DeltaLog
-from pydelta.maintenance.book import read_rows
-from pydelta.maintenance.decide import NO_INVENTORY
 from pydelta.storage.local import LocalStore
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table
+from pydelta.tools.maintenance.book import read_rows
+from pydelta.tools.maintenance.decide import NO_INVENTORY
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "pydelta.maintenance."

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
-from pydelta.maintenance_policy import MaintenancePolicy, policy_names
 from pydelta.settings import canonical_properties, check_property_names
+from pydelta.settings.maintenance import MaintenancePolicy, policy_names
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "maintenance.md"
 

@@ -7,6 +7,11 @@ import io
 import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
+from pydelta.api.console.terminal import Terminal
+from pydelta.api.prompt.output import exit_code, explained
+from pydelta.api.prompt.statements import Prompt
+from pydelta.api.sql.grammar import parse_statement
+from pydelta.engines.spark.errors import to_spark
 from pydelta.errors import (
     BindError,
     CommitStateUnknownError,
@@ -15,11 +20,6 @@ from pydelta.errors import (
     ObjectNotFoundError,
     StorageError,
 )
-from pydelta.spark.errors import to_spark
-from pydelta.spark.prompt.output import exit_code, explained
-from pydelta.spark.prompt.statements import Prompt
-from pydelta.sql import parse_statement
-from pydelta.terminal import Terminal
 
 
 def of_spark(kind: type[PySparkException], text: str) -> PySparkException:

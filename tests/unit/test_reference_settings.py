@@ -9,8 +9,8 @@ import pytest
 
 from pydelta.commands.write.options import guide_table
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
-from pydelta.reference_settings import PREFIX, guide_tables, reference_settings
 from pydelta.settings import Settings
+from pydelta.settings.reference import PREFIX, guide_tables, reference_settings
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "settings.md"
 HONOURED = {key: item for key, item in reference_settings().items() if item.ours is not None}

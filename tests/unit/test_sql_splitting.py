@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.sql.splitting import is_blank, split_statements
+from pydelta.api.sql.grammar.splitting import is_blank, split_statements
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import pytest
 
 import catalog_sync.cli
 import pydelta
+from pydelta.api.cli import cli, entry
 from pydelta.errors import CommitStateUnknownError
 from pydelta.log import DeltaLog
-from pydelta.ops import cli, entry
-from pydelta.ops.job_entry import JobParser, JobReport, run_job
 from pydelta.protocol.actions import Protocol
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder
+from pydelta.tools.jobs import JobParser, JobReport, run_job
 
 VECTORS = ("deletionVectors",)
 PROTOCOL = Protocol(min_reader_version=3, min_writer_version=7, reader_features=VECTORS, writer_features=VECTORS)

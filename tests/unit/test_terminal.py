@@ -14,16 +14,16 @@ import pytest
 
 from catalog_sync.cli import main as catalog_sync
 from jobs.demo.stage import Stage
-from pydelta.commands.vacuum.display import counts_line
+from pydelta.api.cli.cli import main as pydelta_cli
+from pydelta.api.console.command_line import make_app, run_app
+from pydelta.api.console.terminal import Terminal, styled
+from pydelta.api.console.vacuum_display import counts_line
 from pydelta.commands.vacuum.result import VacuumProgress
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
-from pydelta.ops.cli import main as pydelta_cli
-from pydelta.ops.command_line import make_app, run_app
-from pydelta.ops.doctor import Check, Examination
 from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, Protocol, encode_commit
 from pydelta.storage import LocalStore
-from pydelta.terminal import Terminal, styled
+from pydelta.tools.doctor.doctor import Check, Examination
 
 ROOT = Path(__file__).resolve().parents[2]
 ODD = ("[sync]", "[/]", "[red]", "[bold red]x[/bold red]", ":smile:", "[link=http://a]b[/link]", r"\[a]")
@@ -228,4 +228,4 @@ def test_only_one_module_knows_rich():
                 called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
                 if called in ("typer.echo", "typer.secho", "typer.Typer"):
                     users.append(f"{path.relative_to(ROOT)}: {called}")
-    assert sorted(set(users)) == ["pydelta/ops/command_line.py: typer.Typer", "pydelta/terminal.py"]
+    assert sorted(set(users)) == ["pydelta/api/console/command_line.py: typer.Typer", "pydelta/api/console/terminal.py"]

@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, SchemaError
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
 from pydelta.protocol.features import supports

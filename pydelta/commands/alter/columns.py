@@ -25,8 +25,8 @@ from pydelta.commands.alter.requests import (
 )
 from pydelta.commands.change_feed import refuse_reserved_names
 from pydelta.commands.write.plan import check_columns, refuse_collations
-from pydelta.conditions import Condition
 from pydelta.errors import BindError, SchemaError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata

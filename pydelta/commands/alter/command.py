@@ -26,7 +26,6 @@ from pydelta.commands.alter.requests import (
 )
 from pydelta.commands.alter.track_rows import row_ids_for_all
 from pydelta.commands.alter.unmap import RewritingEngine, run_without_mapping
-from pydelta.conditions import Condition
 from pydelta.errors import (
     ConstraintViolatedError,
     DeltaConcurrentModificationException,
@@ -35,6 +34,7 @@ from pydelta.errors import (
     TableNotFoundError,
     error_context,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, Metadata
 from pydelta.protocol.identity import identity_column

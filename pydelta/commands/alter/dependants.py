@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsafeOperationError
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.protocol.schema_edits import name_of
 from pydelta.protocol.types import StructField, StructType

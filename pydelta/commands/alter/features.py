@@ -22,8 +22,8 @@ from pydelta.commands.alter.command import SchemaEngine, alter_table
 from pydelta.commands.alter.requests import UnsetProperties
 from pydelta.commands.engine import RearrangingEngine
 from pydelta.commands.optimize.reorg import purge
-from pydelta.conditions import Condition
 from pydelta.errors import TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError, error_context
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol.actions import (

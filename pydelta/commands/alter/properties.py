@@ -29,8 +29,8 @@ from pydelta.commands.alter.requests import (
 )
 from pydelta.commands.alter.unmap import plan_without_mapping
 from pydelta.commands.change_feed import refuse_reserved_names
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata, Protocol, encode_json
 from pydelta.protocol.column_mapping import MODE, check_mode_change, mapped_metadata, mode_of

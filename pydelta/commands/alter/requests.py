@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from pydelta.conditions import Condition
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import DomainMetadata, Metadata, Protocol
 from pydelta.protocol.schema_edits import After, First, Position
 from pydelta.protocol.types import DataType

@@ -19,8 +19,8 @@ from pydelta.commands.alter.clustering import CLUSTERING_DOMAIN, clustering_doma
 from pydelta.commands.alter.requests import Plan
 from pydelta.commands.change.hidden_rows import live_rows
 from pydelta.commands.engine import RewriteOutput
-from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, RowsDoNotAddUpError, SchemaError
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata
 from pydelta.protocol.column_mapping import MODE, without_mapping

@@ -11,8 +11,8 @@ import polars as pl
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, mark_deleted
 from pydelta.commands.change.reconcile import RowCounts, check_rows
 from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
-from pydelta.conditions import Condition
 from pydelta.errors import TableNotFoundError, UnsafeOperationError
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.log.runs import loose_adds, runs_of
 from pydelta.predicate import FALSE, Expr, columns, is_partition_only

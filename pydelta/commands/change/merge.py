@@ -31,8 +31,8 @@ from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, Rewrit
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.commands.write.command import lost_identity_race, with_given_values
-from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import Action, AddFile, encode_json

@@ -36,8 +36,8 @@ from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput, re
 from pydelta.commands.give_way import changes_under_way, give_way
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
-from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.protocol.malformed import MALFORMED_JSON

@@ -19,8 +19,8 @@ import polars as pl
 from pydelta.commands.engine import RearrangingEngine, rewritten_by
 from pydelta.commands.optimize.plan import BIN, pack
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, history_metrics
-from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.settings import Settings

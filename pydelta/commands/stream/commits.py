@@ -18,8 +18,8 @@ from pydelta.commands.stream.evolution import Kind, breaking_changes
 from pydelta.commands.stream.offsets import BEFORE_FIRST
 from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.tracking import SchemaTracking
-from pydelta.conditions import Condition
 from pydelta.errors import ChangeDataNotRecordedError, DeltaError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.log import CommitRecord
 from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, Protocol, RemoveFile
 from pydelta.protocol.schema import StructType, parse_schema, physical_name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydelta.conditions import Condition
 from pydelta.errors import StreamStoppedError
+from pydelta.errors.conditions import Condition
 
 __all__ = [
     "SchemaLocationConflictError",

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydelta.commands.stream.errors import SourceEvolutionBlockedError
 from pydelta.commands.stream.schema_log import TrackedSchema
-from pydelta.conditions import Condition
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata, Protocol
 from pydelta.protocol.schema import ArrayType, DataType, MapType, StructType, physical_name
 from pydelta.protocol.types import parse_schema

@@ -10,8 +10,8 @@ from typing import Final
 
 from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, Budget
 from pydelta.commands.stream.evolution import ALWAYS, Kind
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
+from pydelta.errors.conditions import Condition
 from pydelta.settings import parse_bool, parse_bytes
 
 __all__ = ["HONOURED", "LATEST", "SourceOptions"]

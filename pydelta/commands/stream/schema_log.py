@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from pydelta.commands.stream.errors import SchemaLocationConflictError, SchemaLogDamagedError, SchemaLogOfTableError
-from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, StorageError
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata, Protocol, action_to_dict, decode_action, encode_json
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.storage import PutOutcome, Store

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydelta.backoff import Backoff
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action
+from pydelta.storage.backoff import Backoff
 from pydelta.txn import Committed, Operation, OptimisticTransaction
 from pydelta.txn.phases import SILENT, Observer
 

@@ -22,8 +22,8 @@ from pydelta.commands.stream.evolution import breaking_changes
 from pydelta.commands.stream.offsets import BEFORE_FIRST, SCHEMA_CHANGE, SCHEMA_CHANGED, StreamOffset
 from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.tracking import SchemaTracking
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
+from pydelta.errors.conditions import Condition
 from pydelta.log import CommitRecord, DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, CommitInfo, Metadata, Protocol
 from pydelta.protocol.types import parse_schema

@@ -21,8 +21,8 @@ from pydelta.commands.stream.errors import (
 )
 from pydelta.commands.stream.evolution import Allowed, definitions_differ, refusal
 from pydelta.commands.stream.schema_log import SchemaLog, TrackedSchema
-from pydelta.conditions import Condition
 from pydelta.errors import VersionNotFoundError
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.files import FileTable
 from pydelta.log.replay import State

@@ -36,7 +36,6 @@ from pydelta.commands.vacuum.plan import (
     split_checksums,
 )
 from pydelta.commands.vacuum.result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
-from pydelta.conditions import Condition
 from pydelta.errors import (
     BindError,
     DeltaConcurrentModificationException,
@@ -48,6 +47,7 @@ from pydelta.errors import (
     UnsafeOperationError,
     error_context,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
 from pydelta.predicate import Expr, is_partition_only, parse_predicate

@@ -14,11 +14,11 @@ from typing import Final
 
 import polars as pl
 
-from pydelta.backoff import Backoff
 from pydelta.commands.vacuum.needed import files_of_commits
 from pydelta.commands.vacuum.paths import PlainPaths
 from pydelta.commands.vacuum.result import VacuumOptions
 from pydelta.log import DeltaLog
+from pydelta.storage.backoff import Backoff
 
 __all__ = ["Deletion", "Doomed", "delete_files"]
 

@@ -20,15 +20,16 @@ from typing import Final
 import polars as pl
 
 from pydelta.commands.vacuum.listing import ListedBatch
+from pydelta.commands.vacuum.places import LOCAL
 from pydelta.commands.vacuum.plan import Kept
-from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
-from pydelta.inventory.choice import CLOCKS_DIFFER_MS
-from pydelta.inventory.places import LOCAL
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.paths import decoded_paths, plain_root
 
-__all__ = ["INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "version_columns"]
+__all__ = ["CLOCKS_DIFFER_MS", "INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "version_columns"]
 
+CLOCKS_DIFFER_MS: Final = 3_600_000
+"""A list that is dated so far ahead of this clock may be right; further ahead it is not."""
 INVENTORY_COLUMNS: Final[dict[str, pl.DataType]] = {
     "path": pl.String(),
     "length": pl.Int64(),

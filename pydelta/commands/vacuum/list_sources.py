@@ -24,8 +24,8 @@ from pydelta.commands.vacuum.list_rows import (
     check_columns,
     version_columns,
 )
+from pydelta.commands.vacuum.places import place_of as bucket_of
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
-from pydelta.inventory.places import place_of as bucket_of
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vector_files import place_of, read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal, StartsWith, parse_predicate
@@ -42,6 +42,7 @@ __all__ = [
     "from_csv",
     "from_frame",
     "from_parquet",
+    "inventory_at",
     "inventory_columns",
     "inventory_from_delta",
 ]
@@ -95,6 +96,16 @@ def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 # --- a Delta table -----------------------------------------------------------------------------------------------
+
+
+def inventory_at(location: str, options: Mapping[str, str]) -> Inventory:
+    """Open the inventory at a location: Parquet or CSV by its ending, else a Delta table, else a folder of Parquet."""
+    if location.endswith((".csv", ".csv.gz")):
+        return from_csv(location, options=options)
+    if location.endswith(".parquet"):
+        return from_parquet(location, options=options)
+    log = DeltaLog.for_table(location, options=options)
+    return inventory_from_delta(log) if log.table_exists() else from_parquet(location, options=options)
 
 
 def inventory_from_delta(

@@ -26,7 +26,6 @@ from pydelta.commands.optimize.command import compact_after_write
 from pydelta.commands.write.matches import MatchingSource, Replaced, replace_matches
 from pydelta.commands.write.options import StatementCondition, WriteMode, WriteOptions
 from pydelta.commands.write.plan import WriteKind, WritePlan, plan_write
-from pydelta.conditions import Condition
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaError,
@@ -37,6 +36,7 @@ from pydelta.errors import (
     UnsupportedFeatureError,
     error_context,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.runs import joined, num_bytes, removes_of
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or

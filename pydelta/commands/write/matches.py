@@ -19,8 +19,8 @@ from pydelta.commands.change.candidates import counted, hide, read_candidates, t
 from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
 from pydelta.commands.engine import NOTHING_WRITTEN, Engine, RewriteOutput
 from pydelta.commands.write.options import WriteOptions
-from pydelta.conditions import Condition
 from pydelta.errors import BindError, DeltaError, SchemaMismatchError
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddFile

@@ -25,7 +25,6 @@ from pydelta.commands.alter.dependants import refuse_type_change
 from pydelta.commands.change_feed import refuse_reserved_names
 from pydelta.commands.write.matches import key_columns
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     SchemaError,
@@ -34,6 +33,7 @@ from pydelta.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
+from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata, mode_of

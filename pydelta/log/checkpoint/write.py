@@ -28,7 +28,6 @@ from pydelta.log.checkpoint.sidecars import KeptSidecars, is_newest_but_for, kep
 from pydelta.log.replay import State, apply_actions
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.log.snapshot import Snapshot
-from pydelta.property_values import parse_interval_ms
 from pydelta.protocol.actions import action_to_dict
 from pydelta.protocol.features import supports
 from pydelta.protocol.paths import (
@@ -39,6 +38,7 @@ from pydelta.protocol.paths import (
     parse_log_name,
     v2_checkpoint_file,
 )
+from pydelta.settings.values import parse_interval_ms
 from pydelta.storage.interface import Store
 from pydelta.storage.readers import read_all
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from pydelta.spark.callers import _field, close_ended
-from pydelta.spark.jvm import Jvm
+from pydelta.engines.spark.callers import _field, close_ended
+from pydelta.engines.spark.jvm import Jvm
 
 
 class Runnable:

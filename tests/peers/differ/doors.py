@@ -44,7 +44,7 @@ class Server:
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.thrift, self.connect = _free_ports(2)
         said = folder / "server.txt"
-        command = [sys.executable, "-m", "pydelta.ops.cli", "serve", "--master", "local[1]"]
+        command = [sys.executable, "-m", "pydelta.api.cli.cli", "serve", "--master", "local[1]"]
         command += [
             "--thrift",
             str(self.thrift),

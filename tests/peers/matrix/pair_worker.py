@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _carry_out(order: bytes) -> None:
-    from pydelta.certify import worker
+    from pydelta.tools.certify import worker
 
     class Said:
         """Standard input with the order put back before it."""
@@ -75,10 +75,10 @@ def _reference(order: Any) -> Any:
     from pyspark.errors import PySparkException
     from reference_session import reference_session
 
-    from pydelta.certify.local_worker import Failed
-    from pydelta.certify.spark_worker import SparkWorker
     from pydelta.errors import first_line
     from pydelta.log import DeltaLog
+    from pydelta.tools.certify.local_worker import Failed
+    from pydelta.tools.certify.spark_worker import SparkWorker
 
     class Worker(SparkWorker):
         """See ``SparkWorker``."""

@@ -20,11 +20,11 @@ from unittest import mock
 import msgspec
 
 from matrix.pair_worker import REFERENCE
-from pydelta.certify import children
-from pydelta.certify.checker import check
-from pydelta.certify.plan import _WEIGHTS, make_plan
-from pydelta.certify.promises import PROMISES
-from pydelta.certify.run import Request, run_plan
+from pydelta.tools.certify import children
+from pydelta.tools.certify.checker import check
+from pydelta.tools.certify.plan import _WEIGHTS, make_plan
+from pydelta.tools.certify.promises import PROMISES
+from pydelta.tools.certify.run import Request, run_plan
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / "pairs.json"

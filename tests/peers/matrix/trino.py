@@ -17,8 +17,8 @@ from typing import Any
 
 from matrix.answers import outcome, said
 from matrix.cases import CASES, Case
-from pydelta.certify.trino import TrinoReader
 from pydelta.storage import open_store
+from pydelta.tools.certify.trino import TrinoReader
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?( UTC)?$")
 

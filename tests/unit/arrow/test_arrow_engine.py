@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow import changes
-from pydelta.arrow.engine import ArrowEngine
 from pydelta.commands.change.delete import delete
+from pydelta.engines.arrow import changes
+from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import (
     BindError,
     InvalidArgumentError,
@@ -292,7 +292,7 @@ def test_a_file_of_another_type_and_one_that_is_damaged_are_refused():
 
 
 def test_positions_are_right_beyond_the_first_batch(monkeypatch):
-    monkeypatch.setattr("pydelta.arrow.tasks.old_files.BATCH_ROWS", 10)
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.old_files.BATCH_ROWS", 10)
     properties = {"delta.enableDeletionVectors": "true"}
     store = table({"x": "long"}, [(numbers(*range(95)), None)], properties=properties)
     gone = {0, 9, 10, 55, 94}

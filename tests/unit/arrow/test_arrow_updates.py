@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow.changes import Place, rewrite
-from pydelta.arrow.expressions import Constant, Field, NotHere, arithmetic
-from pydelta.arrow.layout import Session, TableShape, make_task
-from pydelta.arrow.updates import update_rows
 from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.engines.arrow.changes import Place, rewrite
+from pydelta.engines.arrow.expressions import Constant, Field, NotHere, arithmetic
+from pydelta.engines.arrow.layout import Session, TableShape, make_task
+from pydelta.engines.arrow.updates import update_rows
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.conform import _offsets, arrow_type, conformed
+from pydelta.engines.arrow.conform import _offsets, arrow_type, conformed
 from pydelta.errors import ConstraintViolatedError, SchemaMismatchError
 from pydelta.protocol.types import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
 

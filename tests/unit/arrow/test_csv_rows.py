@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from pydelta.arrow.tasks import csv_rows
-from pydelta.arrow.tasks.csv_rows import CsvRows, CsvShape
+from pydelta.engines.arrow.tasks import csv_rows
+from pydelta.engines.arrow.tasks.csv_rows import CsvRows, CsvShape
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.types import PrimitiveType, StructField
 

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.curves import curve_keys, row_order
+from pydelta.engines.arrow.curves import curve_keys, row_order
 from pydelta.protocol.types import parse_type
 
 COLUMNS = {
@@ -94,14 +94,14 @@ def test_keys_are_the_same_whether_they_are_computed_at_once_or_in_parts(monkeyp
     columns = [(numbers, parse_type("long")), (texts, parse_type("string"))]
     series = [pl.Series(pl.from_arrow(values)) for values, _ in columns]
     order, keys = row_order(columns, curve=curve), curve_keys(series, curve=curve)
-    monkeypatch.setattr("pydelta.arrow.curves._SLICE_ROWS", 7)
+    monkeypatch.setattr("pydelta.engines.arrow.curves._SLICE_ROWS", 7)
     assert row_order(columns, curve=curve).tolist() == order.tolist()
     assert curve_keys(series, curve=curve).tolist() == keys.tolist()
     assert order.tolist() == sorted(range(rows), key=lambda row: keys[row])
 
 
 def test_a_sample_of_many_rows_is_the_same_each_time_and_divides_them_evenly(monkeypatch):
-    monkeypatch.setattr("pydelta.arrow.curves._SAMPLE_ROWS", 500)
+    monkeypatch.setattr("pydelta.engines.arrow.curves._SAMPLE_ROWS", 500)
     values = pa.array(np.random.default_rng(3).permutation(20_000))
     columns = [(values, parse_type("long"))] * 2
     first = row_order(columns, curve="hilbert")

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow.tasks.compact import Bin, OldFile, run_bins
-from pydelta.arrow.tasks.dictionaries import estimated, negative_zeros, pays, with_dictionary
-from pydelta.arrow.tasks.split import PartitionColumn
-from pydelta.arrow.tasks.write_files import WriteTask, run_task
+from pydelta.engines.arrow.tasks.compact import Bin, OldFile, run_bins
+from pydelta.engines.arrow.tasks.dictionaries import estimated, negative_zeros, pays, with_dictionary
+from pydelta.engines.arrow.tasks.split import PartitionColumn
+from pydelta.engines.arrow.tasks.write_files import WriteTask, run_task
 from pydelta.protocol.types import PrimitiveType
 
 ROWS = 200_000

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.evaluate import evaluate, true_rows
-from pydelta.arrow.expressions import (
+from pydelta.engines.arrow.evaluate import evaluate, true_rows
+from pydelta.engines.arrow.expressions import (
     BOOLEAN,
     STRING,
     Constant,

@@ -10,8 +10,8 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.arrow.tasks import json_rows
-from pydelta.arrow.tasks.json_rows import JsonRows
+from pydelta.engines.arrow.tasks import json_rows
+from pydelta.engines.arrow.tasks.json_rows import JsonRows
 from pydelta.protocol.types import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 

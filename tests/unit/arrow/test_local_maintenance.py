@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow import rearrange
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.commands.vacuum.command import vacuum
+from pydelta.engines.arrow import rearrange
 from pydelta.errors import InvalidArgumentError, StorageError, UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
@@ -126,7 +126,7 @@ def test_as_many_files_are_made_as_the_bytes_ask_for_none_overlapping():
 def test_nan_in_a_later_row_group_does_not_split_a_file_in_order(monkeypatch):
     from dataclasses import replace
 
-    from pydelta.arrow import engine
+    from pydelta.engines.arrow import engine
 
     make_task = engine.make_task
     monkeypatch.setattr(engine, "make_task", lambda *args, **kw: replace(make_task(*args, **kw), row_group_bytes=64))

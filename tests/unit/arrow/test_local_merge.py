@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pydelta.arrow.changes import Place
-from pydelta.arrow.engine import ArrowEngine
-from pydelta.arrow.expressions import Constant, Field, both, compare, concat, opposite
-from pydelta.arrow.local_merge import LocalMerging
-from pydelta.arrow.merge_rule import MOST_LISTED, SOURCE, ArrowClause, MergeRule, ranges
-from pydelta.arrow.merging import ArrowMerge
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.commands.change.merge import ClauseAction, ClauseOn
+from pydelta.engines.arrow.changes import Place
+from pydelta.engines.arrow.engine import ArrowEngine
+from pydelta.engines.arrow.expressions import Constant, Field, both, compare, concat, opposite
+from pydelta.engines.arrow.local_merge import LocalMerging
+from pydelta.engines.arrow.merge_rule import MOST_LISTED, SOURCE, ArrowClause, MergeRule, ranges
+from pydelta.engines.arrow.merging import ArrowMerge
 from pydelta.errors import (
     BindError,
     ConcurrentAppendException,

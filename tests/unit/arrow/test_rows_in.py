@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.errors import (
     ConstraintViolatedError,
     DeltaError,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydelta.arrow.tasks.text_values import TextRules, typed_array
+from pydelta.engines.arrow.tasks.text_values import TextRules, typed_array
 from pydelta.protocol.types import DecimalType, PrimitiveType
 
 SCALES = st.integers(1, 38).flatmap(lambda precision: st.tuples(st.just(precision), st.integers(0, precision)))

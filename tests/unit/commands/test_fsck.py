@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 
+from pydelta.api.cli.cli import main
 from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.fsck import fsck
 from pydelta.errors import StorageError, TableNotFoundError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.log.vector_files import write_vectors
-from pydelta.ops.cli import main
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.storage.local import LocalStore

@@ -9,12 +9,12 @@ import uuid
 import polars as pl
 import pytest
 
-from pydelta.inventory import ListingOptions, find_deliveries, load_deliveries, read_manifest, write_delivery
-from pydelta.inventory.delivery import data_path
 from pydelta.log import DeltaLog
 from pydelta.storage import open_store, register_store
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
+from pydelta.tools.inventory import ListingOptions, find_deliveries, load_deliveries, read_manifest, write_delivery
+from pydelta.tools.inventory.delivery import data_path
 
 MADE = 1_900_000_000_000
 KEYS = [f"t/p={number}/f" for number in range(6)]

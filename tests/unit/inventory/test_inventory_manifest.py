@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pydelta.commands.vacuum.places import place_of, prefixes_in, with_longest_prefix
 from pydelta.errors import InvalidArgumentError
-from pydelta.inventory.manifest import (
+from pydelta.tools.inventory.manifest import (
     DeliveredFile,
     Manifest,
     decode_manifest,
@@ -20,8 +21,7 @@ from pydelta.inventory.manifest import (
     md5_hex,
     verified_manifest,
 )
-from pydelta.inventory.places import place_of, prefixes_in, with_longest_prefix
-from pydelta.inventory.rows import decode_keys, encode_keys
+from pydelta.tools.inventory.rows import decode_keys, encode_keys
 
 FILE = DeliveredFile(key="inv/lake/all/data/a b.parquet", size=12, md5="0" * 32)
 

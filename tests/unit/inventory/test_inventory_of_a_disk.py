@@ -6,13 +6,13 @@ import time
 
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.list_sources import inventory_from_delta
-from pydelta.inventory import buckets_with_deliveries, find_deliveries, load_deliveries, write_delivery
-from pydelta.inventory.delivery import Delivery
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.storage import MemoryStore, open_store
 from pydelta.storage.local import LocalStore
 from pydelta.testing.garbage import Yard
+from pydelta.tools.inventory import buckets_with_deliveries, find_deliveries, load_deliveries, write_delivery
+from pydelta.tools.inventory.delivery import Delivery
 
 
 def test_a_table_on_disk_is_vacuumed_by_a_list_of_the_disk(tmp_path):

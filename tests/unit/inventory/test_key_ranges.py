@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydelta.errors import InvalidArgumentError, StorageError
-from pydelta.inventory.listing import StoreKeys, list_keys
-from pydelta.inventory.s3_keys import KEY_SCHEMA
 from pydelta.storage import open_store
+from pydelta.tools.inventory.listing import StoreKeys, list_keys
+from pydelta.tools.inventory.s3_keys import KEY_SCHEMA
 
 PAGE = 1000
 

@@ -15,11 +15,11 @@ import pytest
 from jobs import inventory as inventory_job
 from jobs import load_inventory
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError, StorageError
-from pydelta.inventory import find_deliveries, load_deliveries, loaded_until, read_manifest
-from pydelta.inventory.manifest import DeliveredFile, Manifest, delivery_stamp, encode_manifest, md5_hex
 from pydelta.log import DeltaLog
 from pydelta.storage import open_store
 from pydelta.testing import Fault, FaultKind, FaultyStore
+from pydelta.tools.inventory import find_deliveries, load_deliveries, loaded_until, read_manifest
+from pydelta.tools.inventory.manifest import DeliveredFile, Manifest, delivery_stamp, encode_manifest, md5_hex
 
 DAY = 86_400_000
 MADE = 1_700_000_000_000
@@ -326,8 +326,8 @@ def test_exit_codes_of_the_jobs(store, tmp_path, capsys):
 
 
 def test_the_writer_starts_a_new_file_when_one_is_full(store, log, monkeypatch):
-    monkeypatch.setattr("pydelta.inventory.load._FILE_ROWS", 2)
-    monkeypatch.setattr("pydelta.inventory.rows._BLOCK_BYTES", 300)
+    monkeypatch.setattr("pydelta.tools.inventory.load._FILE_ROWS", 2)
+    monkeypatch.setattr("pydelta.tools.inventory.rows._BLOCK_BYTES", 300)
     deliver(store, gzipped(*(csv_line(f"k{number}") for number in range(9))))
     result = load_deliveries(log, store, newest(store))
     assert result.files_added > 1

@@ -6,10 +6,10 @@ import datetime as dt
 
 import pytest
 
-from pydelta.inventory.listing import StoreKeys, key_source
-from pydelta.inventory.places import place_of
-from pydelta.inventory.s3_keys import S3Keys, _base, _parsed, signed_headers
+from pydelta.commands.vacuum.places import place_of
 from pydelta.storage.options import Secret, StaticCredential, s3_options
+from pydelta.tools.inventory.listing import StoreKeys, key_source
+from pydelta.tools.inventory.s3_keys import S3Keys, _base, _parsed, signed_headers
 
 CREDENTIAL = StaticCredential(
     access_key=Secret("AKIAIOSFODNN7EXAMPLE"), secret_key=Secret("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")

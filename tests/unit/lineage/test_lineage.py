@@ -15,16 +15,16 @@ import pytest
 from leaks import secret
 
 from pydelta.errors import ConcurrentDeleteReadException, InvalidArgumentError
-from pydelta.lineage import emitter, note_input, note_table
-from pydelta.lineage.events import dataset_name
-from pydelta.lineage.hook import tell_of_commit
-from pydelta.lineage.runs import Emitter, current_run
 from pydelta.log import DeltaLog
-from pydelta.ops.job_entry import JobParser, JobReport, run_job
-from pydelta.outbox import Outbox
 from pydelta.protocol.actions import Metadata, encode_json
 from pydelta.storage import MemoryStore
 from pydelta.testing.operations import NO_PAUSE, add_file, create_table, table_metadata
+from pydelta.tools.jobs import JobParser, JobReport, run_job
+from pydelta.tools.lineage import emitter, note_input, note_table
+from pydelta.tools.lineage.events import dataset_name
+from pydelta.tools.lineage.hook import tell_of_commit
+from pydelta.tools.lineage.runs import Emitter, current_run
+from pydelta.tools.outbox import Outbox
 from pydelta.txn import Operation, start_transaction
 
 SECRET = secret("lineage")

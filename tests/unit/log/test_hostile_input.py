@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow.table import LocalTable
+from pydelta.api.python.local import LocalTable
+from pydelta.api.sql.grammar.parsing import is_ours, parse_statement
 from pydelta.errors import (
     BindError,
     InvalidArgumentError,
@@ -22,24 +23,23 @@ from pydelta.errors import (
     SchemaError,
     StorageError,
 )
-from pydelta.inventory.manifest import Manifest, decode_manifest
-from pydelta.inventory.rows import raw_frames
 from pydelta.log import DeltaLog
 from pydelta.log.checkpoint.parquet_rows import ParquetRows
 from pydelta.log.checksum import decode_checksum
 from pydelta.log.partition_spec import PartitionSpec
 from pydelta.manifests.state import STATE_PATH, read_state
 from pydelta.predicate import parse_predicate
-from pydelta.property_values import parse_interval_ms
 from pydelta.protocol.actions import CommitInfo, decode_commit
 from pydelta.protocol.partitions import zone_of
 from pydelta.protocol.roaring import decode_bitmap, encode_bitmap
 from pydelta.protocol.schema import to_arrow
 from pydelta.protocol.types import parse_schema, parse_type
 from pydelta.protocol.vectors import deleted_rows, inline_vector
-from pydelta.sql.parsing import is_ours, parse_statement
+from pydelta.settings.values import parse_interval_ms
 from pydelta.storage import MemoryStore
 from pydelta.testing.tables import TableBuilder
+from pydelta.tools.inventory.manifest import Manifest, decode_manifest
+from pydelta.tools.inventory.rows import raw_frames
 
 _NUMBERS = itertools.count()
 LONG = parse_schema('{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}')

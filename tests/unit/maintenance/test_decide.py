@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from pydelta.errors import CannotVacuumLiteError
-from pydelta.maintenance.decide import MAKE_INVENTORY, NO_INVENTORY, Budget, decide, shown_span
-from pydelta.maintenance.state import Compaction, Failure, Kind, Removals, TableState
-from pydelta.maintenance_policy import MaintenancePolicy
+from pydelta.settings.maintenance import MaintenancePolicy
+from pydelta.tools.maintenance.decide import MAKE_INVENTORY, NO_INVENTORY, Budget, decide, shown_span
+from pydelta.tools.maintenance.state import Compaction, Failure, Kind, Removals, TableState
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

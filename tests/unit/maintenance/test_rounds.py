@@ -15,18 +15,18 @@ from pydelta.commands.optimize.command import OptimizeRequest, optimize
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.errors import ConcurrentDeleteReadException, SchemaMismatchError, TableNotFoundError
 from pydelta.log import DeltaLog
-from pydelta.maintenance.book import Book, Outcome, Row, read_rows
-from pydelta.maintenance.decide import NO_INVENTORY, Action, Budget
-from pydelta.maintenance.rounds import Done, Looked, Place, Rounds
-from pydelta.maintenance.state import Kind, last_runs, later_removals
-from pydelta.maintenance.status import StatusOf, write_status
-from pydelta.maintenance.watch import Known, Watcher
 from pydelta.predicate import parse_predicate
 from pydelta.settings import Settings
 from pydelta.storage import MemoryStore
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 from pydelta.testing.row_files import LogEngine, rows_of
+from pydelta.tools.maintenance.book import Book, Outcome, Row, read_rows
+from pydelta.tools.maintenance.decide import NO_INVENTORY, Action, Budget
+from pydelta.tools.maintenance.rounds import Done, Looked, Place, Rounds
+from pydelta.tools.maintenance.state import Kind, last_runs, later_removals
+from pydelta.tools.maintenance.status import StatusOf, write_status
+from pydelta.tools.maintenance.watch import Known, Watcher
 
 HOUR = 3_600_000
 PREFIX = "pydelta.maintenance."
@@ -278,7 +278,7 @@ def test_rows_that_could_not_be_written_are_written_the_next_time(lake, monkeypa
     row = Row(at_ms=now_ms(), table="t", location="l", action="compact", reason="r", outcome="done", seconds=1.5)
     book.note(row)
     with monkeypatch.context() as patched:
-        patched.setattr("pydelta.maintenance.book.append_rows", lambda *_, **__: 1 / 0)
+        patched.setattr("pydelta.tools.maintenance.book.append_rows", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             book.write()
     assert book.write() == 0

@@ -19,10 +19,10 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from pydelta.arrow.assigned import assigned
-from pydelta.arrow.evaluate import evaluate
-from pydelta.arrow.expressions import Constant, NotHere, fields_of
-from pydelta.arrow.predicates import exactly
+from pydelta.engines.arrow.assigned import assigned
+from pydelta.engines.arrow.evaluate import evaluate
+from pydelta.engines.arrow.expressions import Constant, NotHere, fields_of
+from pydelta.engines.arrow.predicates import exactly
 from pydelta.errors import DeltaError
 from pydelta.predicate import NotEvaluable, columns, parse_predicate, partition_mask
 from pydelta.protocol.schema import to_arrow

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.arrow.expressions import Constant, NotHere
-from pydelta.arrow.predicates import exactly, fitting, simple_value
+from pydelta.engines.arrow.expressions import Constant, NotHere
+from pydelta.engines.arrow.predicates import exactly, fitting, simple_value
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, UnsupportedFeatureError
 from pydelta.predicate import And, Column, Compare, In, Literal, Not, Or, StartsWith, parse_predicate, parse_value
 from pydelta.predicate.lexing import number_of, text_of, tokens

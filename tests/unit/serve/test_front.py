@@ -16,9 +16,9 @@ from cryptography.x509.oid import NameOID
 from leaks import secret
 from pyspark.sql.connect.proto import base_pb2
 
+from pydelta.api.server.front import Front
+from pydelta.api.server.guard import Guard
 from pydelta.errors import DeltaEnvironmentError
-from pydelta.serve.front import Front
-from pydelta.serve.guard import Guard
 
 SERVICE = "/spark.connect.SparkConnectService/"
 TOKEN = secret("0123456789abcdef-ann")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from leaks import secret
 
+from pydelta.api.server.guard import Guard
 from pydelta.errors import InvalidArgumentError
-from pydelta.serve.guard import Guard
 
 TOKEN = secret("0123456789abcdef-ann")
 OTHER = secret("0123456789abcdef-bob")

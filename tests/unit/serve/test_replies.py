@@ -8,7 +8,7 @@ import pyarrow as pa
 from google.rpc import error_details_pb2, status_pb2
 from pyspark.sql.connect.proto import base_pb2
 
-from pydelta.serve.replies import QUERY, error_metadata, execution_reply
+from pydelta.api.server.replies import QUERY, error_metadata, execution_reply
 
 
 def reply(table):

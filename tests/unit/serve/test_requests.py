@@ -7,8 +7,8 @@ import zstandard
 from google.protobuf import any_pb2
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
-from pydelta.serve.requests import Command, Commands, RelationText, analysis, execution, token_of, with_user
-from pydelta.table.wire import COMMAND_URL, Call, Expression, Plan, packed, unpacked
+from pydelta.api.python.wire import COMMAND_URL, Call, Expression, Plan, packed, unpacked
+from pydelta.api.server.requests import Command, Commands, RelationText, analysis, execution, token_of, with_user
 
 Relation = relations_pb2.Relation
 

@@ -7,8 +7,8 @@ import threading
 import pytest
 from pyspark.errors import utils
 
-from pydelta.spark.session.call_sites import install, without_call_sites
-from pydelta.spark.session.patches import restore_all
+from pydelta.engines.spark.session.call_sites import install, without_call_sites
+from pydelta.engines.spark.session.patches import restore_all
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow.tasks.compact import Bin, BinDone, HandedBack, OldFile, run_bins
-from pydelta.arrow.tasks.write_files import PartitionColumn, WriteTask
+from pydelta.engines.arrow.tasks.compact import Bin, BinDone, HandedBack, OldFile, run_bins
+from pydelta.engines.arrow.tasks.write_files import PartitionColumn, WriteTask
 from pydelta.errors import ObjectNotFoundError, StorageError, StorageFullError
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.protocol.roaring import encode_bitmap
@@ -90,7 +90,7 @@ class FarStore:
 
 @pytest.mark.parametrize("far", [False, True])
 def test_a_large_file_is_streamed_and_its_bin_is_one_file_whatever_the_target(tmp_path, monkeypatch, far):
-    monkeypatch.setattr("pydelta.arrow.tasks.old_files.WHOLE_BYTES", 1000)
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.old_files.WHOLE_BYTES", 1000)
     values = list(range(300_000))
     files = [old(tmp_path, "a.parquet", {"id": values}, writer={"row_group_size": 1000}),
              old(tmp_path, "b.parquet", {"id": [-1]})]  # fmt: skip
@@ -128,7 +128,7 @@ def test_deleted_rows_do_not_come_along(tmp_path):
 
 
 def test_deleted_rows_are_found_beyond_the_first_batch(tmp_path, monkeypatch):
-    monkeypatch.setattr("pydelta.arrow.tasks.old_files.BATCH_ROWS", 10)
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.old_files.BATCH_ROWS", 10)
     gone = [0, 9, 10, 55, 99]
     outcome = compact(tmp_path, old(tmp_path, "a.parquet", {"id": list(range(100))}, vector=vector(*gone)))
     assert [row["id"] for row in rows_of(tmp_path, outcome)] == [n for n in range(100) if n not in gone]
@@ -141,7 +141,7 @@ def test_a_bin_of_deleted_rows_alone_becomes_no_file(tmp_path):
 
 
 def test_rows_keep_their_ids_and_versions(tmp_path, monkeypatch):
-    monkeypatch.setattr("pydelta.arrow.tasks.old_files.BATCH_ROWS", 2)
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.old_files.BATCH_ROWS", 2)
     schema = pa.schema([("id", pa.int64()), ("_row", pa.int64()), ("_version", pa.int64())])
     plain = old(tmp_path, "a.parquet", {"id": [1, 2, 3]}, base_row_id=100, row_version=5, vector=vector(1))
     carried = old(
@@ -190,7 +190,7 @@ def test_times_before_1678_and_after_2262_survive_int96(tmp_path):
     far = [dt.datetime(1600, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 12, 31, 23, tzinfo=dt.UTC)]
     schema = pa.schema([("c", TIME)])
     task = task_for(tmp_path, schema, int96=True)
-    from pydelta.arrow.tasks.write_files import run_task
+    from pydelta.engines.arrow.tasks.write_files import run_task
 
     [record] = run_task([pa.record_batch({"c": pa.array(far, TIME)})], task, partition_id=0)
     again = OldFile(path=record.path, size=record.size)

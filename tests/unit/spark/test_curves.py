@@ -8,7 +8,7 @@ import math
 import polars as pl
 import pytest
 
-from pydelta.arrow.curves import bits_of, boundaries, hilbert_tables
+from pydelta.engines.arrow.curves import bits_of, boundaries, hilbert_tables
 
 
 def walk(count, bits):

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from pydelta.api.routing.datasource_writer import DeltaArrowWriter, _Staged
 from pydelta.log import DeltaLog
-from pydelta.spark.routing.datasource_writer import DeltaArrowWriter, _Staged
 from pydelta.storage.memory import MemoryStore
 
 _NAMES = itertools.count()

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pydelta.api.routing.datasource_read import read_file
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
-from pydelta.spark.routing.datasource_read import read_file
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder
 

@@ -14,8 +14,8 @@ from pyspark.errors import (
 )
 
 from pydelta import errors
-from pydelta.conditions import CONDITIONS, Condition
-from pydelta.spark.errors import _BY_CONDITION, condition_of, raised_in, to_spark
+from pydelta.engines.spark.errors import _BY_CONDITION, condition_of, raised_in, to_spark
+from pydelta.errors.conditions import CONDITIONS, Condition
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,8 @@ def test_an_error_that_spark_quotes_keeps_its_condition():
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "conditions.md"
 INTRODUCTION = """# Conditions
 
-What `getCondition()` of an error may be, with its SQLSTATE. Made from `pydelta/conditions.py`; a test compares the two.
+What `getCondition()` of an error may be, with its SQLSTATE. Made from `pydelta/errors/conditions.py`; a test compares
+the two.
 Other conditions are Spark's own, passed on as they are. [How to branch on them](../guides/errors.md).
 
 | condition | SQLSTATE | besides its class of `pydelta.errors` |

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pydelta.arrow.expressions import (
+from pydelta.engines.arrow.expressions import (
     And,
     Arithmetic,
     Cast,
@@ -24,9 +24,9 @@ from pydelta.arrow.expressions import (
     NotHere,
     TextTest,
 )
+from pydelta.engines.spark.change.exact import exact
+from pydelta.engines.spark.scan.filters import Tree
 from pydelta.protocol.types import DecimalType, PrimitiveType, StructField, StructType
-from pydelta.spark.change.exact import exact
-from pydelta.spark.scan.filters import Tree
 
 PREFIX = "org.apache.spark.sql.catalyst.expressions."
 LONG, STRING, DOUBLE, DATE = (PrimitiveType(name) for name in ("long", "string", "double", "date"))

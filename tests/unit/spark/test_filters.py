@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pydelta.engines.spark.scan.filters import convert
 from pydelta.predicate import And, Column, Compare, In, IsNotNull, IsNull, Literal, Not, Or, StartsWith, Unknown
-from pydelta.spark.scan.filters import convert
 
 PREFIX = "org.apache.spark.sql.catalyst.expressions."
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pydelta.errors import InvalidArgumentError, LogCorruptedError
-from pydelta.ops.job_entry import listed, pairs
-from pydelta.spark.ingest.kept import KeptSettings, keep, kept_settings
-from pydelta.spark.ingest.running import trigger_of
 from pydelta.storage.memory import MemoryStore
+from pydelta.tools.ingest.kept import KeptSettings, keep, kept_settings
+from pydelta.tools.ingest.running import trigger_of
+from pydelta.tools.jobs import listed, pairs
 
 FIRST = KeptSettings(source="kafka: a", target="/t", way="json, append", schema="{}", bad_records="/bad")
 

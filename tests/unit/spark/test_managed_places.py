@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pydelta.spark.session import places
-from pydelta.spark.session.places import CATALOG, METASTORE, WAREHOUSE, local_settings, own_warehouse
+from pydelta.engines.spark.session import places
+from pydelta.engines.spark.session.places import CATALOG, METASTORE, WAREHOUSE, local_settings, own_warehouse
 
 DATABASE = "spark.hadoop.javax.jdo.option.ConnectionURL"
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.spark.change.merge_keys import keeps_order
-from pydelta.spark.scan.filters import literal_of
+from pydelta.engines.spark.change.merge_keys import keeps_order
+from pydelta.engines.spark.scan.filters import literal_of
 
 WHOLE = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 DECIMALS = ["decimal(1,0)", "decimal(3,0)", "decimal(3,3)", "decimal(5,0)", "decimal(10,0)", "decimal(10,2)"]

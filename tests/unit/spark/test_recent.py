@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydelta.spark.recent import Recent
+from pydelta.engines.spark.recent import Recent
 
 
 def test_the_value_that_was_not_used_for_longest_goes_first():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import SimpleNamespace
 
-from pydelta.spark.serve.cancelling import Cancelling
+from pydelta.api.server.spark.cancelling import Cancelling
 
 
 class Thread:

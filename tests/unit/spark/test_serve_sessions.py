@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from pydelta.api.server.spark.sessions import Sessions
 from pydelta.errors import DeltaEnvironmentError
-from pydelta.spark.serve.sessions import Sessions
 from pydelta.txn.author import author
 
 

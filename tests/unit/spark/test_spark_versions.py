@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pydelta.engines.spark.versions import SPARKS, installed_spark, refuse_unsupported
 from pydelta.errors import DeltaEnvironmentError
-from pydelta.spark_versions import SPARKS, installed_spark, refuse_unsupported
 
 ROOT = Path(__file__).parents[3]
 SESSION = "import pydelta\ntry:\n    pydelta.session()\nexcept Exception as error:\n    print(error)"

@@ -7,9 +7,9 @@ import struct
 import polars as pl
 import pytest
 
+from pydelta.engines.spark.scan import statuses
+from pydelta.engines.spark.scan.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
 from pydelta.errors import LogCorruptedError
-from pydelta.spark.scan import statuses
-from pydelta.spark.scan.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

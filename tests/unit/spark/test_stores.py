@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.spark.session.stores import packages_for
+from pydelta.engines.spark.session.stores import packages_for
 
 S3 = {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9000"}
 AZURE = {"spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net": "secret"}

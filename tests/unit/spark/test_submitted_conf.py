@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydelta.spark.session.submitted import expanded, submitted_conf
+from pydelta.engines.spark.session.submitted import expanded, submitted_conf
 
 
 def test_a_process_of_its_own_was_passed_nothing(monkeypatch):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydelta.protocol.schema import PrimitiveType
-from pydelta.arrow.tasks.write_files import PartitionColumn, WriteTask, run_task
+from pydelta.engines.arrow.tasks.write_files import PartitionColumn, WriteTask, run_task
 
 folder, order = Path(sys.argv[1]), sys.argv[2]
 partitions, rows_each, batch_rows = 5_000, 120, 4_096

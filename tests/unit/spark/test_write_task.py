@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from leaks import secret
 
-from pydelta.arrow.tasks import write_files as write_task
-from pydelta.arrow.tasks.write_files import (
+from pydelta.engines.arrow.tasks import write_files as write_task
+from pydelta.engines.arrow.tasks.write_files import (
     RECORD_SCHEMA,
     FileRecord,
     PartitionColumn,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.errors import ParseError
-from pydelta.sql.parsing import is_ours, parse_statement, unquote_string
-from pydelta.sql.statements import (
+from pydelta.api.sql.grammar.parsing import is_ours, parse_statement, unquote_string
+from pydelta.api.sql.grammar.statements import (
     Clone,
     ConvertToDelta,
     DescribeDetail,
@@ -21,6 +20,7 @@ from pydelta.sql.statements import (
     Travel,
     Vacuum,
 )
+from pydelta.errors import ParseError
 
 T = ("t",)
 PATH = ("delta", "/a b/c")

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from pydelta.engines.spark.catalog import file_rights
 from pydelta.errors import StoragePermissionError
-from pydelta.spark.catalog import file_rights
 from pydelta.storage import DeleteReport, MemoryStore, discarding
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from pydelta.table.remote_calls import Chain
+from pydelta.api.python.remote_calls import Chain
 
 
 @pytest.mark.parametrize("given", [

@@ -7,10 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.commands.change.delete import DeleteResult
-from pydelta.commands.change.update import UpdateResult
-from pydelta.commands.optimize.reorg import PurgeResult
-from pydelta.table.wire import (
+from pydelta.api.python.wire import (
     Call,
     Expression,
     Identity,
@@ -22,6 +19,9 @@ from pydelta.table.wire import (
     rewritten,
     unpacked,
 )
+from pydelta.commands.change.delete import DeleteResult
+from pydelta.commands.change.update import UpdateResult
+from pydelta.commands.optimize.reorg import PurgeResult
 
 VALUES = [
     None, True, 0, -1, 1.5, "é `x`", Plan(b"\x00\xff"), Expression(b""), Schema('"long"'), Identity(5, -2),

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from pydelta import errors
-from pydelta.backoff import Backoff
 from pydelta.protocol.actions import AddFile, CommitInfo, RemoveFile, SetTransaction, decode_commit, encode_commit
 from pydelta.protocol.paths import commit_file
+from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import PutOutcome
 from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Isolation, Operation, ReadSet, Staged

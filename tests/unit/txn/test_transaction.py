@@ -9,7 +9,6 @@ import logging
 import pytest
 
 from pydelta import errors
-from pydelta.backoff import Backoff
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import (
@@ -23,6 +22,7 @@ from pydelta.protocol.actions import (
 )
 from pydelta.protocol.paths import checksum_file, commit_file
 from pydelta.settings import Settings
+from pydelta.storage.backoff import Backoff
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata

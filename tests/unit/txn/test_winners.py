@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from pydelta import errors
-from pydelta.backoff import Backoff
 from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, decode_commit, encode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.storage.backoff import Backoff
 from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Isolation, Operation, ReadSet, Staged
 from pydelta.txn.commit import Attempts, publish

@@ -14,17 +14,17 @@ from catalog_sync.sync import SyncOptions
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.watching import WatchedMetastore
 from pydelta.commands.vacuum.list_sources import from_frame
-from pydelta.deadline import Deadline
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, VersionNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish
 from pydelta.storage import LocalStore, MemoryStore, register_store
+from pydelta.storage.deadline import Deadline
 from pydelta.testing import CountingStore
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, hide_value, optimize
-from pydelta.ui.collect import MANY_SMALL, Reader, measure_garbage, read_detail
-from pydelta.ui.sources import Sources, find_places, named_place, open_catalog, walk
-from pydelta.ui.values import Place, Rows
-from pydelta.ui.watch import Watch, Watched
+from pydelta.tools.ui.collect import MANY_SMALL, Reader, measure_garbage, read_detail
+from pydelta.tools.ui.sources import Sources, find_places, named_place, open_catalog, walk
+from pydelta.tools.ui.values import Place, Rows
+from pydelta.tools.ui.watch import Watch, Watched
 
 
 @pytest.fixture
@@ -334,7 +334,7 @@ def test_the_entry_point_opens_the_metastore_s_catalog():
 
 
 def test_without_an_entry_point_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("pydelta.ui.sources.entry_points", lambda group: ())
+    monkeypatch.setattr("pydelta.tools.ui.sources.entry_points", lambda group: ())
     with pytest.raises(DeltaEnvironmentError, match="No package that speaks to a metastore") as failed:
         open_catalog(None, [], {}, 1.0)
     assert "pip" in failed.value.hint
@@ -472,7 +472,7 @@ def test_an_inventory_stands_in_for_a_listing(tmp_path):
 
 def test_commit_info_without_metrics_says_that_rows_are_not_recorded():
     from pydelta.log.history import CommitRecord
-    from pydelta.ui.commits import commit_state
+    from pydelta.tools.ui.commits import commit_state
 
     state = commit_state(CommitRecord(version=1, timestamp_ms=1, commit_info=commit_info("WRITE")))
     assert not state.rows.known

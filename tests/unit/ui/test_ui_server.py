@@ -18,15 +18,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ui_lake import SCRIPT, build_lake
 
-from pydelta.addresses import Addresses
+from pydelta.api.cli.cli import main
+from pydelta.api.console.addresses import Addresses
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
-from pydelta.ops.cli import main
-from pydelta.redaction import HIDDEN, hide_text, hide_value
-from pydelta.ui.command import check_exposed
-from pydelta.ui.server import Application
-from pydelta.ui.services import Service
-from pydelta.ui.sources import Sources
-from pydelta.ui.watch import Watch, Watched
+from pydelta.errors.redaction import HIDDEN, hide_text, hide_value
+from pydelta.tools.ui.command import check_exposed
+from pydelta.tools.ui.server import Application
+from pydelta.tools.ui.services import Service
+from pydelta.tools.ui.sources import Sources
+from pydelta.tools.ui.watch import Watch, Watched
 
 SECRETS = ("abc123", "AKIAABCDEFGHIJKLMNOP", "do-not-show", ":pw@")
 
@@ -281,7 +281,7 @@ def test_a_port_that_is_taken_is_told(capsys):
 
 def test_without_its_packages_the_error_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "waitress.server", None)
-    monkeypatch.delitem(sys.modules, "pydelta.ui.command", raising=False)
+    monkeypatch.delitem(sys.modules, "pydelta.tools.ui.command", raising=False)
     code, err = run(capsys, "/t")
     assert code == 1
     assert "pydelta-lakehouse[ui]" in err
@@ -303,7 +303,9 @@ def test_the_command_serves_without_pyspark_and_ends_well_when_asked(tmp_path):
     build_lake(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    code = "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; from pydelta.ops.cli import main; main()"
+    code = (
+        "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; from pydelta.api.cli.cli import main; main()"
+    )
     command = [sys.executable, "-c", code, "ui", "--folder", str(tmp_path), "--port", str(port), "--patience", "600"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"JAVA_HOME": "/nowhere"}

@@ -13,19 +13,19 @@ import pytest
 from ui_lake import QUERY, write_checkpoint_of_query
 
 from jobs.schedule import StatusFile
-from pydelta.deadline import Deadline
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
-from pydelta.maintenance.status import StatusOf, write_status
 from pydelta.storage import MemoryStore
+from pydelta.storage.deadline import Deadline
 from pydelta.testing.operations import add_file, append, create_table
-from pydelta.ui import words
-from pydelta.ui.collect import Reader
-from pydelta.ui.services import Service, ask, read_schedule
-from pydelta.ui.sources import Sources
-from pydelta.ui.streams import read_stream, reads_or_writes, with_backlog
-from pydelta.ui.values import Place
-from pydelta.ui.watch import Watch, Watched
+from pydelta.tools.maintenance.status import StatusOf, write_status
+from pydelta.tools.ui import words
+from pydelta.tools.ui.collect import Reader
+from pydelta.tools.ui.services import Service, ask, read_schedule
+from pydelta.tools.ui.sources import Sources
+from pydelta.tools.ui.streams import read_stream, reads_or_writes, with_backlog
+from pydelta.tools.ui.values import Place
+from pydelta.tools.ui.watch import Watch, Watched
 
 
 @pytest.fixture

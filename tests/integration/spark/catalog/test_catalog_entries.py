@@ -9,6 +9,18 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 
+from pydelta.api.sql.targets import log_for_name
+from pydelta.engines.spark.catalog import entries as catalog_entries
+from pydelta.engines.spark.catalog import lookup as catalog
+from pydelta.engines.spark.catalog.entries import (
+    create_entry,
+    drop_table,
+    entry_differs,
+    follow,
+    rename_table,
+    set_location,
+)
+from pydelta.engines.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.errors import (
     DeltaEnvironmentError,
     InvalidArgumentError,
@@ -18,11 +30,6 @@ from pydelta.errors import (
     UnsafeOperationError,
     UnsupportedFeatureError,
 )
-from pydelta.spark.catalog import entries as catalog_entries
-from pydelta.spark.catalog import lookup as catalog
-from pydelta.spark.catalog.entries import create_entry, drop_table, entry_differs, follow, rename_table, set_location
-from pydelta.spark.catalog.lookup import DeltaEntry, look_up
-from pydelta.spark.catalog.targets import log_for_name
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
@@ -161,7 +168,7 @@ def test_where_entry_and_log_disagree_the_log_wins_and_it_is_said_once(spark, na
     spark.range(1).selectExpr("id", "2 AS two").write.format("delta").mode("append").option("mergeSchema", "true").save(
         target
     )
-    with caplog.at_level(logging.WARNING, logger="pydelta.spark.catalog.entries"):
+    with caplog.at_level(logging.WARNING, logger="pydelta.engines.spark.catalog.entries"):
         assert spark.table(name).columns == ["id", "two"]
         assert spark.sql(f"SELECT two FROM {name} WHERE two IS NOT NULL").collect() == [(2,)]
         spark.range(1).write.format("delta").mode("append").save(str(tmp_path / "other"))
@@ -181,7 +188,7 @@ def test_a_catalog_that_fails_fails_no_commit(spark, name, tmp_path, caplog, mon
 
     monkeypatch.setattr(catalog_entries, "session_table", broken)
     more = spark.range(1).selectExpr("id", "'x' AS name")
-    with caplog.at_level(logging.WARNING, logger="pydelta.spark.catalog.entries"):
+    with caplog.at_level(logging.WARNING, logger="pydelta.engines.spark.catalog.entries"):
         more.write.format("delta").mode("append").option("mergeSchema", "true").saveAsTable(name)
     assert "the catalog is away" in caplog.text
     assert spark.table(name).columns == ["id", "name"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
+from pydelta.api.sql import describe as describe_sql
+from pydelta.api.sql.targets import log_for_name
+from pydelta.engines.spark.catalog.entries import drop_table
+from pydelta.engines.spark.catalog.lookup import look_up
 from pydelta.errors import BindError, InvalidArgumentError
-from pydelta.spark.catalog.entries import drop_table
-from pydelta.spark.catalog.lookup import look_up
-from pydelta.spark.catalog.targets import log_for_name
-from pydelta.spark.sql import describe as describe_sql
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

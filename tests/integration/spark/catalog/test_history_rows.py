@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from pydelta.spark.local_rows import local_frame
+from pydelta.engines.spark.local_rows import local_frame
 from pydelta.tables import DeltaTable
 
 HOUR_MS = 3_600_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException
 
+from pydelta.engines.spark.jvm import Jvm
 from pydelta.errors import UnsupportedFeatureError
-from pydelta.spark.jvm import Jvm
 
 pytestmark = pytest.mark.spark
 

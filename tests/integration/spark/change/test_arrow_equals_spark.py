@@ -16,13 +16,13 @@ from generated_changes import ZONES, conditions, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pydelta.arrow.changes import Place, find_rows
-from pydelta.arrow.expressions import NotHere
+from pydelta.engines.arrow.changes import Place, find_rows
+from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.spark.change.exact import exact
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.paths import decode_log_path
-from pydelta.spark.change.exact import exact
-from pydelta.spark.engine import SparkEngine
 from pydelta.storage import open_store
 from pydelta.tables import DeltaTable
 

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from pydelta.arrow.curves import curve_keys
+from pydelta.engines.arrow.curves import curve_keys
+from pydelta.engines.spark.maintenance.curves import with_curve_key
 from pydelta.log import DeltaLog
 from pydelta.protocol.paths import decode_log_path
-from pydelta.spark.maintenance.curves import with_curve_key
 from pydelta.tables import DeltaTable
 
 __all__ = ["session"]

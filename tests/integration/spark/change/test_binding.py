@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import functions as F
 
 import pydelta
+from pydelta.engines.spark.change.binding import Moment, TableColumns, bind_condition, bind_values
+from pydelta.engines.spark.scan.scan import Extra, scan_dataframe
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
-from pydelta.spark.change.binding import Moment, TableColumns, bind_condition, bind_values
-from pydelta.spark.scan.scan import Extra, scan_dataframe
 
 pytestmark = pytest.mark.spark
 

@@ -10,9 +10,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from pydelta.commands.change.update import update
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import RowsDoNotAddUpError, TableNotFoundError
 from pydelta.log import DeltaLog
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

@@ -10,11 +10,11 @@ from built_once import built_once
 from pyspark.sql import functions as F
 
 from pydelta.commands.change.delete import delete
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.scan.deleted_rows import collect_rows
 from pydelta.errors import DeltaConcurrentModificationException, InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
-from pydelta.spark.engine import SparkEngine
-from pydelta.spark.scan.deleted_rows import collect_rows
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-import pydelta.spark.engine as engine_module
+import pydelta.engines.spark.engine as engine_module
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 
 

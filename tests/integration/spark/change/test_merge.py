@@ -331,7 +331,7 @@ def test_an_append_only_table_takes_inserts_alone(spark, tmp_path):
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_rows_keep_their_ids(spark, tmp_path, vectors):
-    from pydelta.spark.scan.scan import Extra, scan_dataframe
+    from pydelta.engines.spark.scan.scan import Extra, scan_dataframe
 
     properties = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": vectors}
     path = make(spark, str(tmp_path / "t"), [(n, f"t{n}", n) for n in range(10)], **properties)

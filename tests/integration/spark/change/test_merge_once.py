@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import functions as F
 from test_bound_once import FEED, VECTORS, around_now, feed_of, generated_table, in_zone, save  # noqa: F401
 
+from pydelta.engines.spark.change.merge import SparkMerge
 from pydelta.errors import ConstraintViolatedError, DeltaEnvironmentError, RowsDoNotAddUpError
-from pydelta.spark.change.merge import SparkMerge
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

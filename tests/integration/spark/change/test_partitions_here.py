@@ -10,9 +10,9 @@ import pytest
 from both_ways import ANSI, LIMIT, ZONE, session
 from pyspark.errors import PySparkException
 
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
-from pydelta.spark.engine import SparkEngine
 
 __all__ = ["session"]
 

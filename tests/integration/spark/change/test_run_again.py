@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from pydelta.commands.change.again import RepeatingEngine
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import ConcurrentDeleteReadException
 from pydelta.log import DeltaLog
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 from pydelta.txn import OptimisticTransaction
 

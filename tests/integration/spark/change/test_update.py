@@ -201,7 +201,7 @@ def test_random_values_are_the_same_in_the_feed_and_in_the_table(spark, tmp_path
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_rows_keep_their_ids(spark, tmp_path, vectors):
-    from pydelta.spark.scan.scan import Extra, scan_dataframe
+    from pydelta.engines.spark.scan.scan import Extra, scan_dataframe
 
     path = make(spark, tmp_path, **{"delta.enableRowTracking": "true", "delta.enableDeletionVectors": vectors})
 

@@ -53,7 +53,7 @@ def test_auto_compaction_is_off_unless_asked_for_and_the_session_decides(spark, 
 
 
 def test_auto_compaction_that_fails_leaves_the_write_alone(spark, tmp_path, few_files, monkeypatch, caplog):
-    from pydelta.spark.engine import SparkEngine
+    from pydelta.engines.spark.engine import SparkEngine
 
     def fail(*args, **kwargs):
         raise StorageError("the disk is full")

@@ -8,9 +8,9 @@ from pathlib import Path
 import deltalake
 import pytest
 
+from pydelta.engines.spark.maintenance import clone as spark_clone
 from pydelta.errors import StorageError, TableAlreadyExistsError
 from pydelta.log import DeltaLog
-from pydelta.spark.maintenance import clone as spark_clone
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 
+from pydelta.engines.spark.maintenance import convert as spark_convert
 from pydelta.errors import InvalidArgumentError, SchemaError, StorageError, TableNotFoundError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
-from pydelta.spark.maintenance import convert as spark_convert
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

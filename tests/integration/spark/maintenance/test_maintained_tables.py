@@ -8,8 +8,8 @@ import pytest
 
 from jobs import maintain
 from pydelta.log import DeltaLog
-from pydelta.maintenance.book import Book, Row
 from pydelta.tables import DeltaTable
+from pydelta.tools.maintenance.book import Book, Row
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PREFIX = "pydelta.maintenance."

@@ -128,6 +128,6 @@ def test_exit_codes_tell_what_may_be_run_again(spark, days, monkeypatch, capsys,
         raise error
 
     monkeypatch.setattr(compact, "optimize", fail)
-    monkeypatch.setattr("pydelta.table.table.run_delete", fail)
+    monkeypatch.setattr("pydelta.api.python.table.run_delete", fail)
     assert job.main(["--table", days, *arguments]) == code
     assert json.loads(capsys.readouterr().out)["exit_code"] == code

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 import pydelta
 from pydelta.commands.fsck import fsck
+from pydelta.engines.spark.catalog import entries as catalog_entries
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, SchemaError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import encode_log_path, is_absolute_path
-from pydelta.spark.catalog import entries as catalog_entries
 from pydelta.tables import DeltaTable
 from pydelta.txn import Operation, start_transaction
 
@@ -234,7 +234,7 @@ def test_a_refused_entry_of_a_table_without_rows_takes_the_table_with_it(
     with monkeypatch.context() as patched:
         patched.setattr(catalog_entries, "session_table", refuses)
         if not answers:
-            patched.setattr("pydelta.spark.catalog.define._is_surely_without_entry", lambda *_: False)
+            patched.setattr("pydelta.engines.spark.catalog.define._is_surely_without_entry", lambda *_: False)
         with pytest.raises(DeltaEnvironmentError, match="no table was made" if answers else "The table was made at"):
             spark.sql(f"CREATE TABLE {database}.t (id BIGINT) USING delta")
     assert (everything(tmp_path) == before) is answers

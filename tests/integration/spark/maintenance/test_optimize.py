@@ -160,7 +160,7 @@ def test_a_missing_file_is_named_and_nothing_is_left(spark, partitioned):
 
 
 def test_a_concurrent_delete_is_a_conflict_and_an_append_is_none(spark, partitioned, monkeypatch):
-    from pydelta.spark.engine import SparkEngine
+    from pydelta.engines.spark.engine import SparkEngine
 
     compact = SparkEngine.compact
 
@@ -240,7 +240,7 @@ def test_zorder_lets_conditions_on_either_column_skip_files(spark, square):
 
 
 def test_zorder_plans_hold_no_python(spark, square, monkeypatch):
-    from pydelta.spark.maintenance import optimize
+    from pydelta.engines.spark.maintenance import optimize
 
     seen = []
 
@@ -298,8 +298,8 @@ def test_columns_without_statistics_are_refused(spark, tmp_path):
 
 
 def tracked(spark, path):
+    from pydelta.engines.spark.scan.scan import Extra, scan_dataframe
     from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
-    from pydelta.spark.scan.scan import Extra, scan_dataframe
 
     frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, extra=Extra.TRACKING)
     found = frame.select("id", ROW_ID_COLUMN, ROW_VERSION_COLUMN).collect()

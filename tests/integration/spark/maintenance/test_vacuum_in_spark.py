@@ -132,7 +132,7 @@ def test_a_dataframe_or_a_table_is_an_inventory(spark, tmp_path, unchecked):
 
 
 def test_a_long_list_comes_to_the_driver_in_slices(spark, tmp_path, monkeypatch):
-    from pydelta.spark.maintenance import vacuum
+    from pydelta.api.sql import vacuum
 
     listed = [(f"file://{tmp_path}/t/part-{number}", number, False, 0) for number in range(50)]
     listed += [(f"file://{tmp_path}/other/part-{number}", number, False, 0) for number in range(50)]

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddColumns, DropColumns, NewColumn, RenameColumn, SetProperties
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import SchemaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema_edits import all_paths
 from pydelta.protocol.types import PrimitiveType
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

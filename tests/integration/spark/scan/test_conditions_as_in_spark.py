@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from unit.predicate.generated_texts import SCHEMA, ZONE, Texts, bits, digits, here, kept, rows, shown, value_here
 
+from pydelta.engines.spark.types import to_spark_schema
 from pydelta.protocol.types import DataType
-from pydelta.spark.types import to_spark_schema
 
 
 class SparkAnswers:

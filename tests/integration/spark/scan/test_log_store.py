@@ -16,7 +16,7 @@ def open_shelf(uri, options):
 
 
 def test_a_store_named_in_a_setting_keeps_the_log(spark, tmp_path):
-    from pydelta.spark.logs import log_for_path
+    from pydelta.engines.spark.logs import log_for_path
 
     spark.conf.set("spark.pydelta.logStore.shelf", f"{__name__}:open_shelf")
     try:

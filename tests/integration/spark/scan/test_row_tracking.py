@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 
+from pydelta.engines.spark.scan.scan import Extra, scan_dataframe
 from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
-from pydelta.spark.scan.scan import Extra, scan_dataframe
 from pydelta.tables import DeltaTable
 from pydelta.txn import Operation, start_transaction
 

@@ -17,9 +17,9 @@ from leaks import secret
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from pydelta.engines.spark.scan.scan import FILE_ROW_COLUMN, Extra, scan_dataframe
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog
-from pydelta.spark.scan.scan import FILE_ROW_COLUMN, Extra, scan_dataframe
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 

@@ -12,10 +12,10 @@ import pytest
 from deltalake import write_deltalake
 from leaks import secret
 
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.scan.scan import scan_dataframe
 from pydelta.errors import LogGapError
 from pydelta.log import DeltaLog
-from pydelta.spark.jvm import Jvm
-from pydelta.spark.scan.scan import scan_dataframe
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable as RsTable
 from deltalake import write_deltalake
 from pyspark.sql import functions as F
 
-from pydelta.spark.catalog.entries import create_entry
-from pydelta.spark.logs import log_for_path
-from pydelta.spark.scan.caches import _Entries, refresh_caches
+from pydelta.engines.spark.catalog.entries import create_entry
+from pydelta.engines.spark.logs import log_for_path
+from pydelta.engines.spark.scan.caches import _Entries, refresh_caches
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 

@@ -14,15 +14,15 @@ import pytest
 from pyspark.sql import functions as F
 from session_settings import with_settings
 
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.logs import log_for_path
+from pydelta.engines.spark.scan.caches import refresh_caches
+from pydelta.engines.spark.scan.deleted_rows import make_bitmap
+from pydelta.engines.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.vectors import inline_vector, pack_vectors, vector_path
-from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path
-from pydelta.spark.scan.caches import refresh_caches
-from pydelta.spark.scan.deleted_rows import make_bitmap
-from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder
 
@@ -287,7 +287,7 @@ def test_a_damaged_vector_is_named_and_no_row_comes_back(spark, tmp_path):
 
 
 def test_the_data_source_of_last_resort_leaves_deleted_rows_out(spark, tmp_path):
-    from pydelta.spark.routing.datasource import DeltaDataSource
+    from pydelta.api.routing.datasource import DeltaDataSource
 
     table, adds = build(tmp_path / "t", files=2, rows=25_000)
     mark(table, adds, {0: [0, 9_999, 10_000, 24_999]})

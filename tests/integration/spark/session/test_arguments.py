@@ -8,14 +8,14 @@ from datetime import datetime
 import pytest
 from pyspark.sql import functions as F
 
+from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator
+from pydelta.api.python.merge import DeltaMergeBuilder
+from pydelta.api.python.optimize import DeltaOptimizeBuilder
+from pydelta.api.python.remote import RemoteDeltaTable, RemoteMergeBuilder, RemoteOptimizeBuilder, RemoteTableBuilder
+from pydelta.api.python.remote_calls import Chain
 from pydelta.commands.create import CreateMode
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
-from pydelta.table.builder import DeltaTableBuilder, IdentityGenerator
-from pydelta.table.merge import DeltaMergeBuilder
-from pydelta.table.optimize import DeltaOptimizeBuilder
-from pydelta.table.remote import RemoteDeltaTable, RemoteMergeBuilder, RemoteOptimizeBuilder, RemoteTableBuilder
-from pydelta.table.remote_calls import Chain
 from pydelta.tables import DeltaTable
 
 TEXT = {"str"}

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as F
 
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.log import DeltaLog
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 
 

@@ -15,12 +15,13 @@ from pyspark.sql import functions as F
 
 import pydelta
 import pydelta.tables
+from pydelta.api.routing import wishes
+from pydelta.engines.spark.catalog.entries import create_entry
+from pydelta.engines.spark.catalog.lookup import location_of
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.logs import log_for_path
+from pydelta.engines.spark.session import checks
 from pydelta.errors import DeltaEnvironmentError, SchemaMismatchError, VersionNotFoundError
-from pydelta.spark.catalog.entries import create_entry
-from pydelta.spark.catalog.lookup import location_of
-from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path
-from pydelta.spark.session import checks, wishes
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pydelta.api.sql import change
+from pydelta.engines.spark import engine
 from pydelta.errors import CommittedError
 from pydelta.log import DeltaLog
-from pydelta.spark import engine
-from pydelta.spark.sql import change
 
 pytestmark = pytest.mark.spark
 

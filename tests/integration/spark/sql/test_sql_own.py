@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import ParseException
 
+from pydelta.engines.spark.catalog.lookup import location_of
 from pydelta.errors import (
     DeltaError,
     InvalidArgumentError,
@@ -17,7 +18,6 @@ from pydelta.errors import (
     VersionNotFoundError,
 )
 from pydelta.log import DeltaLog
-from pydelta.spark.catalog.lookup import location_of
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pydelta.spark.prompt.statements import Prompt
-from pydelta.terminal import Terminal
+from pydelta.api.console.terminal import Terminal
+from pydelta.api.prompt.statements import Prompt
 
 pytestmark = pytest.mark.spark
 
@@ -118,7 +118,7 @@ def environment(home) -> dict[str, str]:
     return {**kept, "HOME": str(home), "TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"}
 
 
-COMMAND = [sys.executable, "-m", "pydelta.ops.cli", "sql", "--warehouse", "w", "--conf", "spark.driver.memory=600m"]
+COMMAND = [sys.executable, "-m", "pydelta.api.cli.cli", "sql", "--warehouse", "w", "--conf", "spark.driver.memory=600m"]
 
 
 @pytest.mark.ci

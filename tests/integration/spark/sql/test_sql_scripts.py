@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 
+from pydelta.api.sql.targets import log_for_name
 from pydelta.errors import BindError, ConstraintViolatedError
-from pydelta.spark.catalog.targets import log_for_name
 
 pytestmark = pytest.mark.spark
 

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from pydelta import DeltaTable
+from pydelta.api.sql.targets import log_for_name
+from pydelta.engines.spark.catalog.lookup import location_of
 from pydelta.errors import (
     BindError,
     ConstraintViolatedError,
@@ -19,8 +21,6 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
-from pydelta.spark.catalog.lookup import location_of
-from pydelta.spark.catalog.targets import log_for_name
 
 pytestmark = pytest.mark.spark
 

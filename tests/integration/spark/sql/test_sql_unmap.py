@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import (
     DeltaConcurrentModificationException,
     RowsDoNotAddUpError,
@@ -16,7 +17,6 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 
 NONE = "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pydelta.api.sql.targets import log_for_name
 from pydelta.errors import UnsupportedFeatureError
-from pydelta.spark.catalog.targets import log_for_name
 
 pytestmark = pytest.mark.spark
 

@@ -17,9 +17,9 @@ from dying_copy import PHASES
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
+from pydelta.api.streams.connections import close_ended
 from pydelta.errors import DeltaError, InvalidArgumentError, SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
-from pydelta.spark.stream.connections import close_ended
 from pydelta.tables import DeltaTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

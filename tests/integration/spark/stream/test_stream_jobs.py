@@ -12,7 +12,7 @@ import pytest
 from jobs import ingest_stream, stream_copy
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, RowsDoNotAddUpError, StreamStoppedError
 from pydelta.log import DeltaLog
-from pydelta.spark.ingest import apply
+from pydelta.tools.ingest import apply
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

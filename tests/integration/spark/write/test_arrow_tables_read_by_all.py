@@ -8,8 +8,8 @@ from arrow_rows import Generator, canonical_rows, shown
 from deltalake import DeltaTable as RsTable
 
 import pydelta
+from pydelta.engines.spark.types import to_spark_schema
 from pydelta.protocol.actions import Protocol
-from pydelta.spark.types import to_spark_schema
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder
 

@@ -19,6 +19,7 @@ from pydelta.commands.alter.requests import (
     RenameColumn,
     SetProperties,
 )
+from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import (
     BindError,
     ConstraintViolatedError,
@@ -30,7 +31,6 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal, StartsWith
 from pydelta.protocol.types import DecimalType, PrimitiveType
-from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

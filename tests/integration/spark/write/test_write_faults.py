@@ -67,7 +67,7 @@ def test_a_lost_race_removes_the_staged_files_and_says_so(spark, tmp_path, monke
     """A schema change that lands between reading and committing is a conflict; the files go, the winner stays."""
     path = str(tmp_path / "t")
     spark.range(3).write.format("delta").save(path)
-    from pydelta.spark.write import writer
+    from pydelta.engines.spark.write import writer
 
     original = writer.DataFrameSource.write
 
@@ -92,9 +92,9 @@ def test_the_plan_shows_no_secret(spark, tmp_path, capsys):
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("fs.s3a.secret.key", secret("plan"))
     try:
+        from pydelta.engines.spark.write import writer
         from pydelta.protocol.schema import parse_schema
         from pydelta.settings import TableProperties
-        from pydelta.spark.write import writer
 
         seen = []
         original = writer.map_in_arrow

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from pydelta.engines.spark.write import here, writer
 from pydelta.errors import ConstraintViolatedError, RowsDoNotAddUpError
 from pydelta.log import DeltaLog
-from pydelta.spark.write import here, writer
 
 pytestmark = pytest.mark.spark
 

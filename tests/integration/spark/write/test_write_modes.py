@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.engines.spark.types import from_spark
 from pydelta.errors import (
     BindError,
     ConstraintViolatedError,
@@ -21,7 +22,6 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
 from pydelta.settings import Settings
-from pydelta.spark.types import from_spark
 
 pytestmark = pytest.mark.spark
 

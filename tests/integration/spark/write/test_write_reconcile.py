@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+from pydelta.engines.spark.write import writer
 from pydelta.errors import RowsDoNotAddUpError
 from pydelta.log import DeltaLog
-from pydelta.spark.write import writer
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,7 @@ def data_files(path):
 
 def losing(lost):
     """A writer of tasks that passes on what ``lost`` leaves of each batch."""
-    from pydelta.arrow.tasks.write_files import run_task
+    from pydelta.engines.arrow.tasks.write_files import run_task
 
     def run(batches, task, *, partition_id):
         def left():

@@ -217,7 +217,7 @@ def test_an_append_only_table_refuses(spark, tmp_path):
 
 @pytest.mark.parametrize("kind", ["plain", "vectors"])
 def test_rows_of_a_key_that_come_meanwhile_are_a_conflict(spark, tmp_path, monkeypatch, kind):
-    from pydelta.spark.write import writer
+    from pydelta.engines.spark.write import writer
 
     path = table(spark, tmp_path / "t", **KINDS[kind])
     original = writer.DataFrameSource.write
@@ -238,7 +238,7 @@ def test_rows_of_a_key_that_come_meanwhile_are_a_conflict(spark, tmp_path, monke
 
 
 def test_rows_of_keys_far_away_that_come_meanwhile_are_none(spark, tmp_path, monkeypatch):
-    from pydelta.spark.write import writer
+    from pydelta.engines.spark.write import writer
 
     path = table(spark, tmp_path / "t")
     original = writer.DataFrameSource.write
@@ -314,7 +314,7 @@ def test_a_key_that_the_data_leaves_to_the_table_is_refused(spark, tmp_path):
 def test_rows_of_another_number_than_were_matched_fail_the_write(spark, tmp_path, monkeypatch):
     path = table(spark, tmp_path / "t", **KINDS["vectors"])
     before = sorted(item.name for item in (tmp_path / "t").iterdir())
-    monkeypatch.setattr("pydelta.spark.write.matches.SparkMatching.count_rows", lambda self: 5)
+    monkeypatch.setattr("pydelta.engines.spark.write.matches.SparkMatching.count_rows", lambda self: 5)
     with pytest.raises(RowsDoNotAddUpError, match="4 rows were written"):
         overwrite(frame(spark), path, replaceUsing="a")
     assert version_of(path) == 0

@@ -10,6 +10,7 @@ from pyspark.errors import NumberFormatException
 from pyspark.sql import functions as F
 
 import pydelta
+from pydelta.engines.spark.session import patches
 from pydelta.errors import (
     InvalidArgumentError,
     SchemaMismatchError,
@@ -18,7 +19,6 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
-from pydelta.spark.session import patches
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,7 @@ def operations(location):
 
 
 def location_of(spark, name):
-    from pydelta.spark.catalog.lookup import location_of as find
+    from pydelta.engines.spark.catalog.lookup import location_of as find
 
     return find(spark, name)
 
@@ -227,7 +227,7 @@ def test_a_foreachbatch_writes_through_the_engine(spark, tmp_path):
     spark.range(5).write.parquet(source)
 
     def write(batch, number):
-        assert pydelta.spark.routing.enable.is_enabled(batch.sparkSession)
+        assert pydelta.api.routing.enable.is_enabled(batch.sparkSession)
         batch.write.format("delta").mode("append").options(txnAppId="stream", txnVersion=number).save(target)
 
     query = (

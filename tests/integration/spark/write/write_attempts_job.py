@@ -57,8 +57,8 @@ def main(folder: Path) -> None:
     spark = start_cluster(folder)
     spark.sparkContext.setLogLevel("ERROR")
     import pydelta
+    from pydelta.engines.spark.write import writer
     from pydelta.errors import DeltaError
-    from pydelta.spark.write import writer
 
     pydelta.enable(spark)
     marks = folder / "marks"
@@ -115,7 +115,7 @@ def main(folder: Path) -> None:
     original = writer.run_task
 
     def loses_one(batches, task, *, partition_id):
-        from pydelta.arrow.tasks.write_files import run_task
+        from pydelta.engines.arrow.tasks.write_files import run_task
 
         rows = (batch.slice(1) if partition_id == 0 else batch for batch in batches)
         return run_task(rows, task, partition_id=partition_id)

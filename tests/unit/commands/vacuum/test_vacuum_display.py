@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from pydelta.commands.vacuum.display import live_counts, partition_lines, summary_lines
+from pydelta.api.console.vacuum_display import live_counts, partition_lines, summary_lines
 from pydelta.commands.vacuum.result import DOOMED_SCHEMA, VacuumResult
 
 

@@ -1,0 +1,1 @@
+"""Run ``pydelta`` from the command line."""

@@ -1,0 +1,509 @@
+"""Show and maintain a table from the command line, for people or as JSON. Only ``sql`` and ``serve`` start a JVM.
+
+::
+
+    pydelta history PATH      who did what, newest first
+    pydelta detail PATH       schema, properties, size, features
+    pydelta files PATH        the live files of a version, those that may match a condition
+    pydelta checkpoint PATH   write a checkpoint now
+    pydelta cleanup PATH      delete log files that are past their retention
+    pydelta generate PATH     publish the symlink manifests that Trino and Presto read
+    pydelta delete PATH       delete rows; likewise update, append, merge, without a JVM
+    pydelta optimize PATH     rewrite small files, or rows in an order
+    pydelta vacuum PATH       delete the files that no retained version needs
+    pydelta maintenance TABLE what it needs by its policy, and why
+    pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
+    pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
+    pydelta certify URI       whether a store and engines keep a table's promises, by histories with faults
+    pydelta sql               a SQL prompt over Spark, or a script
+    pydelta serve             a server for JDBC, ODBC, beeline and Spark Connect
+    pydelta ui                a page that shows tables, their commits, twins and streams
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from pydelta.api.cli.changing import add_changes
+from pydelta.api.cli.history import show_history
+from pydelta.api.console.command_line import TimeZone, make_app, named_values, run_app, storage_options
+from pydelta.api.console.output import moment, print_json, print_table
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pydelta.commands.fsck import FsckReport
+    from pydelta.log import DeltaLog, Snapshot
+    from pydelta.manifests import ManifestReport
+
+__all__ = ["app", "main"]
+
+_COMMANDS: Final = "pydelta.cli"
+"""Entry points that add commands of their own: each is called with the application."""
+
+app = make_app(
+    "pydelta",
+    "Inspect, change and maintain Delta tables. Only sql and serve start a JVM.",
+)
+
+_Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+_Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),
+]
+_Version = Annotated[int | None, typer.Option("--version", "-v", help="The table as of this version.")]
+_Timestamp = Annotated[
+    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
+]
+
+
+def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
+    from pydelta.log import DeltaLog
+
+    return DeltaLog.for_table(path, options=storage_options(options))
+
+
+def parse_time(text: str) -> int:
+    """ISO 8601 text -> epoch milliseconds; UTC where it names no zone.
+
+    Raises:
+        InvalidArgumentError: The text is not a time.
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{text!r} is not a time.", hint="Write it as 2024-05-31, 2024-05-31T12:00:00 or 2024-05-31T12:00:00+02:00."
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def _snapshot(log: DeltaLog, version: int | None, timestamp: str | None) -> Snapshot:
+    if version is not None and timestamp is not None:
+        raise InvalidArgumentError("--version and --timestamp exclude each other.", hint="Give one of them.")
+    return log.snapshot(version=version, timestamp_ms=parse_time(timestamp) if timestamp is not None else None)
+
+
+def _statistics(text: str | None) -> dict[str, Any] | None:
+    """A file's statistics; None where it has none, or has what is none."""
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _camel(result: Any) -> dict[str, Any]:
+    """A result's fields under the names that JSON readers expect: ``numFiles`` for ``num_files``."""
+    found = {}
+    for field in dataclasses.fields(result):
+        head, *rest = field.name.split("_")
+        found[head + "".join(part.capitalize() for part in rest)] = getattr(result, field.name)
+    return found
+
+
+@app.command()
+def history(
+    path: _Path,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many commits.")] = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Who did what to the table, newest first."""
+    show_history(path, storage_options(option), limit=limit, as_json=as_json)
+
+
+@app.command()
+def detail(
+    path: _Path,
+    version: _Version = None,
+    timestamp: _Timestamp = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Schema, partitioning, properties, size and features."""
+    from pydelta.commands.describe import describe_detail
+
+    snapshot = _snapshot(_log(path, option), version, timestamp)
+    row: dict[str, Any] = {"version": snapshot.version, **describe_detail(snapshot)}
+    row |= {name: moment(row[name]) for name in ("createdAt", "lastModified")}
+    if as_json:
+        print_json(row | {"schema": json.loads(snapshot.schema.to_json())})
+        return
+    print_table(("", ""), [[name, value] for name, value in row.items()])
+    fields = [
+        [field.name, str(field.data_type), "yes" if field.nullable else "no",
+         "yes" if field.name in snapshot.partition_columns else ""]
+        for field in snapshot.schema.fields
+    ]  # fmt: skip
+    print_table(("column", "type", "nullable", "partition"), fields)
+
+
+@app.command()
+def files(
+    path: _Path,
+    where: Annotated[
+        str | None, typer.Option("--where", "-w", help="Only files that may hold a row for which this is true.")
+    ] = None,
+    time_zone: TimeZone = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many files.")] = None,
+    version: _Version = None,
+    timestamp: _Timestamp = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """The live files, with partition values and statistics."""
+    from pydelta.predicate import parse_predicate
+
+    snapshot = _snapshot(_log(path, option), version, timestamp)
+    if where is None:
+        found = snapshot.files.core
+    else:
+        condition = parse_predicate(where, snapshot.schema, time_zone=time_zone)
+        found = snapshot.files.select(None, [condition], time_zone=time_zone or "UTC")
+    shown = found if limit is None else found.head(limit)
+    spec = snapshot.files.spec
+    names = dict(zip(spec.physical_names, spec.partition_columns, strict=True))
+    adds = snapshot.files.adds(shown)
+    rows: list[dict[str, Any]] = [
+        {
+            "path": add.path,
+            "sizeInBytes": add.size,
+            "modificationTime": moment(add.modification_time),
+            "partitionValues": {names.get(name, name): value for name, value in add.partition_values.items()},
+            "deletionVector": add.deletion_vector.unique_id if add.deletion_vector else None,
+            "stats": _statistics(add.stats),
+        }
+        for add in adds
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("path", "sizeInBytes", "partitionValues", "rows")
+    print_table(
+        columns,
+        [
+            [row["path"], row["sizeInBytes"], row["partitionValues"], (row["stats"] or {}).get("numRecords")]
+            for row in rows
+        ],
+        title=f"{len(rows)} of {snapshot.num_files} files, version {snapshot.version}",
+    )
+
+
+@app.command()
+def checkpoint(path: _Path, as_json: _Json = False, option: _Option = None) -> None:
+    """Write a checkpoint of the newest version, and check it by reading it back."""
+    result = _log(path, option).checkpoint()
+    row = {
+        "version": result.version,
+        "path": result.name,
+        "numAddFiles": result.num_adds,
+        "numRemoveFiles": result.num_removes,
+        "sizeInBytes": result.size_bytes,
+        "sidecars": list(result.sidecars),
+    }
+    print_json(row) if as_json else print_table(("", ""), [[name, value] for name, value in row.items()])
+
+
+@app.command()
+def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None:
+    """Delete log files that are older than delta.logRetentionDuration and that no kept version needs."""
+    result = _log(path, option).cleanup()
+    row = {
+        "deletedFiles": result.deleted,
+        "cutoff": moment(result.cutoff_ms),
+        "oldestVersion": result.oldest_version,
+        "failed": dict(result.failed),
+    }
+    print_json(row) if as_json else print_table(("", ""), [[name, value] for name, value in row.items()])
+    if result.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def generate(
+    path: _Path,
+    where: Annotated[str | None, typer.Option("--where", help="Publish only these partitions.")] = None,
+    time_zone: TimeZone = None,
+    full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Publish symlink manifests: what changed since they were last published."""
+    from pydelta.manifests import ManifestOptions, publish, verify_manifests
+
+    log = _log(path, option)
+    result = publish(log, ManifestOptions(where=where, time_zone=time_zone, full=full))
+    report = verify_manifests(log) if verify else None
+    if as_json:
+        found = _camel(result)
+        if report is not None:
+            found["verified"] = {"ok": report.ok} | _camel(report)
+        print_json(found)
+    elif result.previous == result.version and not (result.written or result.removed or result.emptied):
+        print(f"The manifests are already at version {result.version}.")
+    else:
+        why = f" (all of them: {result.reason})" if result.reason else ""
+        print(
+            f"Version {result.version}: {len(result.written)} manifests with {result.files} files written, "
+            f"{len(result.emptied)} emptied, {len(result.removed)} removed{why}."
+        )
+    for directory, files in result.crowded.items():
+        print(
+            f"{directory or 'The table'} has {files} files; readers are slow beyond 1000. Next: OPTIMIZE it.",
+            file=sys.stderr,
+        )
+    if report is not None and not report.ok:
+        raise typer.Exit(_report_problems(report))
+
+
+@app.command()
+def vacuum(
+    path: _Path,
+    retain: Annotated[
+        float | None, typer.Option("--retain", metavar="HOURS", help="How far back versions stay readable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    lite: Annotated[bool, typer.Option("--lite", help="Use only the log; list nothing.")] = False,
+    inventory: Annotated[
+        str | None,
+        typer.Option("--inventory", metavar="LOCATION", help="A Delta table, Parquet or CSV that lists the files."),
+    ] = None,
+    where: Annotated[str | None, typer.Option("--where", help="Only these partitions.")] = None,
+    time_zone: TimeZone = None,
+    check: Annotated[
+        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
+    ] = True,
+    rate: Annotated[float | None, typer.Option("--rate", min=1, help="Files deleted per second at most.")] = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
+    from pydelta.api.console.vacuum_display import live_counts, summary_lines
+    from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest
+    from pydelta.commands.vacuum.command import vacuum as run
+    from pydelta.commands.vacuum.list_sources import inventory_at
+
+    log = _log(path, option)
+    with nullcontext() if as_json else live_counts() as progress:
+        request = VacuumRequest(
+            retention_hours=retain,
+            dry_run=dry_run,
+            mode="lite" if lite else "full",
+            inventory=inventory_at(inventory, log.options) if inventory is not None else None,
+            where=where,
+            time_zone=time_zone,
+            enforce_retention=check,
+        )
+        result = run(log, request, progress=progress, options=VacuumOptions(deletes_per_second=rate))
+    for text in result.warnings:
+        print(f"Warning: {text}", file=sys.stderr)
+    if as_json:
+        files = result.files["path"].to_list() if dry_run else None
+        print_json({**_camel(result), "files": files, "partitions": result.partitions.to_dicts()})
+        return
+    if dry_run:
+        print_table(("file", "bytes"), list(result.files.select("path", "size").iter_rows()))
+        print_table(("partition", "files", "bytes"), list(result.partitions.iter_rows()))
+    for line in summary_lines(result):
+        print(line)
+
+
+@app.command()
+def fsck(
+    path: _Path,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove entries of missing files from the log, replace bad checkpoints.")
+    ] = False,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Look for missing files, holes in the log, unreadable checkpoints and stray files."""
+    from pydelta.commands.fsck import fsck as run
+
+    report = run(_log(path, option), repair=repair)
+    stray = report.stray_files
+    if as_json:
+        print_json({**_camel(report), "ok": report.ok, "strayFiles": stray["path"].to_list()})
+    else:
+        state = f"Version {report.version}" if report.version is not None else "The newest version cannot be read"
+        strays = f"{stray.height} stray files ({stray['size'].sum()} bytes)"
+        print(f"{state}: {report.checked_files} files looked for, {strays}.")
+        if report.repaired_version is not None:
+            print(
+                f"{len(report.missing_files)} missing files removed from the log in version {report.repaired_version}."
+            )
+        for name in report.removed_checkpoints:
+            print(f"Deleted the checkpoint file {name}; a new checkpoint is there.")
+    if not _say_damage(report, repaired=repair):
+        raise typer.Exit(4)
+
+
+def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
+    """What is (still) wrong, on standard error; whether nothing is."""
+    said = [f"unreadable: {report.unreadable}"] if report.unreadable else []
+    said += [f"hole in the log: version {version}" for version in report.holes]
+    said += [f"damaged commit {version}: {why}" for version, why in report.damaged_commits]
+    said += [f"missing deletion vector of: {path}" for path in report.missing_vectors]
+    said += [f"damaged deletion vector of: {path}: {why}" for path, why in report.damaged_vectors]
+    said += [f"damaged file: {path}: {why}" for path, why in report.damaged_files]
+    said += [f"cannot be looked for: {folder}: {why}" for folder, why in report.unreachable]
+    mendable = [f"damaged checkpoint {name}: {why}" for name, why in report.damaged_checkpoints]
+    mendable += ["damaged hint: _last_checkpoint"] if report.damaged_hint else []
+    mendable += [f"missing file: {path}" for path in report.missing_files]
+    mended = repaired and report.unreadable is None
+    for text in said if mended else said + mendable:
+        print(text, file=sys.stderr)
+    if said:
+        print("Next: bring back what is missing from a backup of _delta_log or of the files.", file=sys.stderr)
+    if mendable and not mended:
+        print("Next: bring the files back, or remove them from the log with pydelta fsck --repair", file=sys.stderr)
+    return not said and (mended or not mendable)
+
+
+def _report_problems(report: ManifestReport) -> int:
+    """What is wrong with the manifests, on standard error; the exit code of a check that failed."""
+    for name in ("missing_lines", "extra_lines", "missing_manifests", "stray_manifests", "other_files", "absent_files"):
+        for item in getattr(report, name):
+            print(f"{name.replace('_', ' ')}: {item or 'of the table'}", file=sys.stderr)
+    print("The manifests are not correct. Next: pydelta generate --full", file=sys.stderr)
+    return 4
+
+
+_Master = Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")]
+_Conf = Annotated[list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")]
+_Warehouse = Annotated[
+    str | None, typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default.")
+]
+_Metastore = Annotated[str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")]
+
+
+class _Style(enum.Enum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.command()
+def sql(
+    execute: Annotated[
+        list[str] | None, typer.Option("--execute", "-e", metavar="SQL", help="Run this and exit; may be repeated.")
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and exit.")
+    ] = None,
+    master: _Master = None,
+    conf: _Conf = None,
+    warehouse: _Warehouse = None,
+    metastore: _Metastore = None,
+    style: Annotated[_Style, typer.Option("--format", help="How results are written.")] = _Style.TABLE,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, help="Rows of a result to show; 0 for all. [100 in a table]")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says while it starts.")] = False,
+) -> None:
+    """A SQL prompt over Spark; with --execute, --file or a pipe, a script: it ends at the first error."""
+    try:
+        from pydelta.api.prompt.statements import run_sql
+    except ModuleNotFoundError as error:
+        raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
+
+    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
+    code = run_sql(
+        statements=execute or (),
+        files=file or (),
+        style=style.value,
+        limit=limit,
+        master=master,
+        conf=settings,
+        warehouse=warehouse,
+        metastore=metastore,
+        verbose=verbose,
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def serve(
+    thrift: Annotated[
+        int | None, typer.Option("--thrift", metavar="PORT", help="Serve JDBC, ODBC and beeline on this port.")
+    ] = None,
+    connect: Annotated[
+        int | None, typer.Option("--connect", metavar="PORT", help="Serve Spark Connect on this port.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; beyond this machine only with TLS and a log-in.")
+    ] = "127.0.0.1",
+    users: Annotated[
+        str | None, typer.Option("--users", metavar="FILE", help="Who may use Spark Connect: lines of name:token.")
+    ] = None,
+    certificate: Annotated[
+        str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, PEM.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key, PEM.")] = None,
+    no_login: Annotated[
+        bool, typer.Option("--no-login", help="Let in whoever reaches --host, which has to be one private address.")
+    ] = False,
+    master: _Master = None,
+    conf: _Conf = None,
+    warehouse: _Warehouse = None,
+    metastore: _Metastore = None,
+    grace: Annotated[
+        float, typer.Option("--grace", min=0, metavar="SECONDS", help="What running commits get to end at a stop.")
+    ] = 60.0,
+    metrics: Annotated[
+        int | None,
+        typer.Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus, on this machine only."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says.")] = False,
+) -> None:
+    """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
+    try:
+        from pydelta.api.console.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
+        from pydelta.api.server.command import run_server
+        from pydelta.api.server.guard import Guard
+    except ModuleNotFoundError as error:
+        raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
+
+    if thrift is None and connect is None:
+        thrift, connect = THRIFT_PORT, CONNECT_PORT
+    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
+    code = run_server(
+        Addresses(host=host, thrift=thrift, connect=connect, no_login=no_login, metrics=metrics),
+        Guard.read(users, certificate, key),
+        grace=grace,
+        master=master,
+        conf=settings,
+        warehouse=warehouse,
+        metastore=metastore,
+        verbose=verbose,
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+add_changes(app)
+for _point in sorted(entry_points(group=_COMMANDS), key=lambda point: point.name):
+    _point.load()(app)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; see ``run_app``."""
+    run_app(app, argv, printing=("history", "detail", "files", "doctor"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Write a statement's result, or its error, as text for a terminal, CSV or JSON lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DataType, NumericType, VariantType
+
+from pydelta.api.console.terminal import Terminal, visible
+from pydelta.engines.spark.errors import raised_in
+from pydelta.errors import DeltaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Format", "exit_code", "explained", "write_rows"]
+
+Format = Literal["table", "csv", "json"]
+
+_QUOTED: Final = re.compile(r'[",\r\n]')
+_CONDITION: Final = re.compile(r"\s*SQLSTATE: \w{5}")
+_POSITION: Final = re.compile(r"; line (\d+),? pos (\d+)")
+_CARET: Final = re.compile(r"^-*\^+$")
+_CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+
+
+def write_rows(frame: DataFrame, terminal: Terminal, *, style: Format = "table", limit: int = 100) -> int:
+    """Write a result.
+
+    Args:
+        frame: What ``spark.sql`` gave.
+        terminal: Where to.
+        style: A drawn table, CSV with a header, or a JSON document a row.
+        limit: At most so many rows; 0 for all.
+
+    Returns:
+        How many rows were written; -1 when there are more than that.
+    """
+    if style == "table":
+        numeric = [isinstance(field.dataType, NumericType) for field in frame.schema]
+        return _draw(frame.columns, numeric, _rows(frame, limit), terminal, limit)
+    if style == "csv":
+        terminal.write(_line(frame.columns))
+    lines = (_line(row) for row in _rows(frame, limit)) if style == "csv" else _documents(frame, limit)
+    written = 0
+    for line in lines:
+        if limit and written == limit:
+            return -1
+        written += 1
+        terminal.write(line)
+    return written
+
+
+def _rows(frame: DataFrame, limit: int) -> Iterator[tuple[str | None, ...]]:
+    """Rows as Spark writes their values as text, in the session's time zone; one row more than ``limit``."""
+    if not frame.columns:
+        return
+    numbered, places = _numbered(frame)
+    fields = zip(places, numbered.schema.fields, strict=True)
+    shown = numbered.select(*(_text(place, field.dataType).alias(place) for place, field in fields))
+    for row in shown.take(limit + 1) if limit else shown.toLocalIterator():
+        yield tuple(row)
+
+
+def _documents(frame: DataFrame, limit: int) -> Iterator[str]:
+    """Rows as JSON documents, as Spark writes them."""
+    numbered, places = _numbered(frame)
+    columns = (F.col(place).alias(name) for place, name in zip(places, frame.columns, strict=True))
+    shown = numbered.select(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}))
+    for row in shown.take(limit + 1) if limit else shown.toLocalIterator():
+        yield str(row[0])
+
+
+def _numbered(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """The frame with names that are known, and differ from each other."""
+    places = [f"c{number}" for number in range(len(frame.columns))]
+    return frame.toDF(*places), places
+
+
+def _text(place: str, data_type: DataType) -> Any:
+    if isinstance(data_type, BinaryType):
+        return F.hex(place)
+    return F.to_json(place) if isinstance(data_type, VariantType) else F.col(place).cast("string")
+
+
+def _line(values: Sequence[str | None]) -> str:
+    """A line of CSV: NULL is empty, an empty text is quoted."""
+    return ",".join("" if value is None else _quoted(value) for value in values)
+
+
+def _quoted(value: str) -> str:
+    plain = value and not _QUOTED.search(value)
+    return value if plain else '"' + value.replace('"', '""') + '"'
+
+
+def _draw(
+    names: Sequence[str],
+    numeric: Sequence[bool],
+    texts: Iterator[tuple[str | None, ...]],
+    terminal: Terminal,
+    limit: int,
+) -> int:
+    rows = list(texts)
+    more = bool(limit) and len(rows) > limit
+    rows = rows[:limit] if limit else rows
+    terminal.result(names, rows, numeric=numeric)
+    return -1 if more else len(rows)
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of an error: our errors say theirs (``pydelta.errors``); 1 for others."""
+    return error.exit_code if isinstance(error, DeltaError) else 1
+
+
+def explained(error: BaseException) -> str:
+    """Explain an error in one line; a syntax error also shows its line with a caret, ours the next step."""
+    if not isinstance(error, DeltaError):
+        error = raised_in(str(error)) or error  # ours, quoted by Spark with the stack that it came through
+    text = str(error).strip() or type(error).__name__
+    if not isinstance(error, DeltaError) and not isinstance(error, PySparkException):
+        first = text.splitlines()[0]
+        causes = _CAUSE.findall(text)
+        return visible(causes[-1] if causes else first)
+    head, *rest = text.splitlines()
+    lines = [visible(_of_spark(head, "" if isinstance(error, DeltaError) else text))]
+    caret = next((at for at, line in enumerate(rest) if _CARET.match(line)), 0)
+    if caret:
+        lines += [visible(rest[caret - 1]), rest[caret].replace("-", " ")]
+    elif isinstance(error, DeltaError):
+        lines += [visible(line) if not line.startswith("  ") else "  " + visible(line.strip()) for line in rest]
+    return "\n".join(lines)
+
+
+def _of_spark(head: str, text: str) -> str:
+    """The first line without the code of the SQL standard, and the cause where a job failed."""
+    found = _CONDITION.sub("", head)
+    found = (
+        _POSITION.sub(lambda match: f" (line {match.group(1)}, pos {match.group(2)})", found)
+        .replace("; (", " (")
+        .rstrip(" ;")
+    )
+    causes = _CAUSE.findall(text)
+    return f"{found}: {causes[-1]}" if causes and causes[-1] not in found else found

@@ -1,0 +1,107 @@
+"""Start an enabled session for the prompt, with its start-up chatter in a file."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+
+from pydelta.api.routing.quiet import quiet_session
+from pydelta.engines.spark.session.places import CATALOG, METASTORE, WAREHOUSE, own_catalog, own_warehouse
+from pydelta.errors import DeltaEnvironmentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["prompt_session"]
+
+_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pydelta")
+
+
+@contextmanager
+def prompt_session(
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    warehouse: str | None = None,
+    metastore: str | None = None,
+    verbose: bool = False,
+) -> Iterator[SparkSession]:
+    """Open a session for as long as the prompt is open.
+
+    Args:
+        master: Cluster to use; None for what the configuration says, else all local cores.
+        conf: Spark settings; they go before what is set here.
+        warehouse: Folder for managed tables and, without ``metastore``, for the catalog of their names; None for
+            one of the folder where it is started when nothing else says where names are kept (``places``).
+        metastore: ``thrift://host:port`` of a Hive Metastore.
+        verbose: Let Spark say what it says at the start.
+
+    Raises:
+        DeltaEnvironmentError: Spark does not start, or another process has the warehouse open.
+    """
+    given = dict(conf or {})
+    folder = Path(warehouse).expanduser().absolute() if warehouse else None
+    if folder is None and _is_our_own(master, metastore, given):
+        folder = own_warehouse()
+    settings = {
+        "spark.ui.showConsoleProgress": "false",  # the prompt shows its own
+        "spark.log.level": "ERROR",
+        **({"spark.ui.enabled": "false"} if master is None or master.startswith("local") else {}),
+    }
+    if folder is not None:
+        settings[WAREHOUSE] = folder.as_uri()
+    if metastore is not None:
+        settings |= {CATALOG: "hive", METASTORE: metastore}
+    derby = folder is not None and metastore is None and given.get(CATALOG, "hive") == "hive"
+    derby = derby and METASTORE not in given
+    lock: IO[str] | None = None
+    if derby:
+        assert folder is not None
+        lock = _lock(folder)
+        settings |= own_catalog(folder)
+    try:
+        if not verbose:
+            for name in _LOGGERS:
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        spark = quiet_session("pydelta sql", master=master, conf=settings | given, verbose=verbose)
+        try:
+            yield spark
+        finally:
+            with suppress(Py4JError, OSError):  # its process has ended by itself, which is told already
+                spark.stop()
+    finally:
+        if lock is not None:
+            lock.close()
+
+
+def _is_our_own(master: str | None, metastore: str | None, given: Mapping[str, str]) -> bool:
+    """Whether nothing but this prompt says where names are kept: no cluster, no installation, no setting."""
+    elsewhere = {CATALOG, METASTORE, "spark.master", WAREHOUSE} & set(given)
+    return not (master or metastore or elsewhere or {"SPARK_HOME", "MASTER", "SPARK_CONF_DIR"} & set(os.environ))
+
+
+def _lock(folder: Path) -> IO[str]:
+    """Derby allows one process; a second one is told so, instead of what Hive makes of it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "_catalog.lock").open("w")
+    except OSError as error:
+        raise DeltaEnvironmentError(
+            f"The warehouse {folder} cannot be used: {error.strerror}.", hint="Name another one with --warehouse."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise DeltaEnvironmentError(
+            f"Another prompt has the warehouse {folder} open.",
+            hint="Close it, name another one with --warehouse, or share a Hive Metastore with --metastore.",
+        ) from error
+    return file

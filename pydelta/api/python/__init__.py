@@ -1,0 +1,5 @@
+"""Provide the Python API that Delta users know: ``DeltaTable`` and its builders."""
+
+from __future__ import annotations
+
+import pydelta.engines.spark  # noqa: F401 - refuses a Spark that this engine is not made for, before it is imported

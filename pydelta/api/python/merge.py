@@ -1,0 +1,155 @@
+"""Build a ``DeltaTable.merge``: collect its clauses, then run them with ``execute``.
+
+The names and signatures are those that Delta users know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydelta.api.python.arguments import check_condition, given_values
+from pydelta.api.python.own_columns import OwnColumns
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeResult
+from pydelta.commands.change.merge import merge as run_merge
+from pydelta.engines.spark.change.merge import TARGET_ALIAS, MergeStatement, SparkMerge
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.local_rows import local_frame
+from pydelta.engines.spark.logs import run_once, settings_of, user_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pydelta.commands.change.merge import Merging
+    from pydelta.commands.engine import Assignments
+    from pydelta.log import DeltaLog, Snapshot
+
+__all__ = ["DeltaMergeBuilder"]
+
+_RESULT = "num_affected_rows long, num_updated_rows long, num_deleted_rows long, num_inserted_rows long"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaMergeBuilder:
+    """A merge in the making. Each method gives a new builder; the clauses are tried in the order they were given.
+
+    Args:
+        spark: The session.
+        log: The target.
+        alias: Name of the target in conditions and values.
+        source: The rows to merge.
+        condition: Which target row goes with which source row.
+        clauses: What to do with them.
+        evolve: Whether ``…All`` clauses may add columns to the target.
+        own: The frames that the target gave out, whose columns conditions and values may name.
+    """
+
+    spark: SparkSession
+    log: DeltaLog
+    alias: str | None
+    source: DataFrame
+    condition: str | Column
+    clauses: tuple[MergeClause, ...] = ()
+    evolve: bool = False
+    own: OwnColumns | None = None
+
+    def _by_name(self, value: Any) -> Any:
+        """A condition or a value with names in the place of columns of frames that the target gave out."""
+        if self.own is None:
+            return value
+        with user_errors(self.log):
+            return self.own.by_name(value, alias=self.alias or TARGET_ALIAS, source=self.source)
+
+    def whenMatchedUpdate(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,  # noqa: A002
+    ) -> DeltaMergeBuilder:
+        """Set columns of a target row that has a source row. Values may read both.
+
+        With nothing to set and no condition it adds no clause; with a condition, later clauses leave these rows alone.
+        """
+        return self._update(ClauseOn.MATCHED, condition, given_values(set, "'set' in whenMatchedUpdate"))
+
+    def _update(self, on: ClauseOn, condition: str | Column | None, values: Assignments) -> DeltaMergeBuilder:
+        if not values and condition is None:
+            return self
+        return self._with(on, ClauseAction.UPDATE, condition, values)
+
+    def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
+        """Set every column of the target to that of the same name in the source."""
+        return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, None)
+
+    def whenMatchedDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
+        """Delete a target row that has a source row."""
+        return self._with(ClauseOn.MATCHED, ClauseAction.DELETE, condition, None)
+
+    def whenNotMatchedInsert(
+        self, condition: str | Column | None = None, values: Mapping[str, str | Column] | None = None
+    ) -> DeltaMergeBuilder:
+        """Insert a source row that has no target row. Values may read the source."""
+        given = given_values(values, "'values' in whenNotMatchedInsert")
+        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, given)
+
+    def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
+        """Insert it with all columns of the target from the source."""
+        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, None)
+
+    def whenNotMatchedBySourceUpdate(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,  # noqa: A002
+    ) -> DeltaMergeBuilder:
+        """Set columns of a target row that has no source row, as ``whenMatchedUpdate``. Values may read the target."""
+        return self._update(
+            ClauseOn.NOT_MATCHED_BY_SOURCE, condition, given_values(set, "'set' in whenNotMatchedBySourceUpdate")
+        )
+
+    def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
+        """Delete a target row that has no source row."""
+        return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.DELETE, condition, None)
+
+    def withSchemaEvolution(self) -> DeltaMergeBuilder:
+        """Let ``…All`` clauses add the source's new columns to the target, and leave out those it has not."""
+        return replace(self, evolve=True)
+
+    def execute(self) -> DataFrame:
+        """Run the merge.
+
+        Returns:
+            One row: ``num_affected_rows``, ``num_updated_rows``, ``num_deleted_rows``, ``num_inserted_rows``. No row
+            when the table has the session's ``txnVersion`` already.
+
+        Raises:
+            InvalidArgumentError: No clause; two source rows would change one target row (its key is named).
+            ParseError, BindError, SchemaMismatchError: A condition or a value cannot be used.
+            ConstraintViolatedError: A row that the target does not allow.
+            DeltaConcurrentModificationException: Another transaction won.
+
+        Protocol: "Add File and Remove File".
+        """
+        result = self.run()
+        counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
+        return local_frame(self.spark, [] if result.skipped else [(sum(counts), *counts)], _RESULT)
+
+    def run(self) -> MergeResult:
+        """Run the merge as ``execute`` does, and return everything that is known of what was done."""
+        with user_errors(self.log):
+            evolve = self.evolve or settings_of(self.spark).schema_auto_merge
+            statement = MergeStatement(condition=self.condition, clauses=self.clauses, alias=self.alias, evolve=evolve)
+
+            def begin(snapshot: Snapshot) -> Merging:
+                return SparkMerge(self.spark, snapshot, self.source, statement)
+
+            engine = SparkEngine(self.spark, alias=self.alias)
+            return run_once(self.spark, lambda settings: run_merge(self.log, engine, begin, self.clauses, settings))
+
+    def _with(
+        self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Assignments | None
+    ) -> DeltaMergeBuilder:
+        check_condition(condition)
+        if assignments is not None:
+            assignments = tuple((column, self._by_name(value)) for column, value in assignments)
+        clause = MergeClause(on=on, action=action, condition=self._by_name(condition), assignments=assignments)
+        return replace(self, clauses=(*self.clauses, clause))

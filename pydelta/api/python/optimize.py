@@ -1,0 +1,92 @@
+"""Build a ``DeltaTable.optimize()``: choose partitions, then compact or order their rows.
+
+The names and signatures are those that Delta users know.
+
+::
+
+    table.optimize() --where("day < '2024-01-01'")--> executeCompaction()          small files become large ones
+                                                  `--> executeZOrderBy("a", "b")    rows along a Z-order curve
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pydelta.api.python.arguments import check_columns, check_type
+from pydelta.commands.optimize.command import OptimizeRequest, optimize
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.frames import optimize_frame
+from pydelta.engines.spark.logs import settings_of, user_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.log import DeltaLog
+
+__all__ = ["DeltaOptimizeBuilder"]
+
+
+class DeltaOptimizeBuilder:
+    """Collects what OPTIMIZE is to look at; an ``execute…`` method does it. Made by ``DeltaTable.optimize()``."""
+
+    def __init__(self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None) -> None:
+        self._spark = spark
+        self._log = log
+        self._alias = alias
+        self._condition: str | None = None
+
+    def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
+        """Look only at the partitions for which a condition is true.
+
+        Args:
+            partitionFilter: SQL over partition columns alone.
+        """
+        check_type(partitionFilter, str, what="partitionFilter")
+        self._condition = partitionFilter
+        return self
+
+    def executeCompaction(self, *, full: bool = False) -> DataFrame:
+        """Merge small files, in one commit or none; of a clustered table, put new rows in order.
+
+        Args:
+            full: Of a clustered table, order every file anew, as ``OPTIMIZE … FULL`` does.
+
+        Returns:
+            One row: ``path`` and ``metrics`` (files added and removed, their sizes, partitions, bins …).
+
+        Raises:
+            InvalidArgumentError: The condition names other columns than partition columns, or does not go with a
+                clustered table.
+            ConcurrentDeleteReadException: A file was deleted or rewritten meanwhile. Nothing was changed; run it again.
+
+        Protocol: "Add File and Remove File", "Clustered Table".
+        """
+        check_type(full, bool, what="full")
+        return self._run(full=full)
+
+    def executeZOrderBy(self, *cols: str | Iterable[str]) -> DataFrame:
+        """Order the rows of all files of the chosen partitions by several columns at once, in one commit.
+
+        Args:
+            cols: Names, dotted for nested fields; also as one list. Without any it is ``executeCompaction``.
+
+        Returns:
+            As ``executeCompaction``.
+
+        Raises:
+            BindError: The table has no such column.
+            InvalidArgumentError: A partition column, or one without statistics.
+            ConcurrentDeleteReadException: As for ``executeCompaction``.
+        """
+        return self._run(check_columns(cols, "Z-order column"))
+
+    def _run(self, zorder_by: Iterable[str] = (), *, full: bool = False) -> DataFrame:
+        with user_errors(self._log):
+            result = optimize(
+                self._log,
+                SparkEngine(self._spark, alias=self._alias),
+                settings_of(self._spark),
+                OptimizeRequest(condition=self._condition, zorder_by=tuple(zorder_by), full=full),
+            )
+            return optimize_frame(self._spark, self._log, result)

@@ -1,0 +1,535 @@
+"""Provide ``DeltaTable``: the public API, with the names and signatures that Delta users know.
+
+::
+
+    DeltaTable.forPath(spark, path) --> toDF()                 a DataFrame of the newest version, on each call
+                                    --> delete(condition)      at most one commit
+                                    --> optimize()             small files merged, rows in order
+                                    --> vacuum(hours)          files that no retained version needs deleted
+                                    --> history() / detail()   from the log alone
+                                    --> restoreToVersion(n)    one commit
+    DeltaTable.create(spark).location(path).addColumn(…).execute()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, cast
+
+from pyspark.sql.types import StructType
+
+from pydelta.api.python.arguments import (
+    check_clone,
+    check_condition,
+    check_flag,
+    check_needed,
+    check_session,
+    check_source,
+    check_store_options,
+    check_type,
+    check_vacuum,
+    given_values,
+    hours_of,
+)
+from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator
+from pydelta.api.python.merge import DeltaMergeBuilder
+from pydelta.api.python.optimize import DeltaOptimizeBuilder
+from pydelta.api.python.own_columns import OwnColumns
+from pydelta.api.python.remote import RemoteDeltaTable, RemoteTableBuilder
+from pydelta.api.python.remote_calls import active_remote, is_remote
+from pydelta.api.sql.targets import clone_target, log_for_name, register_table
+from pydelta.api.sql.vacuum import run_vacuum, vacuum_frame
+from pydelta.commands.alter.features import add_feature, drop_feature, upgrade_protocol
+from pydelta.commands.alter.track_rows import enable_row_tracking
+from pydelta.commands.change.delete import DeleteResult
+from pydelta.commands.change.delete import delete as run_delete
+from pydelta.commands.change.update import UpdateResult
+from pydelta.commands.change.update import update as run_update
+from pydelta.commands.clone import CloneRequest, clone_table
+from pydelta.commands.create import CreateMode
+from pydelta.commands.optimize.reorg import PurgeResult
+from pydelta.commands.optimize.reorg import purge as run_purge
+from pydelta.commands.restore import RestoreResult
+from pydelta.commands.restore import restore as run_restore
+from pydelta.commands.vacuum.command import VacuumRequest
+from pydelta.engines.spark.catalog.lookup import parse_identifier
+from pydelta.engines.spark.change.merge import TARGET_ALIAS
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
+from pydelta.engines.spark.logs import active_session, log_for_path, run_once, settings_of, timestamp_ms, user_errors
+from pydelta.engines.spark.maintenance.clone import SparkCopier
+from pydelta.engines.spark.maintenance.convert import convert, partition_fields
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.errors.conditions import Condition
+from pydelta.manifests import publish
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pydelta.commands.vacuum.list_sources import Inventory
+    from pydelta.log import DeltaLog
+
+__all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
+
+
+class DeltaTable:
+    """A Delta table and what can be done with it. Made by ``forPath``, ``forName`` or a builder, not directly."""
+
+    def __init__(
+        self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None, columns: OwnColumns | None = None
+    ) -> None:
+        self._spark = spark
+        self._log = log
+        self._alias = alias
+        self._columns = columns or OwnColumns(spark)
+
+    @classmethod
+    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
+        """Open the table at a location.
+
+        Args:
+            sparkSession: A classic session, or that of a Spark Connect client of ``pydelta serve``.
+            path: A URI or a local path.
+            hadoopConf: ``fs.*`` settings for this table alone, over those of the session.
+
+        Raises:
+            TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
+        """
+        check_session(sparkSession)
+        if is_remote(sparkSession):
+            return cast("DeltaTable", RemoteDeltaTable.forPath(sparkSession, path, hadoopConf))
+        check_type(path, str, what="path")
+        check_store_options(hadoopConf)
+        with user_errors():
+            log = log_for_path(sparkSession, path, hadoopConf)
+            if not log.table_exists():
+                raise TableNotFoundError(
+                    f"{path} is not a Delta table: it has no _delta_log with a commit in it.",
+                    hint="Check the location, or create the table with DeltaTable.create or df.write.format('delta').",
+                    condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=path),
+                )
+            return cls(sparkSession, log)
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
+        """Open the table that the session's catalog knows by a name (``table`` or ``database.table``).
+
+        Raises:
+            TableNotFoundError: No such table, or it is not a Delta table.
+        """
+        check_session(sparkSession)
+        if is_remote(sparkSession):
+            return cast("DeltaTable", RemoteDeltaTable.forName(sparkSession, tableOrViewName))
+        check_type(tableOrViewName, str, what="tableOrViewName")
+        with user_errors():
+            return cls(sparkSession, log_for_name(sparkSession, tableOrViewName))
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+        """Tell whether a Delta table is at the path ``identifier``."""
+        check_session(sparkSession)
+        if is_remote(sparkSession):
+            return RemoteDeltaTable.isDeltaTable(sparkSession, identifier)
+        check_type(identifier, str, what="identifier")
+        with user_errors():
+            return log_for_path(sparkSession, identifier).table_exists()
+
+    @classmethod
+    def convertToDelta(
+        cls, sparkSession: SparkSession, identifier: str, partitionSchema: str | StructType | None = None
+    ) -> DeltaTable:
+        """Make a Delta table of the Parquet files in a folder, where they are; a Delta table stays as it is.
+
+        Args:
+            sparkSession: A classic session.
+            identifier: ``parquet.`/path` ``, or the name of a Parquet table in the session's catalog.
+            partitionSchema: Names and types of the partition columns, which are in the folders' names: DDL text
+                (``"year int, month int"``) or a Spark type. None for a folder without partitions.
+
+        Raises:
+            TableNotFoundError: There is no file to convert.
+            InvalidArgumentError: The identifier names no Parquet table; the folders' names do not have those columns.
+            SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
+            StorageError: A file is not a Parquet file.
+        """
+        check_session(sparkSession)
+        if is_remote(sparkSession):
+            return cast("DeltaTable", RemoteDeltaTable.convertToDelta(sparkSession, identifier, partitionSchema))
+        check_type(identifier, str, what="identifier")
+        check_type(partitionSchema, str, StructType, type(None), what="partitionSchema")
+        with user_errors():
+            parts = parse_identifier(sparkSession, identifier)
+            log = convert(sparkSession, parts, partition_schema=partition_fields(partitionSchema))
+            return cls(sparkSession, log)
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` creates a table, and refuses where there is one."""
+        return cls._builder(sparkSession, "create", CreateMode.CREATE)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` creates a table, and leaves an existing one as it is."""
+        return cls._builder(sparkSession, "createIfNotExists", CreateMode.CREATE_IF_NOT_EXISTS)
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` replaces a table, and refuses where there is none."""
+        return cls._builder(sparkSession, "replace", CreateMode.REPLACE)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` replaces the table, or creates it where there is none."""
+        return cls._builder(sparkSession, "createOrReplace", CreateMode.CREATE_OR_REPLACE)
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, start: str, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
+        if spark is not None:
+            check_session(spark)
+        remote = spark if spark is not None else active_remote()
+        if is_remote(remote):
+            return cast("DeltaTableBuilder[DeltaTable]", RemoteTableBuilder(remote, start))
+        return DeltaTableBuilder(active_session(spark), mode, cls)
+
+    def toDF(self) -> DataFrame:
+        """Return the table as a DataFrame, which shows the newest version each time it is asked."""
+        with user_errors():
+            frame = self._columns.gave(scan_latest(self._spark, self._log))
+            return frame.alias(self._alias) if self._alias else frame
+
+    def toDFWithRowTracking(self) -> DataFrame:
+        """Return what ``toDF`` does, with ``_row_id`` and ``_row_commit_version`` (bigint) after the table's columns.
+
+        An id stays with its row through changes and rewrites; the version is the one that last changed the row.
+
+        Raises:
+            UnsupportedFeatureError: The table does not track its rows.
+        """
+        with user_errors(self._log):
+            frame = self._columns.gave(scan_tracked(self._spark, self._log))
+            return frame.alias(self._alias) if self._alias else frame
+
+    def enableRowTracking(self) -> None:
+        """Give every row an id that it keeps, in one commit; nothing where the table tracks its rows already.
+
+        Raises:
+            DeltaConcurrentModificationException: Another transaction changed the table meanwhile.
+
+        Protocol: "Row Tracking".
+        """
+        with user_errors(self._log):
+            enable_row_tracking(self._log, begin=SparkEngine(self._spark).begin)
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """Name this table, for conditions that use the name as a qualifier."""
+        check_type(aliasName, str, what="aliasName")
+        return DeltaTable(self._spark, self._log, alias=aliasName, columns=self._columns)
+
+    def delete(self, condition: str | Column | None = None) -> DeleteResult:
+        """Delete the rows for which ``condition`` is true; all rows without one.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay.
+
+        Returns:
+            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
+            when the table has the session's ``txnVersion`` already.
+
+        Raises:
+            UnsafeOperationError: The table is append-only.
+            ParseError, BindError, InvalidArgumentError: The condition cannot be used.
+            DeltaConcurrentModificationException: Another transaction won.
+
+        Protocol: "Add File and Remove File".
+        """
+        check_condition(condition)
+        with user_errors(self._log):
+            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
+            return run_once(
+                self._spark,
+                lambda settings: run_delete(self._log, engine, condition, settings=settings, always=("true",)),
+            )
+
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,  # noqa: A002
+    ) -> UpdateResult:
+        """Set columns of the rows for which ``condition`` is true; of all rows without one.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay as they are.
+            set: Column, or ``struct.field`` -> SQL text or a Column over the row as it was.
+
+        Returns:
+            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
+            when the table has the session's ``txnVersion`` already.
+
+        Raises:
+            UnsafeOperationError: The table is append-only.
+            ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or values cannot be used.
+            ConstraintViolatedError: A new row that the table does not allow.
+            DeltaConcurrentModificationException: Another transaction won.
+
+        Protocol: "Add File and Remove File".
+        """
+        values = given_values(set, "'set'")
+        check_condition(condition)
+        with user_errors(self._log):
+            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
+            values = tuple(self._columns.values_by_name(dict(values)).items())
+            return run_once(
+                self._spark, lambda settings: run_update(self._log, engine, values, condition, settings=settings)
+            )
+
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+        """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.
+
+        Args:
+            source: The rows; give it an alias (``source.alias("s")``), and this table too (``table.alias("t")``).
+            condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
+        """
+        check_source(source, condition)
+        with user_errors(self._log):
+            condition = self._columns.by_name(condition, alias=self._alias or TARGET_ALIAS, source=source)
+        return DeltaMergeBuilder(
+            spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition, own=self._columns
+        )
+
+    def generate(self, mode: str) -> None:
+        """Publish the symlink manifests of the newest version, as far as they changed.
+
+        Args:
+            mode: ``symlink_format_manifest``; there is no other.
+
+        Raises:
+            UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
+        """
+        check_type(mode, str, what="mode")
+        with user_errors(self._log):
+            if mode.lower() != "symlink_format_manifest":
+                raise InvalidArgumentError(
+                    f"GENERATE has no mode {mode!r}.",
+                    hint="The only mode is symlink_format_manifest.",
+                    condition=Condition.of(
+                        "DELTA_MODE_NOT_SUPPORTED", mode=mode, supportedModes="symlink_format_manifest"
+                    ),
+                )
+            publish(self._log)
+
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Rewrite small files into large ones, or rows into an order that lets queries skip files.
+
+        Returns:
+            A builder; nothing happens before ``executeCompaction`` or ``executeZOrderBy``.
+        """
+        return DeltaOptimizeBuilder(self._spark, self._log, alias=self._alias)
+
+    def purge(self, condition: str | Column | None = None) -> PurgeResult:
+        """Rewrite the files that have deletion vectors without the deleted rows, as REORG … APPLY (PURGE) does.
+
+        VACUUM then deletes the old files, and the rows with them.
+
+        Args:
+            condition: Over partition columns alone; None for the whole table.
+
+        Returns:
+            Counts; ``version`` is None when no file had a deletion vector and nothing was committed.
+
+        Raises:
+            InvalidArgumentError, ParseError, BindError: The condition cannot be used.
+            DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+        """
+        check_condition(condition)
+        with user_errors(self._log):
+            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
+            return run_purge(self._log, engine, settings_of(self._spark), condition=condition)
+
+    def vacuum(
+        self,
+        retentionHours: float | None = None,
+        *,
+        dryRun: bool = False,
+        mode: Literal["full", "lite"] = "full",
+        inventory: DataFrame | Inventory | str | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """Delete the files that no version of the last ``retentionHours`` (a week) needs, nor a published manifest.
+
+        Args:
+            retentionHours: None for the table's ``delta.deletedFileRetentionDuration``.
+            dryRun: Delete nothing; ``path`` of each file that would go comes back.
+            mode: ``full`` lists the table, ``lite`` goes by the log alone.
+            inventory: Instead of a listing: ``path``, ``length``, ``isDir``, ``modificationTime``; or a table's name.
+            where: SQL over partition columns: these partitions alone.
+
+        Raises:
+            UnsafeOperationError: The retention is below the table's (and checked), or LITE cannot tell everything.
+            SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
+            StorageError: Some files could not be deleted; the message says how many were.
+        """
+        check_vacuum(dryRun, mode, inventory, where)
+        hours = hours_of(retentionHours)
+        with user_errors(self._log):
+            request = VacuumRequest(retention_hours=hours, dry_run=dryRun, mode=mode, where=where)
+            result = run_vacuum(self._spark, self._log, request, inventory=inventory)
+            return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """Return the commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
+
+        Args:
+            limit: How many; None for all that the log retains.
+        """
+        check_type(limit, int, type(None), what="limit")
+        with user_errors(self._log):
+            return history_frame(self._spark, self._log, limit)
+
+    def detail(self) -> DataFrame:
+        """Return one row: id, location, files, bytes, properties, protocol and features of the newest version."""
+        with user_errors(self._log):
+            return detail_frame(self._spark, self._log)
+
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Make an earlier version the current state, as a new version; one row of counts comes back.
+
+        Raises:
+            VersionNotFoundError: The log does not reach it.
+            UnsafeOperationError: Files of that version no longer exist; they are named and nothing is changed.
+        """
+        check_needed("version", version, int)
+        return self._restore(version=version)
+
+    def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
+        """Restore the newest version at or before a time (text in the session's zone); see ``restoreToVersion``."""
+        check_needed("timestamp", timestamp, str, datetime)
+        with user_errors(self._log):
+            epoch_ms = timestamp_ms(self._spark, timestamp)
+        return self._restore(timestamp_ms=epoch_ms)
+
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Make a table of its own out of the newest version.
+
+        Args:
+            target: An absolute path, a URI, or a name for the session's catalog.
+            isShallow: Name this table's files instead of copying them.
+            replace: Put the clone in the place of a table that is there.
+            properties: Table properties, over this table's.
+
+        Returns:
+            The new table.
+
+        Raises:
+            TableAlreadyExistsError: There is a table (or other files), and ``replace`` is not said.
+            UnsafeOperationError: The table to be replaced is append-only.
+            StorageError: A file could not be copied; no version was made.
+        """
+        check_clone(target, isShallow, replace, properties)
+        return self._clone(target, CloneRequest(shallow=isShallow, replace=replace, properties=properties or {}))
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Clone an earlier version; see ``clone``.
+
+        Raises:
+            VersionNotFoundError: The log does not reach it.
+        """
+        check_needed("version", version, int)
+        check_clone(target, isShallow, replace, properties)
+        request = CloneRequest(shallow=isShallow, replace=replace, version=version, properties=properties or {})
+        return self._clone(target, request)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str | datetime,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Clone the newest version at or before a time (text in the session's zone); see ``clone``."""
+        check_clone(target, isShallow, replace, properties)
+        check_needed("timestamp", timestamp, str, datetime)
+        with user_errors(self._log):
+            epoch_ms = timestamp_ms(self._spark, timestamp)
+        request = CloneRequest(shallow=isShallow, replace=replace, timestamp_ms=epoch_ms, properties=properties or {})
+        return self._clone(target, request)
+
+    def _clone(self, target: str, request: CloneRequest) -> DeltaTable:
+        with user_errors():
+            name, location = clone_target(self._spark, target)
+            log = log_for_path(self._spark, location)
+            begin = SparkEngine(self._spark).begin
+            clone_table(self._log, log, request, copier=SparkCopier(self._spark), begin=begin)
+            if name is not None:
+                register_table(self._spark, name, log)
+            return DeltaTable(self._spark, log)
+
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
+        """Raise the table's protocol to at least these versions; it never falls.
+
+        Args:
+            readerVersion: 1 to 3.
+            writerVersion: 1 to 7.
+
+        Raises:
+            InvalidArgumentError: There are no such versions, or one is not a whole number.
+            UnsupportedFeatureError: They imply features that this engine cannot write.
+
+        Protocol: "Protocol Evolution".
+        """
+        check_needed("readerVersion", readerVersion, int)
+        check_needed("writerVersion", writerVersion, int)
+        with user_errors(self._log):
+            begin = SparkEngine(self._spark).begin
+            upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion, begin=begin)
+
+    def addFeatureSupport(self, featureName: str) -> None:
+        """Let the table support a feature, in lists of features; that alone turns nothing on.
+
+        Raises:
+            UnsupportedFeatureError: There is no such feature, or this engine cannot write it.
+
+        Protocol: "Table Features".
+        """
+        check_needed("featureName", featureName, str)
+        with user_errors(self._log):
+            add_feature(self._log, featureName, begin=SparkEngine(self._spark).begin)
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
+        """Take a feature out of the table's protocol.
+
+        Older versions may still use a feature that readers have to know. Without ``truncateHistory`` their log files
+        are protected from then on (feature ``checkpointProtection``); with it, the log is truncated to
+        ``delta.dropFeatureTruncateHistory.retentionDuration`` first, and an error says when that is not enough yet.
+
+        Raises:
+            UnsupportedFeatureError: The table has no such feature, or it cannot be dropped.
+            UnsafeOperationError: Something uses it still, for example files with a deletion vector.
+
+        Protocol: "Table Features", "Checkpoint Protection".
+        """
+        check_needed("featureName", featureName, str)
+        check_flag("truncateHistory", truncateHistory)
+        with user_errors(self._log):
+            engine = SparkEngine(self._spark)
+            drop_feature(self._log, featureName, truncate_history=bool(truncateHistory), engine=engine)
+
+    def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
+        with user_errors(self._log):
+            begin = SparkEngine(self._spark).begin
+            result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms, begin=begin)
+            return restore_frame(self._spark, result)

@@ -1,0 +1,34 @@
+"""Route ``spark.conf.get``: a setting of the reference engine that was not set has the default that it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark._globals import _NoValue
+from pyspark.sql.conf import RuntimeConfig
+
+from pydelta.engines.spark.session.patches import patch
+from pydelta.settings.reference import PREFIX, reference_settings
+
+__all__ = ["install"]
+
+
+def install() -> None:
+    """Put the route in place. ``patches.restore_all`` takes it out again."""
+    patch(RuntimeConfig, "get", _get)
+
+
+def _get(original: Callable[..., Any]) -> Callable[..., Any]:
+    def get(self: RuntimeConfig, key: str, default: Any = _NoValue) -> Any:
+        if default is not _NoValue or not isinstance(key, str) or not key.startswith(PREFIX):
+            return original(self, key, default)
+        found = original(self, key, None)
+        if found is not None:
+            return found
+        known = reference_settings().get(key)
+        if known is None or known.default is None:
+            return original(self, key)  # Spark's own error
+        return known.default
+
+    return get

@@ -1,0 +1,77 @@
+"""Start an enabled Spark session with the given settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from pydelta.api.routing.enable import enable
+from pydelta.api.routing.wishes import enabling
+from pydelta.engines.spark.session.places import local_settings, without_derby_log
+from pydelta.engines.spark.session.stores import packages_for
+from pydelta.engines.spark.session.submitted import submitted_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql.session import SparkSession as _Session
+
+__all__ = ["configure_spark_with_delta_pip", "session"]
+
+
+def session(
+    app_name: str = "pydelta", *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return a classic session with the engine enabled: the running one, or a new one.
+
+    A new local one makes no folder where it is started: see ``places`` for where managed tables go. Where ``conf`` has
+    keys of S3 or Azure (``spark.hadoop.fs.s3a.*``), it loads the package with Hadoop's file system for that store, in
+    the version of Spark's own Hadoop.
+
+    Args:
+        app_name: Name of the application.
+        master: Cluster to use; None for what spark-submit or the configuration says, else all local cores.
+        conf: Spark settings.
+
+    Raises:
+        DeltaEnvironmentError: See ``enable``.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    running = SparkContext._active_spark_context is not None
+    settings = dict(conf or {})
+    if master is not None:
+        settings["spark.master"] = master
+    elif not {"SPARK_HOME", "MASTER"} & set(os.environ) and not running:
+        settings.setdefault("spark.master", "local[*]")
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of a local session is for other machines
+    if not running:
+        settings = {**local_settings(settings), **settings}
+        packages = None if submitted_conf() else packages_for(settings)  # a submitted process has its class path
+        if packages is not None:
+            settings["spark.jars.packages"] = packages
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if not running:
+        without_derby_log(spark)
+    return enable(spark)
+
+
+def configure_spark_with_delta_pip(
+    spark_session_builder: _Session.Builder, extra_packages: Sequence[str] | None = None
+) -> _Session.Builder:
+    """Return the builder, whose ``getOrCreate`` gives enabled sessions; this engine needs no package of the JVM.
+
+    The reference engine's two settings are left out, if the builder has them.
+
+    Args:
+        spark_session_builder: A session builder.
+        extra_packages: Maven coordinates of other packages, set as ``spark.jars.packages``.
+    """
+    if extra_packages:
+        spark_session_builder = spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
+    return enabling(spark_session_builder)

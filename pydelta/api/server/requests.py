@@ -1,0 +1,288 @@
+"""Rewrite the requests of Spark Connect's clients so that this engine sees what may be a Delta table.
+
+::
+
+    spark.table("t"), read.format("delta").load(p) --> a relation of SQL text: "PYDELTA RELATION {…}"
+    df.write…, df.writeTo(…)…, df.mergeInto(…)…,
+    writeStream…, a remote DeltaTable              --> a command of SQL text: "PYDELTA COMMAND <token>"
+    everything else                                --> as it came
+
+Spark's own planner never asks a parser or a catalog about the former; SQL text reaches the parser of the session, which
+asks about both (``texts``). Messages are changed where they are; what is not known is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import zstandard
+from google.protobuf import any_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.internal import api_implementation
+from google.protobuf.message import Message
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
+
+from pydelta.api.python.wire import COMMAND_URL, rewritten
+
+__all__ = ["Command", "Commands", "RelationText", "analysis", "execution", "token_of", "with_user"]
+
+_RELATION: Final = "PYDELTA RELATION "
+_COMMAND: Final = "PYDELTA COMMAND "
+_PROVIDER: Final = "delta"
+_MAX_INFLATED: Final = 512 << 20  # bytes
+_KEPT: Final = 3600.0  # seconds
+
+
+def _allow_deep_messages() -> None:
+    """Let messages nest as deeply as Spark's own server lets them; the default ends at about fifty DataFrame calls."""
+    if api_implementation.Type() == "upb":
+        from google._upb import _message
+
+        _message.SetAllowOversizeProtos(True)
+
+
+_allow_deep_messages()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationText:
+    """What a read names.
+
+    Args:
+        table: A name as the client wrote it; None for a path.
+        path: Of ``format("delta").load(path)``; several as they came, which the reader refuses; None where none was
+            given, or for a name.
+        options: Of the reader.
+        streaming: Whether it is ``readStream``.
+        schema: Whether the client gave a schema.
+    """
+
+    table: str | None
+    path: str | Sequence[str] | None
+    options: Mapping[str, str]
+    streaming: bool
+    schema: bool = False
+
+    def text(self) -> str:
+        """Return the SQL text that stands for it."""
+        return _RELATION + json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> RelationText | None:
+        """Read such a text; None for any other.
+
+        Raises:
+            ValueError: It begins like one and is none.
+        """
+        if not text.startswith(_RELATION):
+            return None
+        try:
+            return cls(**json.loads(text.removeprefix(_RELATION)))
+        except TypeError as error:
+            raise ValueError(f"not a relation of a remote client: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command that a client sent.
+
+    Args:
+        user: Of the client, for the session's holder.
+        session: The client's session.
+        operation: The client's id of the operation.
+        message: A ``spark.connect.Command``.
+    """
+
+    user: str
+    session: str
+    operation: str
+    message: commands_pb2.Command
+
+
+class Commands:
+    """The commands that were sent and have not begun, by token.
+
+    One that never begins, since its client went away at once, is let go after an hour.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._waiting: dict[str, tuple[float, Command]] = {}
+        self._lock = threading.Lock()
+        self._now = now
+
+    def put(self, command: Command) -> str:
+        """Keep a command; returns the SQL text that asks for it."""
+        token, now = uuid.uuid4().hex, self._now()
+        with self._lock:
+            for old, (since, _) in list(self._waiting.items()):
+                if now - since < _KEPT:
+                    break  # they are in the order they came
+                del self._waiting[old]
+            self._waiting[token] = (now, command)
+        return _COMMAND + token
+
+    def take(self, text: str) -> Command | None:
+        """Give a command out, once; None for a text that asks for none, or for one that is gone."""
+        token = token_of(text)
+        with self._lock:
+            found = self._waiting.pop(token, None) if token else None
+        return found[1] if found else None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def token_of(text: str) -> str | None:
+    """Return the token of a command's text; None for any other text."""
+    return text.removeprefix(_COMMAND).strip() if text.startswith(_COMMAND) else None
+
+
+def execution(data: bytes, commands: Commands) -> bytes:
+    """Rewrite an ``ExecutePlanRequest``.
+
+    Args:
+        data: As it came.
+        commands: Where its command waits, if the engine is to run it.
+    """
+    request = base_pb2.ExecutePlanRequest.FromString(data)
+    plan = request.plan
+    changed = _inflate(plan)
+    changed |= _relations(plan)
+    if plan.WhichOneof("op_type") == "command" and _is_ours(plan.command):
+        kept = commands_pb2.Command()
+        kept.CopyFrom(plan.command)
+        context, session = request.user_context, request.session_id
+        text = commands.put(
+            Command(user=context.user_id, session=session, operation=request.operation_id, message=kept)
+        )
+        plan.command.Clear()
+        plan.command.sql_command.input.sql.query = text
+        plan.command.sql_command.sql = text
+        changed = True
+    return request.SerializeToString() if changed else data
+
+
+def analysis(data: bytes) -> bytes:
+    """Rewrite an ``AnalyzePlanRequest``."""
+    request = base_pb2.AnalyzePlanRequest.FromString(data)
+    changed = False
+    for message in _messages(request):
+        if isinstance(message, base_pb2.Plan):
+            changed |= _inflate(message)
+    return request.SerializeToString() if _relations(request) or changed else data
+
+
+def with_user(method: str, user: str) -> Callable[[bytes], bytes]:
+    """Return what puts a user's name into the requests of a method.
+
+    Raises:
+        KeyError: Spark Connect has no such method.
+    """
+    kind = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods_by_name[method].input_type
+    make = getattr(base_pb2, kind.name)
+
+    def sign(data: bytes) -> bytes:
+        request = make.FromString(data)
+        request.user_context.user_id = request.user_context.user_name = user
+        return request.SerializeToString()
+
+    return sign
+
+
+def _is_ours(command: commands_pb2.Command) -> bool:
+    kind = command.WhichOneof("command_type")
+    if kind == "extension":
+        return bool(command.extension.type_url == COMMAND_URL)
+    if kind == "write_stream_operation_start":
+        start = command.write_stream_operation_start
+        if start.HasField("foreach_batch") or start.HasField("foreach_writer"):
+            return False  # Spark runs the function, in a process whose calls come through the front
+        return start.WhichOneof("sink_destination") == "table_name" or start.format.lower() in ("", _PROVIDER)
+    return kind in ("write_operation", "write_operation_v2", "merge_into_table_command")
+
+
+def _inflate(plan: base_pb2.Plan) -> bool:
+    """Unpack a plan that a client has compressed."""
+    if plan.WhichOneof("op_type") != "compressed_operation":
+        return False
+    packed = plan.compressed_operation
+    inner = zstandard.ZstdDecompressor().decompress(packed.data, max_output_size=_MAX_INFLATED)
+    kinds = base_pb2.Plan.CompressedOperation
+    if packed.op_type == kinds.OP_TYPE_COMMAND:
+        plan.command.CopyFrom(commands_pb2.Command.FromString(inner))
+    else:
+        plan.root.CopyFrom(relations_pb2.Relation.FromString(inner))
+    return True
+
+
+def _relations(message: Message) -> bool:
+    """Put texts in the place of reads, everywhere below a message; returns whether there was one."""
+    changed = False
+    for found in _messages(message):
+        if isinstance(found, relations_pb2.Relation) and found.WhichOneof("rel_type") == "read":
+            text = _read(found.read)
+            if text is not None:
+                found.sql.query = text.text()  # one of: the read goes, what is common to relations stays
+                changed = True
+        elif isinstance(found, any_pb2.Any) and found.type_url == COMMAND_URL:
+            changed |= _arguments(found)
+    return changed
+
+
+def _arguments(packed: any_pb2.Any) -> bool:
+    """Rewrite the relations and expressions inside a command of a remote ``DeltaTable``."""
+    before = packed.value
+    packed.value = rewritten(before, _rewriting(relations_pb2.Relation), _rewriting(expressions_pb2.Expression))
+    return bool(packed.value != before)
+
+
+def _rewriting(kind: type[Message]) -> Callable[[bytes], bytes]:
+    def rewrite(data: bytes) -> bytes:
+        message = kind.FromString(data)
+        return message.SerializeToString() if _relations(message) else data
+
+    return rewrite
+
+
+def _read(read: relations_pb2.Read) -> RelationText | None:
+    kind = read.WhichOneof("read_type")
+    if kind == "named_table":
+        table = read.named_table
+        return RelationText(
+            table=table.unparsed_identifier, path=None, options=dict(table.options), streaming=read.is_streaming
+        )
+    source = read.data_source
+    if kind != "data_source" or source.format.lower() != _PROVIDER:
+        return None
+    options = dict(source.options)
+    named = next((value for name, value in options.items() if name.lower() == "path"), None)
+    path = named if not source.paths else source.paths[0] if len(source.paths) == 1 else list(source.paths)
+    given = bool(source.schema)
+    return RelationText(table=None, path=path, options=options, streaming=read.is_streaming, schema=given)
+
+
+def _messages(message: Message) -> Iterator[Message]:
+    """Walk over a message and all below it; without recursion, since plans are as deep as programs are long."""
+    waiting = [message]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        for field, value in found.ListFields():
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                waiting.extend(_below(field, value))
+
+
+def _below(field: FieldDescriptor, value: Any) -> Iterator[Message]:
+    if field.message_type.GetOptions().map_entry:
+        if field.message_type.fields_by_name["value"].type == FieldDescriptor.TYPE_MESSAGE:
+            yield from value.values()
+    elif field.is_repeated:
+        yield from value
+    else:
+        yield value

@@ -1,0 +1,125 @@
+"""Put the engine before Spark's parser in the sessions of clients.
+
+::
+
+    a server's thread --parsePlan(text)--> Python, a thread of its own --> plans.plan_of --> a plan for Spark to run
+                      --anything else----> Python ---------------------> Spark's parser
+                      --called by the engine's own work----------------> Spark's parser
+
+``install`` concerns sessions that are made after it. A parser is kept by its session in the JVM, and holds it weakly:
+with the session it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pydelta.api.server.spark.plans import plan_of, view_plan
+from pydelta.engines.spark.java_objects import JavaObject, crossing, let_errors_cross
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.session.inside import is_inside, is_jvm_inside, watch_parsers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.api.server.spark.sessions import Sessions
+
+__all__ = ["install"]
+
+
+def install(sessions: Sessions) -> None:
+    """Let every session that is made from now on, of the root's kind, parse through the engine.
+
+    Args:
+        sessions: Of the server.
+    """
+    let_errors_cross(sessions.root.sparkContext._gateway)
+    watch_parsers(sessions.root)
+    sessions.root._jsparkSession.extensions().injectParser(_Builder(sessions))
+
+
+class _Builder(JavaObject):
+    """What Spark asks for the parser of a new session."""
+
+    class Java:
+        implements = ("scala.Function2",)
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def apply(self, session: Any, delegate: Any) -> Any:
+        """Return the parser."""
+        return _Parser(self._sessions, session, delegate)
+
+
+class _Parser(JavaObject):
+    """A session's parser: Spark's, with a door before it."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.catalyst.parser.ParserInterface",)
+
+    def __init__(self, sessions: Sessions, session: Any, delegate: Any) -> None:
+        self._sessions = sessions
+        self._jvm = Jvm.of(sessions.root)
+        self._key = str(session.sessionUUID())
+        self._session = self._jvm.view.java.lang.ref.WeakReference(session)
+        self._delegate = delegate
+        self._seen = False
+
+    def parsePlan(self, text: str) -> Any:  # noqa: N802
+        """Return the plan of a statement."""
+        return self._plan(text, lambda: self._delegate.parsePlan(text))
+
+    def parsePlanWithParameters(self, text: str, context: Any) -> Any:  # noqa: N802
+        """Return the plan of a statement with the values of its parameters in it."""
+        parse = lambda: self._delegate.parsePlanWithParameters(text, context)  # noqa: E731
+        return self._plan(text, parse, lambda: _has_values(context))
+
+    def parseQuery(self, text: str) -> Any:  # noqa: N802
+        """Return the plan of a query: the text of a view."""
+        own = self._is_own()
+        with crossing(self._jvm, parsing=True):
+            if own:
+                return self._delegate.parseQuery(text)
+            return view_plan(self._spark(), lambda: self._delegate.parseQuery(text))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or name == "Java":
+            raise AttributeError(name)
+
+        def pass_on(*given: Any) -> Any:
+            own = self._seen or is_inside()
+            with crossing(self._jvm, parsing=True):
+                if not own:
+                    self._spark()
+                return getattr(self._delegate, name)(*given)
+
+        return pass_on
+
+    def _plan(self, text: str, parse: Callable[[], Any], has_values: Callable[[], bool] = lambda: False) -> Any:
+        own = self._is_own()
+        with crossing(self._jvm, parsing=True):
+            asked = self._sessions.texts(text)
+            if asked is not None:
+                spark = self._spark()
+                return asked(spark, lambda: self._sessions.statement(spark))
+            if own:
+                return parse()
+            self._sessions.refuse_when_stopping()
+            self._sessions.observe_text()
+            spark = self._spark()
+            return plan_of(spark, text, parse, has_values=has_values, around=lambda: self._sessions.statement(spark))
+
+    def _is_own(self) -> bool:
+        return is_inside() or is_jvm_inside(self._sessions.root)
+
+    def _spark(self) -> SparkSession:
+        self._seen = True
+        return self._sessions.of(self._key, self._session.get)
+
+
+def _has_values(context: Any) -> bool:
+    """Whether there are values for parameters: Spark comes with a context for each statement."""
+    given = context.args() if str(context.getClass().getSimpleName()).startswith("Hybrid") else context.params()
+    return not given.isEmpty()

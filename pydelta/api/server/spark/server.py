@@ -1,0 +1,194 @@
+"""Start Spark's two servers in a session's JVM, and stop them when their statements have ended.
+
+::
+
+    root session --injectParser--> every later session parses through the engine
+                 --HiveThriftServer2----> JDBC, ODBC, beeline: a session per connection
+                 --SparkConnectService--> remote PySpark: a session per user and session id
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from pydelta.api.console.addresses import Addresses, check_exposed, check_login
+from pydelta.api.server.spark.cancelling import Cancelling
+from pydelta.api.server.spark.parser import install
+from pydelta.api.server.spark.sessions import Sessions
+from pydelta.api.server.spark.users import connect_user, thrift_user
+from pydelta.engines.spark.jvm import Jvm, scala_object
+from pydelta.errors import DeltaEnvironmentError, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Server"]
+
+_THRIFT: Final = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+_CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
+_PATIENCE: Final = 60.0
+"""Seconds in which a server that has been started must take connections."""
+_AFTER_CANCEL: Final = 15.0
+_SETTLE: Final = 1.0
+"""Seconds in which clients can be told what their last statements did."""
+
+
+class Server:
+    """Spark's servers over one session.
+
+    Args:
+        root: An enabled session that nobody works with.
+        addresses: Where to listen; Spark Connect's own server listens behind a front that others reach.
+        closed: Whether that front has a certificate and users with tokens.
+    """
+
+    def __init__(self, root: SparkSession, addresses: Addresses, *, closed: bool = False) -> None:
+        self._closed = closed
+        self._root = root
+        self._jvm = Jvm.of(root)
+        self._addresses = addresses
+        self._thrift: Any = None
+        self._connect: Any = None
+        self.sessions = Sessions(root, self._user_of)
+        self.sessions.watching = Cancelling(root.sparkContext, self._jvm).watching
+
+    def start(self) -> None:
+        """Start what is asked for, and return when it takes connections.
+
+        Raises:
+            DeltaEnvironmentError: A server that this Spark lacks, that does not start, or may not listen there.
+        """
+        if not self._root.sparkContext._gateway.__class__.__name__ == "ClientServer":
+            raise DeltaEnvironmentError(
+                "A server needs a thread of Python for each of the JVM's, which PYSPARK_PIN_THREAD=false turns off.",
+                hint="Unset PYSPARK_PIN_THREAD.",
+            )
+        found = self._jvm.to_dict(self._jvm.hadoop_conf().getPropsWithPrefix("hive.server2."))
+        hive = {f"hive.server2.{name}": str(value) for name, value in found.items()}
+        check_exposed(self._addresses, hive, closed=self._closed)
+        if self._addresses.thrift is not None:
+            check_login(hive)
+            self._tell_logins(hive)
+            self._require(_THRIFT, "spark-hive-thriftserver", "--thrift")
+        if self._addresses.connect is not None:
+            self._require(_CONNECT, "spark-connect", "--connect")
+        install(self.sessions)
+        if self._addresses.thrift is not None:
+            self._thrift = self._started("Thrift", self._start_thrift)
+            self._wait("Thrift", self._addresses.host, self._addresses.thrift)
+        if self._addresses.connect is not None:
+            self._connect = self._started("Spark Connect", self._start_connect)
+            assert self._addresses.behind is not None
+            self._wait("Spark Connect", *self._addresses.behind)
+
+    @property
+    def process(self) -> Any:
+        """Spark's process, a ``Popen``; None where this one did not start it."""
+        return self._jvm.process
+
+    @property
+    def jvm_process(self) -> int | None:
+        """Its id."""
+        return None if self.process is None else int(self.process.pid)
+
+    @property
+    def has_lost_spark(self) -> bool:
+        """Whether Spark stopped by itself, as when the cluster ends the application: no statement can run any more."""
+        try:
+            return bool(self._root.sparkContext._jsc.sc().isStopped())
+        except (Py4JError, OSError):
+            return False  # the JVM is ending, which its process tells
+
+    def stop(self, seconds: float) -> int:
+        """Take no more statements, let those with an effect end, and stop.
+
+        Args:
+            seconds: How long they may take; then their jobs are cancelled.
+
+        Returns:
+            How many were still running at the end: their outcome is unknown to their clients.
+        """
+        left = self.sessions.stop(seconds)
+        if left:
+            self._root.sparkContext.cancelAllJobs()
+            left = self.sessions.stop(_AFTER_CANCEL)
+        time.sleep(_SETTLE)
+        for stop in (self._stop_connect, self._stop_thrift):
+            try:
+                stop()
+            except Py4JError:
+                continue  # the JVM is on its way out, and takes the server with it
+        return left
+
+    # --- parts -----------------------------------------------------------------------------------------------
+
+    def _user_of(self, spark: SparkSession) -> str | None:
+        return connect_user(spark) or (None if self._thrift is None else thrift_user(self._jvm, self._thrift, spark))
+
+    def _require(self, name: str, package: str, option: str) -> None:
+        if not bool(self._jvm.view.org.apache.spark.util.Utils.classIsLoadable(name)):
+            version = str(self._root.version)
+            raise DeltaEnvironmentError(
+                f"This Spark has no {package} on its class path.",
+                hint=f"Start with --conf spark.jars.packages=org.apache.spark:{package}_2.13:{version}, "
+                f"or leave out {option}.",
+            )
+
+    def _started(self, what: str, start: Any) -> Any:
+        try:
+            return start()
+        except (Py4JError, PySparkException) as error:
+            cause = getattr(error, "java_exception", None)
+            said = first_line(error) if cause is None else _root_cause(cause)
+            raise DeltaEnvironmentError(
+                f"The {what} server did not start: {said}", hint="Check its settings; --verbose shows all that is said."
+            ) from error
+
+    def _tell_logins(self, hive: Mapping[str, str]) -> None:
+        """Hand the settings of log-ins to those who check them: they read properties of the JVM, not the session's."""
+        for name, value in hive.items():
+            if name.startswith(("hive.server2.authentication", "hive.server2.custom.authentication")):
+                self._jvm.view.java.lang.System.setProperty(name, value)
+
+    def _start_thrift(self) -> Any:
+        module = scala_object(self._jvm.view.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
+        return module.startWithContext(self._root._jsparkSession.newSession().sqlContext())
+
+    def _start_connect(self) -> Any:
+        module = scala_object(self._jvm.view.org.apache.spark.sql.connect.service, "SparkConnectService")
+        module.start(self._root.sparkContext._jsc.sc())
+        return module
+
+    def _stop_thrift(self) -> None:
+        if self._thrift is not None:
+            self._thrift.stop()
+
+    def _stop_connect(self) -> None:
+        if self._connect is not None:
+            self._connect.stop(self._jvm.none, self._jvm.none)
+
+    def _wait(self, what: str, host: str, port: int) -> None:
+        give_up = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with socket.create_connection((host, port), timeout=1):
+                    return
+            except OSError as error:
+                if time.monotonic() > give_up:
+                    raise DeltaEnvironmentError(
+                        f"The {what} server takes no connections on {host}:{port}.",
+                        hint="Start it with --verbose, which shows what it says.",
+                    ) from error
+            time.sleep(0.1)
+
+
+def _root_cause(error: Any) -> str:
+    while error.getCause() is not None:
+        error = error.getCause()
+    return f"{error.getClass().getSimpleName()}: {error.getMessage()}"

@@ -1,0 +1,56 @@
+"""Tell whose a statement is that a server's thread runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.engines.spark.jvm import Jvm
+
+__all__ = ["UserOf", "connect_user", "nobody", "thrift_user"]
+
+UserOf = Callable[["SparkSession"], str | None]
+_TAGS: Final = "spark.job.tags"
+_KNOWN: Final = "_pydelta_user"
+_CLI: Final = "SparkSQLCLIService"
+_USER: Final = re.compile(r"SparkConnect_\w*User_(.*?)_Session_")
+
+
+def nobody(spark: SparkSession) -> str | None:
+    """Name nobody."""
+    return None
+
+
+def connect_user(spark: SparkSession) -> str | None:
+    """Return the user of a Connect client, as Connect tags the work of the thread; None in any other thread."""
+    found: Any = spark.sparkContext.getLocalProperty(_TAGS)
+    match = None if found is None else _USER.search(str(found))
+    return None if match is None else match[1]
+
+
+def thrift_user(jvm: Jvm, server: Any, spark: SparkSession) -> str | None:
+    """Return the user of a connection to the Thrift server; None for a session that is none of its connections.
+
+    Args:
+        jvm: Of the server.
+        server: The Thrift server.
+        spark: The session of a connection.
+    """
+    known: str | None = getattr(spark, _KNOWN, None)
+    if known is not None:
+        return known
+    service = next((item for item in server.getServices() if str(item.getClass().getSimpleName()) == _CLI), None)
+    if service is None:
+        return None
+    manager = service.getSessionManager()
+    key = str(spark._jsparkSession.sessionUUID())
+    for handle, session in manager.getOperationManager().sessionToContexts().items():
+        if str(session.sessionUUID()) == key:
+            known = str(manager.getSession(handle).getUserName())
+            setattr(spark, _KNOWN, known)
+            return known
+    return None

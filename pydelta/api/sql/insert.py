@@ -1,0 +1,381 @@
+"""Run INSERT as Spark parsed it, in one commit.
+
+::
+
+    INSERT INTO t [(columns) | BY NAME] query             rows are added
+    INSERT OVERWRITE t [PARTITION (p = 1, q)] query       all rows, those of the partitions named, or (where
+                                                          spark.sql.sources.partitionOverwriteMode is dynamic) those of
+                                                          the partitions that the new rows belong to, go
+    INSERT INTO t REPLACE WHERE condition query           the rows of the condition go
+    INSERT INTO t REPLACE USING (a, b) query              the rows that have a and b of some new row go
+    INSERT INTO t [AS t] REPLACE ON condition query       the rows for which it is true with some new row go
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from pydelta.api.sql.foreign_writes import refuse_foreign_target, refuse_foreign_write
+from pydelta.api.sql.nodes import Nodes, Target, is_default, text_of
+from pydelta.commands.write.command import WriteMode
+from pydelta.commands.write.options import StatementCondition
+from pydelta.engines.spark.logs import absent_path
+from pydelta.engines.spark.write.columns import ddl
+from pydelta.engines.spark.write.command import WriteRequest, insert_by_position
+from pydelta.engines.spark.write.table_expressions import table_expression
+from pydelta.errors import (
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    error_context,
+)
+from pydelta.errors.conditions import Condition
+from pydelta.protocol.names import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pydelta.protocol.schema import StructType
+
+__all__ = ["INSERTS", "insert", "insert_all", "insert_directory", "replace_where"]
+
+INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
+"""Names of the node of an INSERT; the second is Spark 4.3's for a target named by ``IDENTIFIER(…)``."""
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+_MISSING_ARE_NULL: Final = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
+_COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
+_OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
+
+
+def insert(nodes: Nodes, node: Any) -> DataFrame | None:
+    """One ``INSERT INTO`` or ``INSERT OVERWRITE``."""
+    target = nodes.target(node.table(), changes=True)
+    if target is None:
+        parts = nodes.parts(node.table())
+        if parts is not None:
+            refuse_foreign_target(nodes.spark, parts)
+        return None
+    if bool(node.ifPartitionNotExists()):
+        raise UnsupportedFeatureError(
+            "INSERT OVERWRITE … PARTITION … IF NOT EXISTS has no meaning for a Delta table.",
+            features=("IF NOT EXISTS",),
+            hint="Leave it out; REPLACE WHERE overwrites what a condition says.",
+            condition=Condition.of("UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS"),
+        )
+    wanted = _Insert(
+        target=target,
+        query=node.query(),
+        columns=tuple(str(column) for column in nodes.items(node.userSpecifiedCols())),
+        by_name=bool(node.byName()),
+        overwrite=bool(node.overwrite()),
+        replace_where=_replace_where(nodes, node),
+        matches=_matches(nodes, node, target),
+        evolve=bool(_field(node, "withSchemaEvolution", False)),
+    )
+    return _run(nodes, wanted, node.partitionSpec())
+
+
+def replace_where(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``INSERT INTO t REPLACE WHERE …`` as Spark 4.1 and 4.2 parse it."""
+    target = nodes.target(node.table(), changes=True)
+    if target is None:
+        return None
+    wanted = _Insert(
+        target=target,
+        query=node.query(),
+        by_name=bool(node.isByName()),
+        replace_where=_condition(nodes, node.deleteExpr()),
+        evolve=bool(_field(node, "withSchemaEvolution", False)),
+    )
+    return _run(nodes, wanted, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Insert:
+    """What an INSERT says.
+
+    Args:
+        target: The table.
+        query: The rows, as parsed.
+        columns: The table's columns that they are for; none for all of them.
+        by_name: Columns are matched by name.
+        overwrite: Rows go first: all, or those that ``PARTITION`` names.
+        replace_where: The rows of this condition go first.
+        matches: The rows that the new ones match go first: ``replace_using``, or ``replace_on`` and ``target_alias``.
+        evolve: New columns of the query are added to the table.
+    """
+
+    target: Target
+    query: Any
+    columns: tuple[str, ...] = ()
+    by_name: bool = False
+    overwrite: bool = False
+    replace_where: StatementCondition | None = None
+    matches: Mapping[str, Any] | None = None
+    evolve: bool = False
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether rows go, other than those of a condition."""
+        return self.overwrite or self.matches is not None
+
+
+def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
+    target, by_name = wanted.target, wanted.by_name
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        if not log.table_exists():
+            raise TableNotFoundError(
+                f"There is no Delta table at {log.uri}.",
+                hint="Create it first, or check the path.",
+                condition=absent_path(log) if target.entry.by_path else None,
+            )
+        snapshot = log.update()
+        schema = snapshot.schema
+        static = {} if partition is None else _static(partition, target, snapshot.partition_columns)
+        columns = list(wanted.columns)
+        if by_name and columns:
+            raise InvalidArgumentError("INSERT has both BY NAME and a list of columns.", hint="Leave out one of them.")
+        free = [field.name for field in schema.fields if field.name not in static]
+        rows = nodes.query(_with_defaults(nodes, wanted.query, schema, columns or free))
+        if static:
+            _refuse_given_twice(static, rows.columns if by_name else columns)
+            columns, rows = _with_static(rows, static, columns or ([] if by_name else free), schema)
+            if by_name:
+                columns = []
+        if columns or by_name:
+            _require_values(nodes, schema, columns or rows.columns)
+        condition = wanted.replace_where
+        dynamic = wanted.overwrite and condition is None and _is_dynamic(nodes, target)
+        if wanted.overwrite and not dynamic and condition is None and static:
+            condition = _of_partition(nodes, static, schema)
+        options = dict(target.options)
+        if wanted.evolve:
+            options["mergeSchema"] = "true"
+        request = WriteRequest(
+            mode=WriteMode.OVERWRITE if wanted.overwrites or condition is not None else WriteMode.APPEND,
+            options=options,
+            dynamic=dynamic,
+            replace_where=condition,
+            matches=wanted.matches or {},
+        )
+        insert_by_position(nodes.spark, rows, target.entry, request, columns=columns or None, by_name=by_name)
+    return nodes.jvm.nothing()
+
+
+def _require_values(nodes: Nodes, schema: StructType, given: Sequence[str]) -> None:
+    """Refuse an INSERT that leaves a column without a default out, where the session's setting says so."""
+    if str(nodes.spark.conf.get(_MISSING_ARE_NULL, "true")).lower() != "false":
+        return
+    known = {name.lower() for name in given}
+    for field in schema.fields:
+        if field.name.lower() not in known and not any(key in field.metadata for key in _COMPUTED):
+            raise SchemaMismatchError(
+                f"The statement gives no value for the column {field.name!r}, which has no default.",
+                hint=f"Name the column, give it a default, or set {_MISSING_ARE_NULL} to true.",
+                condition=Condition.of("DELTA_INSERT_COLUMN_MISMATCH", columnName=field.name),
+            )
+
+
+def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``FROM source INSERT … INSERT …``: one commit a table, one after the other."""
+    statements = nodes.items(node.children())
+    if any(str(item.nodeName()) not in INSERTS for item in statements):
+        return None
+    ours = [nodes.target(item.table(), changes=True) is not None for item in statements]
+    if not any(ours):
+        for item in statements:
+            insert(nodes, item)
+        return None
+    if not all(ours):
+        raise UnsupportedFeatureError(
+            "One statement inserts into Delta tables and into others.",
+            features=("INSERT into several tables",),
+            hint="Write one INSERT a table.",
+        )
+    for item in statements:
+        insert(nodes, item)
+    return nodes.jvm.nothing()
+
+
+def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``INSERT OVERWRITE DIRECTORY``, which Spark writes by itself: refused for Delta, and where a Delta table is."""
+    provider = text_of(nodes.optional(node.provider()))
+    if provider is None or provider.lower() != "delta":
+        uri = nodes.optional(node.storage().locationUri())
+        if uri is not None:
+            refuse_foreign_write(nodes.spark, nodes.jvm.path_text(uri), provider or "hive")
+        return None
+    raise UnsupportedFeatureError(
+        "INSERT OVERWRITE DIRECTORY writes no Delta table.",
+        features=("INSERT OVERWRITE DIRECTORY",),
+        hint="Write CREATE OR REPLACE TABLE delta.`/path` USING delta AS …, or INSERT OVERWRITE delta.`/path` ….",
+    )
+
+
+def _field(node: Any, method: str, otherwise: Any) -> Any:
+    """A field that not every Spark version has."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return getattr(node, method)()
+    except Py4JError:
+        return otherwise
+
+
+def _static(given: Any, target: Target, partitions: tuple[str, ...]) -> dict[str, str | None]:
+    """``PARTITION (p = 1, q)``: the columns that have a value there, and the value as Spark's parser writes it."""
+    known = {column.lower(): column for column in partitions}
+    found = {}
+    items = given.toSeq()
+    for position in range(items.size()):
+        key, value = str(items.apply(position)._1()), items.apply(position)._2()
+        if key.lower() not in known:
+            raise InvalidArgumentError(
+                f"PARTITION names {key!r}, and {target.name} is partitioned by {', '.join(partitions) or 'nothing'}.",
+                hint="Name partition columns only.",
+                condition=Condition.of("NON_PARTITION_COLUMN", columnName=key),
+            )
+        if value.isDefined():
+            text = value.get()
+            found[known[key.lower()]] = None if text is None or text == _NULL_PARTITION else str(text)
+    return found
+
+
+def _with_static(
+    rows: DataFrame, static: dict[str, str | None], columns: list[str], schema: StructType
+) -> tuple[list[str], DataFrame]:
+    for column, value in static.items():
+        field = schema.field(column)
+        assert field is not None
+        # Spark's own cast, whatever the policy for the values of the query: the parser made a text of the value.
+        rows = rows.select("*", _static_value(value, ddl(field.data_type)).alias(column))
+    return [*columns, *static], rows
+
+
+def _refuse_given_twice(static: Mapping[str, str | None], given: Sequence[str]) -> None:
+    names = {column.lower() for column in given}
+    for column in static:
+        if column.lower() in names:
+            raise InvalidArgumentError(
+                f"Column {column!r} has a value in PARTITION and is given once more.",
+                hint="Leave it out of the list of columns, or of the query.",
+                condition=Condition.of("STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST", staticName=column),
+            )
+
+
+def _static_value(value: str | None, kind: str) -> Column:
+    literal = F.lit(value)
+    return literal if value is not None and kind.lower() == "string" else literal.cast(kind)
+
+
+def _constant(nodes: Nodes, value: Column) -> Any:
+    """The literal that an expression without columns is; the expression where computing it fails."""
+    plan = nodes.jvm.one_row([value.alias("value")])._jdf.queryExecution().optimizedPlan()
+    found = plan.projectList().head().child() if str(plan.nodeName()) == "Project" else None
+    return found if found is not None and str(found.nodeName()) == "Literal" else nodes.jvm.expression(value)
+
+
+def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: StructType) -> StatementCondition:
+    """The rows of the partition that ``PARTITION (…)`` names."""
+    texts, conditions = [], []
+    for column, value in static.items():
+        field = schema.field(column)
+        assert field is not None
+        shown, kind = quoted(column), ddl(field.data_type)
+        constant = _constant(nodes, _static_value(value, kind))
+        if str(constant.nodeName()) == "Literal" and constant.value() is None:
+            missing = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.IsNull
+            texts.append(str(missing(nodes.jvm.expression(F.col(shown))).sql()))
+            conditions.append(F.col(shown).isNull())
+            continue
+        same = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.EqualNullSafe
+        texts.append(str(same(nodes.jvm.expression(F.col(shown)), constant).sql()))
+        conditions.append(F.col(shown) == F.lit(value).cast(kind))
+    return StatementCondition(text=" AND ".join(texts), native=reduce(operator.and_, conditions))
+
+
+def _criteria(nodes: Nodes, node: Any) -> tuple[str, Any] | None:
+    """What stands behind REPLACE: the name of its node, and the node."""
+    criteria = _field(node, "replaceCriteriaOpt", None)
+    criteria = None if criteria is None else nodes.optional(criteria)
+    return None if criteria is None else (str(criteria.getClass().getSimpleName()), criteria)
+
+
+def _condition(nodes: Nodes, expression: Any) -> StatementCondition:
+    return StatementCondition(text=str(expression.sql()), native=nodes.column(expression))
+
+
+def _replace_where(nodes: Nodes, node: Any) -> StatementCondition | None:
+    found = _criteria(nodes, node)
+    return _condition(nodes, found[1].cond()) if found is not None and found[0] == "InsertReplaceWhere" else None
+
+
+def _matches(nodes: Nodes, node: Any, target: Target) -> Mapping[str, Any] | None:
+    found = _criteria(nodes, node)
+    if found is None or found[0] == "InsertReplaceWhere":
+        return None
+    kind, criteria = found
+    if kind == "InsertReplaceUsing":
+        return {"replace_using": tuple(str(column) for column in nodes.items(criteria.cols()))}
+    if kind == "InsertReplaceOn":
+        alias = text_of(nodes.optional(criteria.tableAliasOpt())) or target.alias
+        condition = criteria.cond()
+        native = nodes.column(condition, replace(target, alias=alias))
+        return {
+            "replace_on": StatementCondition(text=str(condition.sql()), native=native),
+            "target_alias": alias,
+        }
+    raise UnsupportedFeatureError(
+        f"INSERT … {kind} is not known here.", features=(kind,), hint="Write REPLACE WHERE, USING or ON, or MERGE."
+    )
+
+
+def _is_dynamic(nodes: Nodes, target: Target) -> bool:
+    for key, value in target.options.items():
+        if key.lower() == "partitionoverwritemode":
+            return value.lower() == "dynamic"
+    return str(nodes.spark.conf.get(_OVERWRITE_MODE, "static")).lower() == "dynamic"
+
+
+def _with_defaults(nodes: Nodes, plan: Any, schema: StructType, columns: list[str]) -> Any:
+    """The query with the keyword DEFAULT replaced by what it stands for, in VALUES and in the outermost SELECT."""
+    kind = str(plan.nodeName())
+    if "DEFAULT" not in str(plan.toString()).upper():
+        return plan
+    if kind == "UnresolvedInlineTable":
+        rows = []
+        for row in nodes.items(plan.rows()):
+            cells = [_value(nodes, cell, position, schema, columns) for position, cell in enumerate(nodes.items(row))]
+            rows.append(nodes.jvm.seq(cells))
+        return plan.copy(plan.names(), nodes.jvm.seq(rows))
+    if kind == "Project":
+        items = nodes.items(plan.projectList())
+        cells = [_value(nodes, item, position, schema, columns, named=True) for position, item in enumerate(items)]
+        return plan.copy(nodes.jvm.seq(cells), plan.child())
+    if kind == "UnresolvedWith":
+        return plan.copy(_with_defaults(nodes, plan.child(), schema, columns), *nodes.jvm.rest_of(plan, "copy", 1))
+    return plan
+
+
+def _value(
+    nodes: Nodes, cell: Any, position: int, schema: StructType, columns: list[str], *, named: bool = False
+) -> Any:
+    if not is_default(cell) or position >= len(columns):
+        return cell
+    field = schema.field(columns[position])
+    if field is None or "delta.generationExpression" in field.metadata or "delta.identity.step" in field.metadata:
+        raise InvalidArgumentError(
+            f"DEFAULT stands for {columns[position]!r}, which has none that could be written.",
+            hint="Leave the column out of the list of columns, and it is computed.",
+        )
+    text = str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
+    value = table_expression(text, "default").cast(ddl(field.data_type))
+    return nodes.jvm.expression(value.alias(field.name) if named else value)

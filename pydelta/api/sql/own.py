@@ -1,0 +1,291 @@
+"""Run the statements that only this engine knows, and return what they report as frames."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pydelta.api.sql.explain import explained, optimize_way
+from pydelta.api.sql.grammar import statements as st
+from pydelta.api.sql.nodes import Nodes
+from pydelta.api.sql.vacuum import fsck_frame, run_vacuum, vacuum_frame
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.features import drop_feature
+from pydelta.commands.alter.requests import SyncIdentity
+from pydelta.commands.clone import CloneRequest, clone_parquet, clone_table
+from pydelta.commands.convert import ParquetFolder, described
+from pydelta.commands.fsck import fsck as run_fsck
+from pydelta.commands.optimize.command import OptimizeRequest, plan_optimize
+from pydelta.commands.optimize.command import optimize as run_optimize
+from pydelta.commands.optimize.reorg import purge as run_purge
+from pydelta.commands.restore import restore as run_restore
+from pydelta.commands.vacuum.command import VacuumRequest
+from pydelta.engines.spark.catalog.absent import absent_name
+from pydelta.engines.spark.catalog.define import enter
+from pydelta.engines.spark.catalog.entries import follow, session_identifier
+from pydelta.engines.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, on_path
+from pydelta.engines.spark.catalog.objects import check_new_name
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.frames import counts_frame, detail_frame, history_frame, optimize_frame, restore_frame
+from pydelta.engines.spark.logs import log_for_path, settings_of
+from pydelta.engines.spark.maintenance.clone import SparkCopier
+from pydelta.engines.spark.maintenance.convert import SparkFooters, convert, partition_fields
+from pydelta.engines.spark.maintenance.parquet_sources import ParquetSource, folder_partitions, parquet_source
+from pydelta.errors import (
+    InvalidArgumentError,
+    LogCorruptedError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    error_context,
+)
+from pydelta.errors.conditions import Condition
+from pydelta.manifests import ManifestOptions, publish
+from pydelta.protocol.names import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pydelta.log import DeltaLog
+
+__all__ = ["run_own"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
+    """Run a statement.
+
+    Raises:
+        TableNotFoundError: The name stands for no Delta table.
+        DeltaError: See the commands.
+    """
+    return _Run(nodes).run(statement)
+
+
+def _request(statement: st.Optimize) -> OptimizeRequest:
+    return OptimizeRequest(condition=statement.where, zorder_by=statement.zorder_by, full=statement.full)
+
+
+class _Run:
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._spark = nodes.spark
+
+    def run(self, statement: st.Statement) -> DataFrame:
+        frame: DataFrame = getattr(self, f"_{type(statement).__name__.lower()}")(statement)
+        return frame
+
+    # --- statements --------------------------------------------------------------------------------------
+
+    def _describehistory(self, statement: st.DescribeHistory) -> DataFrame:
+        log = self._log(statement.table, "DESCRIBE HISTORY")
+        return history_frame(self._spark, log, statement.limit)
+
+    def _describedetail(self, statement: st.DescribeDetail) -> DataFrame:
+        return detail_frame(self._spark, self._log(statement.table, "DESCRIBE DETAIL"))
+
+    def _optimize(self, statement: st.Optimize) -> DataFrame:
+        log = self._log(statement.table, "OPTIMIZE")
+        with error_context(table=log.uri):
+            result = run_optimize(
+                log,
+                SparkEngine(self._spark, alias=statement.table[-1]),
+                settings_of(self._spark),
+                _request(statement),
+            )
+        return optimize_frame(self._spark, log, result)
+
+    def _explainoptimize(self, statement: st.ExplainOptimize) -> DataFrame:
+        asked = statement.explained
+        log = self._log(asked.table, "OPTIMIZE")
+        with error_context(table=log.uri):
+            engine = SparkEngine(self._spark, alias=asked.table[-1])
+            planned = plan_optimize(log, engine, settings_of(self._spark), _request(asked))
+            way = f"Files rewritten by: {optimize_way(engine, planned)}"
+        return explained(self._nodes, "OPTIMIZE", ".".join(asked.table), planned.snapshot, [way])
+
+    def _reorg(self, statement: st.Reorg) -> DataFrame:
+        log = self._log(statement.table, "REORG")
+        with error_context(table=log.uri):
+            engine = SparkEngine(self._spark, alias=statement.table[-1])
+            result = run_purge(log, engine, settings_of(self._spark), condition=statement.where)
+        return optimize_frame(self._spark, log, result.rewritten)
+
+    def _generate(self, statement: st.Generate) -> DataFrame:
+        log = self._log(statement.table, "GENERATE")
+        with error_context(table=log.uri):
+            if statement.mode.lower() != "symlink_format_manifest":
+                raise InvalidArgumentError(
+                    f"GENERATE has no mode {statement.mode!r}.",
+                    hint="The only mode is symlink_format_manifest.",
+                    condition=Condition.of(
+                        "DELTA_MODE_NOT_SUPPORTED", mode=statement.mode, supportedModes="symlink_format_manifest"
+                    ),
+                )
+            publish(log, ManifestOptions(where=statement.where, time_zone=self._nodes.jvm.time_zone()))
+        return self._nodes.jvm.nothing()
+
+    def _restore(self, statement: st.Restore) -> DataFrame:
+        log = self._log(statement.table, "RESTORE")
+        with error_context(table=log.uri):
+            at, begin = self._time(statement.to), SparkEngine(self._spark).begin
+            result = run_restore(log, version=statement.to.version, timestamp_ms=at, begin=begin)
+        follow(self._spark, statement.table, log.update())
+        return restore_frame(self._spark, result)
+
+    def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
+        log = self._log(statement.table, "ALTER TABLE DROP FEATURE")
+        with error_context(table=log.uri):
+            engine = SparkEngine(self._spark)
+            drop_feature(log, statement.feature, truncate_history=statement.truncate_history, engine=engine)
+        follow(self._spark, statement.table, log.update())
+        return self._nodes.jvm.nothing()
+
+    def _syncidentity(self, statement: st.SyncIdentity) -> DataFrame:
+        log = self._log(statement.table, "ALTER TABLE")
+        alter_table(log, SyncIdentity(column=statement.column), engine=SparkEngine(self._spark))
+        return self._nodes.jvm.nothing()
+
+    def _clone(self, statement: st.Clone) -> DataFrame:
+        named = look_up(self._spark, on_path(self._spark, statement.source) or statement.source)
+        folder = None if isinstance(named, DeltaEntry) else parquet_source(self._spark, statement.source)
+        source = self._log(statement.source, "CLONE") if folder is None else log_for_path(self._spark, folder.location)
+        target = look_up(self._spark, statement.table)
+        full_name = quoted(*statement.table)
+        entry = target if isinstance(target, DeltaEntry) else None
+        by_path = entry is not None and entry.by_path
+        taken = isinstance(target, ViewEntry) or (not by_path and self._spark.catalog.tableExists(full_name))
+        if by_path:
+            assert entry is not None
+            taken = log_for_path(self._spark, entry.location).table_exists()
+        if taken and statement.if_not_exists:
+            return self._nodes.jvm.nothing()
+        if taken and (entry is None or not statement.replace):
+            raise TableAlreadyExistsError(
+                f"{'.'.join(statement.table)} exists already.",
+                hint="Write CREATE OR REPLACE TABLE, or choose another name.",
+                condition=Condition.of("DELTA_TABLE_ALREADY_EXISTS", tableName=".".join(statement.table)),
+            )
+        if entry is not None:
+            location = entry.location
+        else:
+            check_new_name(self._nodes.jvm, session_identifier(self._nodes.jvm, statement.table))
+            location = statement.location or self._nodes.jvm.default_location(full_name)
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(location))
+        at = statement.at or st.Travel()
+        with error_context(table=source.uri):
+            request = CloneRequest(
+                shallow=statement.shallow,
+                replace=statement.replace,
+                version=at.version,
+                timestamp_ms=self._time(at),
+                properties=statement.properties,
+            )
+            copier, begin = SparkCopier(self._spark), SparkEngine(self._spark).begin
+            if folder is None:
+                result = clone_table(source, log, request, copier=copier, begin=begin)
+            else:
+                found = self._described(source, folder)
+                result = clone_parquet(source, log, request, found, copier=copier, begin=begin)
+        if not by_path:
+            managed = entry.managed if entry is not None else statement.location is None
+            enter(self._spark, statement.table, log.update(), managed=managed, replace=True)
+        names = (
+            "source_table_size", "source_num_of_files", "num_removed_files", "num_copied_files", "removed_files_size",
+            "copied_files_size",
+        )  # fmt: skip
+        return counts_frame(self._spark, {name: getattr(result, name) for name in names})
+
+    def _converttodelta(self, statement: st.ConvertToDelta) -> DataFrame:
+        convert(
+            self._spark,
+            statement.table,
+            partition_schema=partition_fields(statement.partition_schema),
+            collect_statistics=statement.statistics,
+        )
+        return self._nodes.jvm.nothing()
+
+    def _vacuum(self, statement: st.Vacuum) -> DataFrame:
+        log = self._log(statement.table, "VACUUM")
+        listed = None
+        if statement.inventory is not None or statement.inventory_query is not None:
+            if statement.mode == "LITE":
+                raise InvalidArgumentError(
+                    "VACUUM LITE finds the files to delete in the log, USING INVENTORY in a list.",
+                    hint="Leave out LITE, or the inventory.",
+                )
+            text = statement.inventory_query or f"SELECT * FROM {quoted(*(statement.inventory or ()))}"
+            listed = self._nodes.query(self._nodes.jvm.parse(text))
+        with error_context(table=log.uri):
+            request = VacuumRequest(
+                retention_hours=statement.retain_hours,
+                dry_run=statement.dry_run,
+                mode="lite" if statement.mode == "LITE" else "full",
+                where=statement.where,
+                time_zone=self._nodes.jvm.time_zone(),
+            )
+            result = run_vacuum(self._spark, log, request, inventory=listed)
+        return vacuum_frame(self._spark, result)
+
+    def _fsck(self, statement: st.Fsck) -> DataFrame:
+        log = self._log(statement.table, "FSCK")
+        report = run_fsck(log, repair=not statement.dry_run, begin=SparkEngine(self._spark).begin)
+        if report.unreadable is not None:
+            raise LogCorruptedError(
+                report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
+            )
+        for path, why in (*report.damaged_files, *report.damaged_vectors, *report.unreachable):
+            _LOG.warning("FSCK: %s: %s", path, why, extra={"table": log.uri})
+        return fsck_frame(self._spark, report)
+
+    def _described(self, source: DeltaLog, folder: ParquetSource) -> ParquetFolder:
+        partitions = folder.partitions
+        return described(
+            source,
+            SparkFooters(self._spark, folder.columns),
+            partition_schema=folder_partitions(self._spark, source.uri) if partitions is None else partitions,
+            settings=settings_of(self._spark),
+            time_zone=self._nodes.jvm.time_zone(),
+        )
+
+    # --- parts -------------------------------------------------------------------------------------------
+
+    def _log(self, table: st.TableName, operation: str) -> DeltaLog:
+        by_path, on = isinstance(table, st.QuotedPath), on_path(self._spark, table)
+        entry: DeltaEntry | ViewEntry | None = None if on is None else look_up(self._spark, on)
+        if by_path:
+            entry = DeltaEntry(location=table[1], qualifier=table, by_path=True)
+        if not isinstance(entry, DeltaEntry):
+            what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
+            raise TableNotFoundError(
+                f"{'.'.join(table)} {what}.",
+                hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: "
+                "delta.`/path`.",
+                condition=absent_name(self._spark, table, operation),
+            )
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(entry.location))
+        if not log.table_exists():
+            missing = Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=log.uri)
+            if operation == "DESCRIBE HISTORY" or (by_path and operation in ("OPTIMIZE", "VACUUM")):
+                missing = Condition.of("DELTA_TABLE_ONLY_OPERATION", tableName=log.uri, operation=operation)
+            elif operation == "REORG":
+                missing = Condition.of("DELTA_ONLY_OPERATION", operation=operation)
+            raise TableNotFoundError(
+                f"There is no Delta table at {log.uri}.",
+                hint="Check the path.",
+                table=log.uri,
+                condition=missing,
+            )
+        return log
+
+    def _time(self, travel: st.Travel) -> int | None:
+        if travel.timestamp_sql is None:
+            return None
+        value: Any = self._nodes.evaluate(f"unix_millis(try_cast({travel.timestamp_sql} AS TIMESTAMP))")
+        if value is None:
+            raise InvalidArgumentError(
+                f"{travel.timestamp_sql} is not a timestamp.",
+                hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'.",
+                condition=Condition.of("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=travel.timestamp_sql),
+            )
+        return int(value)

@@ -1,0 +1,62 @@
+"""Raise an error of this engine inside Spark's interpreter of scripts, as one that a script's handlers catch.
+
+::
+
+    CALL of a procedure --> error here --> an iterator for Spark, whose first step throws a SparkThrowable
+                                             caught by a handler: the script goes on
+                                             by none: it comes out of Spark again, and is the error it was
+
+What Python raises in a callback reaches the JVM as py4j's own exception, of which Spark's handlers know nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from pydelta.engines.spark.java_objects import iterator_throwing, throwable
+from pydelta.errors import DeltaError
+
+if TYPE_CHECKING:
+    from pydelta.engines.spark.jvm import Jvm
+
+__all__ = ["ScriptErrors"]
+
+_CALLBACK: Final = "py4j.Py4JException"
+
+
+class ScriptErrors:
+    """The errors of a script's statements, each with what the JVM was given for it.
+
+    Args:
+        jvm: The session's bindings.
+    """
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        self._thrown: list[tuple[Any, BaseException]] = []
+        self._last: BaseException | None = None
+
+    def note(self, error: BaseException) -> None:
+        """Keep an error that goes to the JVM as py4j's own exception, which only says that there was one."""
+        self._last = error
+
+    def raised_in_jvm(self, error: DeltaError) -> Any:
+        """Return a ``java.util.Iterator`` whose first step throws the error, with condition, parameters, SQLSTATE."""
+        thrown = throwable(self._jvm, error)
+        self._thrown.append((thrown, error))
+        return iterator_throwing(self._jvm, thrown)
+
+    def behind(self, error: Py4JError | PySparkException) -> BaseException | None:
+        """Find the error of a statement that one from the JVM stands for; None when it is Spark's own."""
+        cause = getattr(error, "_origin", None) or (error.java_exception if isinstance(error, Py4JJavaError) else None)
+        while cause is not None:
+            for thrown, known in self._thrown:
+                if cause.equals(thrown):
+                    return known
+            if str(cause.getClass().getName()) == _CALLBACK:
+                return self._last
+            cause = cause.getCause()
+        return None

@@ -1,0 +1,142 @@
+"""Run VACUUM in a Spark session: a query as the inventory, the session's retention check, a DataFrame as the result."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import polars as pl
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+
+from pydelta.api.console.vacuum_display import live_counts, partition_lines, summary_lines
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
+from pydelta.commands.vacuum.result import VacuumOptions, VacuumResult
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.local_rows import local_frame
+from pydelta.engines.spark.logs import settings_of
+from pydelta.protocol.paths import plain_root
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.commands.fsck import FsckReport
+    from pydelta.log import DeltaLog
+
+__all__ = ["fsck_frame", "inventory_of", "run_vacuum", "vacuum_frame"]
+
+_ROWS_AT_ONCE = 2_000_000
+_LOG = logging.getLogger(__name__)
+
+
+def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_ms: int | None = None) -> Inventory:
+    """Make an inventory of a DataFrame: only rows that may lie under the table come to the driver, in slices.
+
+    Spark filters the list, however long it is; the driver holds one slice of it at a time.
+
+    Args:
+        frame: With an inventory's columns.
+        description: What it is called in messages.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+
+    Raises:
+        SchemaMismatchError: It is none.
+    """
+    check_columns(_polars_schema(frame), description=description)
+
+    def frames(root: str) -> Iterator[pl.DataFrame]:
+        rows = frame.where(_may_lie_under(frame, root))
+        slices = 1 + rows.count() // _ROWS_AT_ONCE
+        key = F.xxhash64(F.col("path" if "path" in frame.columns else "key"))
+        for number in range(slices):
+            part = rows if slices == 1 else rows.where(F.pmod(key, F.lit(slices)) == number)
+            for batch in part.toArrow().to_batches():
+                found: Any = pl.from_arrow(batch)
+                yield inventory_columns(found)
+
+    return Inventory(
+        description=description, frames=frames, as_of_ms=as_of_ms, encoded=None if "path" in frame.columns else False
+    )
+
+
+def _polars_schema(frame: DataFrame) -> pl.Schema:
+    kinds: dict[str, pl.DataType] = {
+        "string": pl.String(), "bigint": pl.Int64(), "boolean": pl.Boolean(), "int": pl.Int32(),
+        "double": pl.Float64(), "timestamp": pl.Datetime("us", "UTC"), "date": pl.Date(),
+    }  # fmt: skip
+    return pl.Schema({name: kinds.get(kind, pl.Object()) for name, kind in frame.dtypes})
+
+
+def _may_lie_under(frame: DataFrame, root: str) -> Any:
+    """True of relative paths, and of locations that hold the table's folder in some spelling."""
+    folder = plain_root(root).partition("://")[2].partition("/")[2]
+    if "path" not in frame.columns:
+        return F.col("key").startswith(folder)
+    path = F.col("path")
+    spelt = path.contains(folder) | path.contains(quote(folder)) | path.contains(quote(folder, safe="/:=+@!$&'()*,;~"))
+    return spelt | ~(path.contains("://") | path.rlike(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"))
+
+
+def run_vacuum(
+    spark: SparkSession,
+    log: DeltaLog,
+    request: VacuumRequest,
+    *,
+    inventory: Inventory | DataFrame | str | None = None,
+) -> VacuumResult:
+    """Run ``vacuum`` with what the session says.
+
+    Args:
+        spark: The session; its ``retentionDurationCheck`` counts.
+        log: The table.
+        request: What to delete; its inventory comes from ``inventory``, and whether retention is checked from the
+            session.
+        inventory: An inventory, a DataFrame of one, or the name of a table that is one.
+
+    Returns:
+        What was deleted, or would be; what a person wants to know of it is written to standard error.
+
+    Raises:
+        DeltaError: As ``vacuum`` does.
+    """
+    if isinstance(inventory, str):
+        inventory = inventory_of(spark.table(inventory), description=f"The inventory {inventory}")
+    listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
+    request = replace(request, inventory=listed, enforce_retention=settings_of(spark).retention_check)
+    with live_counts() as tell:
+        options = VacuumOptions(begin=SparkEngine(spark).begin)
+        result = vacuum(log, request, progress=tell, options=options)
+    for text in result.warnings:
+        _LOG.warning(text, extra={"table": log.uri})
+    for line in [*(partition_lines(result) if request.dry_run else []), *summary_lines(result)]:
+        sys.stderr.write(line + "\n")
+    return result
+
+
+def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
+    """Give the result as the reference engine does: a column ``path``: of a dry run the files, else the table."""
+    schema = StructType([StructField("path", StringType())])
+    if not result.dry_run:
+        return local_frame(spark, [(result.root,)], schema)
+    root = plain_root(result.root)
+    paths = result.files.select(path=pl.lit(root) + pl.col("path")).to_arrow()
+    return spark.createDataFrame(paths, schema)
+
+
+def fsck_frame(spark: SparkSession, report: FsckReport) -> DataFrame:
+    """List missing files and vectors: ``dataFilePath dataFileMissing deletionVectorFileMissing``."""
+    schema = StructType(
+        [
+            StructField("dataFilePath", StringType()),
+            StructField("dataFileMissing", BooleanType()),
+            StructField("deletionVectorFileMissing", BooleanType()),
+        ]
+    )
+    missing, hidden = set(report.missing_files), set(report.missing_vectors)
+    rows = [(path, path in missing, path in hidden) for path in sorted(missing | hidden)]
+    return local_frame(spark, rows, schema)

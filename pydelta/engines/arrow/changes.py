@@ -1,0 +1,270 @@
+"""Find rows and rewrite files of a table in this process: the row work of DELETE and UPDATE, without a Spark job.
+
+::
+
+    find_rows: files --the condition's columns--> batches --evaluate--> rows of files          a thread a file
+    rewrite:   files --all columns--> batches --rows that stay, rows that change--> new files  a thread a group of files
+
+Files are read and written by the code that Spark's executors run for compaction: same types, names, statistics, row
+ids, partition values. Nothing is held but some batches and a row group per group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from pydelta.commands.engine import RewriteOutput
+from pydelta.engines.arrow.columns import TableColumns, refuse_table
+from pydelta.engines.arrow.evaluate import true_rows
+from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.engines.arrow.layout import output_of
+from pydelta.engines.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
+from pydelta.engines.arrow.tasks.split import split_by_partition
+from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
+from pydelta.engines.arrow.threads import cores, read_files, run_groups, with_small_groups
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.row_sets import RowSet
+from pydelta.storage import Store
+
+__all__ = ["Change", "Place", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
+
+_GROUP_BYTES: Final = 16 * 1024 * 1024
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a table's files are.
+
+    Args:
+        store: The table's.
+        options: Of the store, for what lies elsewhere; they may hold secrets.
+    """
+
+    store: Store
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def check_condition(snapshot: Snapshot, condition: Exact) -> TableColumns:
+    """Return the columns that a condition reads, if rows of the table are looked for here.
+
+    Raises:
+        NotHere: They are not, whatever the files are like.
+    """
+    refuse_table(snapshot)
+    columns = TableColumns(snapshot, fields_of(condition))
+    if not len(columns.schema):
+        raise NotHere("a condition that reads no column of the files")
+    return columns
+
+
+def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: Place) -> dict[int, RowSet]:
+    """Find the live rows of files for which a condition is true; see ``Engine.match_rows``.
+
+    Args:
+        snapshot: The table.
+        files: Rows of its file table.
+        condition: Over its columns.
+        place: Where the files are.
+
+    Raises:
+        NotHere, NeedsSpark: Only Spark is sure to find them.
+        StorageError: A file is missing or damaged, or the store failed.
+    """
+    columns = check_condition(snapshot, condition)
+    adds = snapshot.files.adds(files)
+    old = [old_file(add) for add in adds]
+    hidden = hidden_rows(old, store=place.store, root=snapshot.table_uri, options=place.options)
+
+    def search(number: int) -> npt.NDArray[np.uint64]:
+        found = []
+        for start, batch in read_batches(old[number], columns.schema, place.store):
+            holds = true_rows(condition, columns.of(adds[number].partition_values, batch), batch.num_rows)
+            if number in hidden:
+                holds &= ~rows_among(hidden[number], start, batch.num_rows)
+            found.append(np.flatnonzero(holds).astype(np.uint64) + np.uint64(start))
+        return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+
+    rows = read_files(search, len(old), place.store)
+    return {number: RowSet.of(positions) for number, positions in enumerate(rows) if len(positions)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """What becomes of a batch of old rows.
+
+    Args:
+        rows: Rows of the table that stay in the file's partition.
+        changes: Rows of its change feed in this partition, by kind of change.
+        moved: Updated rows whose partition values are behind their columns; the feed gets them, too.
+    """
+
+    rows: pa.RecordBatch
+    changes: tuple[tuple[str, pa.RecordBatch], ...] = ()
+    moved: pa.RecordBatch | None = None
+
+
+Change: TypeAlias = Callable[[AddFile, pa.RecordBatch, _Mask, _Mask], Rewritten]
+"""``change(add, batch, live, matched)``: the columns of the batch are those of the new files, row ids included."""
+
+
+def delete_rows(add: AddFile, batch: pa.RecordBatch, live: _Mask, matched: _Mask) -> Rewritten:
+    """Leave out the rows that matched; a ``Change``."""
+    del add
+    gone, stays = live & matched, live & ~matched
+    stay = batch if stays.all() else batch.filter(pa.array(stays))
+    return Rewritten(rows=stay, changes=(("delete", batch.filter(pa.array(gone))),) if gone.any() else ())
+
+
+def rewrite(
+    snapshot: Snapshot,
+    files: pl.DataFrame,
+    rows: Mapping[int, RowSet] | None,
+    change: Change,
+    *,
+    task: WriteTask,
+    place: Place,
+) -> RewriteOutput:
+    """Write new files of what a change makes of the rows of old ones.
+
+    Args:
+        snapshot: The table.
+        files: Rows of its file table.
+        rows: The rows that matched, by place in ``files``, where every place is there; None for all.
+        change: What becomes of them, and of the others.
+        task: How files of the table are written.
+        place: Where they are.
+
+    Returns:
+        The new files; where the task has ``change_data``, those of the change feed, too.
+
+    Raises:
+        NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
+        StorageError: A file is missing or damaged, or the store refused.
+        RowsDoNotAddUpError: The new files hold other rows than they were given.
+    """
+    refuse_table(snapshot)
+    adds = snapshot.files.adds(files)
+    sources = [
+        _Source(add=add, file=old_file(add), matched=None if rows is None else rows[number])
+        for number, add in enumerate(adds)
+    ]
+    hidden = hidden_rows([item.file for item in sources], store=place.store, root=task.table_uri, options=place.options)
+    stop = threading.Event()
+
+    def run(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
+        writing = _Writing(with_small_groups(task), place.store, group[0])
+        return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
+
+    records = run_groups(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)
+    return output_of(records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A file that is rewritten; ``matched`` are the rows that matched, None for all."""
+
+    add: AddFile
+    file: OldFile
+    matched: RowSet | None
+
+
+class _Writing:
+    """The writers of one group of files, as one task of Spark's has them."""
+
+    def __init__(self, task: WriteTask, store: Store, number: int) -> None:
+        self._task = task
+        self._store = store
+        halves = task.halves() if task.change_data else (task,)
+        self._halves = halves
+        self._writers = [TaskWriter(half, partition_id=number, store=store) for half in halves]
+
+    def run(
+        self,
+        sources: Sequence[tuple[_Source, npt.NDArray[np.uint64] | None]],
+        change: Change,
+        stop: threading.Event,
+    ) -> list[FileRecord]:
+        given = 0
+        try:
+            for source, hidden in sources:
+                given += self._file(source, hidden, change, stop)
+            records = [record for writer in self._writers for record in writer.finish()]
+            check_rows(given, records)
+        except BaseException:
+            for writer in self._writers:
+                writer.abort()
+            raise
+        return records
+
+    def _file(
+        self, source: _Source, hidden: npt.NDArray[np.uint64] | None, change: Change, stop: threading.Event
+    ) -> int:
+        """Write what becomes of one file's rows; how many went to the writers."""
+        keys = [column.name for column in self._task.partition_columns]
+        values = tuple(source.add.partition_values.get(key) or None for key in keys)
+        matched = None if source.matched is None else source.matched.positions()
+        given = 0
+        for start, batch in read_batches(source.file, self._task.file_schema, self._store):
+            if stop.is_set():
+                raise NotHere("a rewrite of which another part failed")
+            size = batch.num_rows
+            old = with_row_ids(batch, source.file, start, hidden=self._task.hidden_columns)
+            live = np.ones(size, dtype=np.bool_) if hidden is None else ~rows_among(hidden, start, size)
+            found = np.ones(size, dtype=np.bool_) if matched is None else rows_among(matched, start, size)
+            made = change(source.add, old, live, found)
+            given += self._append(values, made)
+        return given
+
+    def _append(self, values: tuple[str | None, ...], made: Rewritten) -> int:
+        given = int(made.rows.num_rows)
+        if given:
+            self._writers[0].append(values, made.rows)
+        if self._task.change_data:
+            feed = self._writers[-1]
+            for kind, rows in made.changes:
+                given += int(rows.num_rows)
+                feed.append(values, self._of_feed(kind, rows))
+        return given + (0 if made.moved is None else self._move(made.moved))
+
+    def _move(self, moved: pa.RecordBatch) -> int:
+        """Write rows under partition values of their own; how many went to the writers."""
+        width = len(self._task.file_schema)
+        data = pa.RecordBatch.from_arrays(moved.columns[:width], schema=self._task.file_schema)
+        given = 0
+        for values, rows in split_by_partition(moved.columns[width:], self._task.partition_columns, data):
+            self._writers[0].append(values, rows)
+            given += int(rows.num_rows)
+            if self._task.change_data:
+                self._writers[-1].append(values, self._of_feed("update_postimage", rows))
+                given += int(rows.num_rows)
+        return given
+
+    def _of_feed(self, kind: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        shown = rows.columns[: rows.num_columns - self._task.hidden_columns]
+        kinds = pa.repeat(pa.scalar(kind, pa.string()), rows.num_rows)
+        return pa.RecordBatch.from_arrays([*shown, kinds], schema=self._halves[-1].file_schema)
+
+
+def _groups(sizes: Sequence[int]) -> list[list[int]]:
+    """Deal files out to groups of about the same bytes, one for each thread that is worth it. Pure.
+
+    Files of a group that are in one partition become one file, as long as it is not too large.
+    """
+    most = min(cores(), max(1, sum(sizes) // _GROUP_BYTES), max(1, len(sizes)))
+    groups: list[list[int]] = [[] for _ in range(most)]
+    load = [0] * most
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        lightest = load.index(min(load))
+        groups[lightest].append(number)
+        load[lightest] += sizes[number]
+    return [sorted(group) for group in groups if group]

@@ -1,0 +1,295 @@
+"""Implement ``Engine`` in this process, for commands that run without a JVM: conditions are SQL text over columns.
+
+What only Spark computes is refused, with the reason; see ``pydelta.engines.arrow.predicates`` for what a condition
+may hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+
+from pydelta.commands.change.hidden_rows import footer_rows
+from pydelta.commands.change.merge import MergeClause, Merging
+from pydelta.commands.change.update import BoundUpdate
+from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
+from pydelta.commands.optimize.plan import Layout
+from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.engines.arrow.assigned import assigned
+from pydelta.engines.arrow.changes import Place, delete_rows, find_rows, rewrite
+from pydelta.engines.arrow.columns import field_of
+from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.engines.arrow.layout import Session, TableShape, make_task
+from pydelta.engines.arrow.local_merge import LocalMerging
+from pydelta.engines.arrow.partitions import files_of_partitions
+from pydelta.engines.arrow.predicates import exactly
+from pydelta.engines.arrow.rearrange import ANY_SIZE, Order, compact, lay_out
+from pydelta.engines.arrow.tasks.old_files import NeedsSpark
+from pydelta.engines.arrow.tasks.write_files import WriteTask
+from pydelta.engines.arrow.updates import update_rows
+from pydelta.errors import BindError, ConflictingSetError, InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.predicate import Expr, Unknown, columns, parse_predicate, split_conjuncts
+from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.identity import refuse_numbered
+from pydelta.protocol.names import quoted, unquoted
+from pydelta.protocol.partitions import names_zone, zone_of
+from pydelta.protocol.paths import decode_log_path
+from pydelta.protocol.row_sets import RowSet
+from pydelta.protocol.row_tracking import materialized_columns
+from pydelta.protocol.types import PrimitiveType, StructField
+from pydelta.storage.discarding import discard
+
+__all__ = ["ArrowEngine", "column_of", "only_spark"]
+
+_FLOAT: Final = PrimitiveType("float")
+_TIMESTAMP: Final = PrimitiveType("timestamp")
+_COMPUTED: Final = "delta.generationExpression"
+_HINT: Final = "Run it in a session: DeltaTable.forPath(spark, path), or pydelta sql."
+
+
+class ArrowEngine:
+    """Runs the parts of a command that read or write rows, in this process.
+
+    Args:
+        log: The table's; its store and options are used for the files, too.
+        time_zone: Of times that name none; None refuses them.
+    """
+
+    def __init__(self, log: DeltaLog, *, time_zone: str | None = None) -> None:
+        if time_zone is not None:
+            zone_of(time_zone)
+        self._log = log
+        self._zone = time_zone
+        self._place = Place(store=log.store, options=log.options)
+
+    def time_zone(self) -> str:
+        """Return the zone that was given; UTC without one, since times without a zone are refused then."""
+        return self._zone or "UTC"
+
+    def ways(self) -> Mapping[str, str]:
+        """See ``TellingEngine.ways``."""
+        return {"scannedBy": "arrow", "rewrittenBy": "arrow"}
+
+    def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
+        """See ``Engine.bind_condition``.
+
+        Raises:
+            UnsupportedFeatureError: It takes Spark to compute it; the message says what.
+        """
+        if not isinstance(condition, str):
+            raise InvalidArgumentError(
+                f"A condition is SQL text, not {type(condition).__name__}.",
+                hint="For example: delete(\"day < '2024-01-01'\").",
+            )
+        expr = parse_predicate(condition, snapshot.schema, time_zone=self._zone)
+        try:
+            native = exactly(expr, snapshot.schema)
+            self._refuse_zoneless(snapshot, native)
+        except NotHere as reason:
+            raise only_spark(reason, snapshot) from None
+        names = {path[0].lower() for path in columns(expr)}
+        return BoundCondition(
+            sql=str(expr),
+            conjuncts=self._for_pruning(snapshot, expr, native),
+            references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in names),
+            native=native,
+        )
+
+    def _refuse_zoneless(self, snapshot: Snapshot, condition: Exact) -> None:
+        """Check that files are not left out by partition values whose zone nobody named."""
+        if self._zone is not None:
+            return
+        spec, times = snapshot.files.spec, {item.path[0] for item in fields_of(condition) if item.type == _TIMESTAMP}
+        for name, key in zip(spec.partition_columns, spec.physical_names, strict=True):
+            field = snapshot.schema.field(name)
+            if field is not None and field.name in times:
+                texts = snapshot.files.core.get_column(PV_PREFIX + key).drop_nulls().unique()
+                if not all(map(names_zone, texts.filter(texts != ""))):
+                    raise NotHere("a partition value that is a time without a zone")
+
+    def _for_pruning(self, snapshot: Snapshot, expr: Expr, native: Exact) -> tuple[Expr, ...]:
+        """The conjuncts for pruning.
+
+        Of a condition over single floats nothing: statistics hold their shortest text. Nor of one over times where
+        partition columns are computed, for which the writer's zone may have counted.
+        """
+        types = {field.type for field in fields_of(native)}
+        partitions = [snapshot.schema.field(name) for name in snapshot.partition_columns]
+        computed = any(field is not None and _COMPUTED in field.metadata for field in partitions)
+        if _FLOAT in types or (computed and self._zone is None and _TIMESTAMP in types):
+            return (Unknown(str(expr), columns(expr)),)
+        return split_conjuncts(expr)
+
+    def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        """See ``Engine.match_partitions``."""
+        try:
+            return files_of_partitions(snapshot, files, condition.native)
+        except NotHere as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
+        """See ``Engine.match_rows``."""
+        try:
+            return find_rows(snapshot, files, condition.native, self._place)
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
+        """See ``UpdatingEngine.bind_update``; values are constants and columns, see ``pydelta.engines.arrow.assigned``.
+
+        Raises:
+            UnsupportedFeatureError: It takes Spark to compute a value; the message says why.
+        """
+        where = None if condition is None else self.bind_condition(snapshot, condition)
+        values: dict[str, Exact] = {}
+        if not assignments:
+            raise InvalidArgumentError("UPDATE sets nothing.", hint="Give at least one column and its value.")
+        for name, text in assignments:
+            field = column_of(snapshot, name)
+            if field.name in values:
+                raise ConflictingSetError(f"UPDATE sets {field.name!r} twice.", hint="Set each column once.")
+            refuse_numbered(snapshot.schema, (field.name,), inserts=False)
+            try:
+                values[field.name] = assigned(field.name, str(text), snapshot.schema, self._zone)
+                update_rows(snapshot, self.write_task(snapshot), values, copy_others=True)
+            except NotHere as reason:
+                raise only_spark(reason, snapshot) from None
+        return BoundUpdate(condition=where, native=values)
+
+    def write_updated(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        bound: BoundUpdate,
+        *,
+        copy_others: bool,
+    ) -> RewriteOutput:
+        """See ``UpdatingEngine.write_updated``."""
+        task = self.write_task(snapshot)
+        try:
+            change = update_rows(snapshot, task, bound.native, copy_others=copy_others)
+            return rewrite(snapshot, files, rows, change, task=task, place=self._place)
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def write_task(self, snapshot: Snapshot) -> WriteTask:
+        """Decide how files of the table are written by its changes."""
+        return make_task(
+            TableShape.of(snapshot),
+            WriteOptions(mode=WriteMode.APPEND),
+            Session(settings=self._log.settings, store_options=self._log.options),
+            change_data=snapshot.properties.enable_change_data_feed,
+            row_tracking=bool(materialized_columns(snapshot.properties)),
+        )
+
+    def merging(
+        self, snapshot: Snapshot, source: pa.Table, on: Sequence[str], clauses: Sequence[MergeClause]
+    ) -> Merging:
+        """Bind a merge of rows of the table's types, under its names, to a version of it.
+
+        Raises:
+            UnsupportedFeatureError: Only Spark is sure to do it; the message says why.
+        """
+        return LocalMerging(
+            snapshot,
+            (source, on),
+            clauses,
+            task=self.write_task(snapshot),
+            place=self._place,
+            refused=lambda reason: only_spark(reason, snapshot),
+        )
+
+    def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
+        """See ``Engine.write_without``."""
+        task = self.write_task(snapshot)
+        try:
+            return rewrite(snapshot, files, rows, delete_rows, task=task, place=self._place)
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def compact(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
+    ) -> RewriteOutput:
+        """See ``RearrangingEngine.compact``."""
+        del max_bytes  # that of the plan
+        try:
+            return compact(snapshot, files, plan, task=self._rearranging(snapshot), place=self._place)
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def lay_out(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
+    ) -> RewriteOutput:
+        """See ``RearrangingEngine.lay_out``."""
+        task = self._rearranging(snapshot)
+        try:
+            return lay_out(snapshot, files, plan, Order(layout, target_bytes), task=task, place=self._place)
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def _rearranging(self, snapshot: Snapshot) -> WriteTask:
+        return make_task(
+            TableShape.of(snapshot),
+            WriteOptions(mode=WriteMode.APPEND, target_file_size=str(ANY_SIZE)),
+            Session(settings=self._log.settings, store_options=self._log.options),
+            row_tracking=bool(materialized_columns(snapshot.properties)),
+        )
+
+    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
+        """See ``Engine.count_rows``."""
+        return footer_rows(files, log)
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
+        """See ``Engine.discard``."""
+        del snapshot
+        if adds:
+            discard(self._log.store, [decode_log_path(add.path).text for add in adds])
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """Do nothing: there is no session whose caches could be behind."""
+
+
+def column_of(snapshot: Snapshot, name: str) -> StructField:
+    """Return the column that a name stands for in SQL: a dot leads to a field in it, backticks hold a part together.
+
+    Raises:
+        BindError: The table has no such column.
+        UnsupportedFeatureError: It is a field in a column.
+    """
+    path = unquoted(name)
+    field = snapshot.schema.field(path[0])
+    if field is None:
+        dotted = snapshot.schema.field(name)
+        raise BindError(
+            f"There is no column {path[0]!r}.",
+            hint=f"Did you mean {quoted(dotted.name)}? A dot leads to a field in a column."
+            if dotted is not None
+            else f"The columns are: {', '.join(snapshot.schema.names)}.",
+            condition=Condition.of(
+                "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=name, proposal=snapshot.schema.names
+            ),
+        )
+    if len(path) > 1:
+        try:
+            field_of(snapshot.schema, path)
+        except NotHere:
+            raise BindError(f"There is no field {name}.", hint=f"{field.name!r} is {field.data_type}.") from None
+        raise only_spark(NotHere("a field in a column"), snapshot)
+    return field
+
+
+def only_spark(reason: Exception, snapshot: Snapshot) -> UnsupportedFeatureError:
+    """Return the error of what only Spark does."""
+    return UnsupportedFeatureError(
+        f"Only Spark is sure to compute this right: {reason}.",
+        features=("a command without Spark",),
+        hint=_HINT,
+        table=snapshot.table_uri,
+    )

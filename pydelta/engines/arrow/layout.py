@@ -1,0 +1,296 @@
+"""Make the executor's ``WriteTask`` and its column order from a table's definition, and ``add`` from its records.
+
+No session is needed here, so the Python data source uses it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.write.options import WriteOptions
+from pydelta.commands.write.plan import WritePlan
+from pydelta.engines.arrow.tasks.arrow import optional
+from pydelta.engines.arrow.tasks.stats import IndexedLeaf
+from pydelta.engines.arrow.tasks.write_files import CODEC_SUFFIXES, FileRecord, PartitionColumn, WriteTask
+from pydelta.errors import InvalidArgumentError
+from pydelta.errors.conditions import Condition
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
+from pydelta.protocol.features import partition_columns_in_files
+from pydelta.protocol.iceberg_compat import compat_version
+from pydelta.protocol.paths import encode_log_path
+from pydelta.protocol.row_tracking import materialized_columns
+from pydelta.protocol.schema import (
+    PrimitiveType,
+    StructType,
+    logical_to_physical,
+    parse_schema,
+    physical_partition_columns,
+    to_arrow,
+    without_void,
+)
+from pydelta.protocol.stats import indexed_leaves, leaves_with_stats
+from pydelta.settings import Settings, TableProperties, parse_bytes
+
+__all__ = [
+    "MICROSECONDS",
+    "Session",
+    "TableShape",
+    "add_of",
+    "add_of_file",
+    "change_of",
+    "change_of_file",
+    "make_task",
+    "output_of",
+    "written_columns",
+]
+
+MICROSECONDS: Final = "TIMESTAMP_MICROS"
+"""How times are written unless a session says otherwise; see ADR 0033."""
+
+_PREFIX_LENGTH: Final = 2
+_VOID: Final = PrimitiveType("void")
+
+
+def written_columns(schema: StructType, partition_columns: Sequence[str]) -> tuple[list[str], list[str]]:
+    """List logical names in a task's order: data columns (void ones are not written), then partitions."""
+    lower = {column.lower() for column in partition_columns}
+    data = [field.name for field in schema.fields if field.name.lower() not in lower and field.data_type != _VOID]
+    return data, list(partition_columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableShape:
+    """What files of a table have to look like.
+
+    Args:
+        uri: Root of the table.
+        schema: Logical schema.
+        partition_columns: Logical names.
+        properties: For column mapping, statistics, file size and codec.
+        partitions_in_files: Whether files hold the partition columns, too.
+        iceberg: Whether files have to suit Iceberg: timestamps as microseconds in 64 bits, whatever the session says.
+    """
+
+    uri: str
+    schema: StructType
+    partition_columns: Sequence[str]
+    properties: TableProperties
+    partitions_in_files: bool = False
+    iceberg: bool = False
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> TableShape:
+        """Take it from a version of the table."""
+        return cls(
+            uri=snapshot.table_uri,
+            schema=snapshot.schema,
+            partition_columns=snapshot.partition_columns,
+            properties=snapshot.properties,
+            partitions_in_files=partition_columns_in_files(snapshot.protocol, _configuration(snapshot)),
+            iceberg=compat_version(_configuration(snapshot)) > 0,
+        )
+
+    def defined_by(self, metadata: Metadata) -> TableShape:
+        """Return the shape of the same table's files once it is defined otherwise."""
+        return replace(
+            self,
+            schema=parse_schema(metadata.schema_string),
+            partition_columns=metadata.partition_columns,
+            properties=TableProperties.parse(metadata.configuration),
+        )
+
+    @classmethod
+    def planned(cls, uri: str, plan: WritePlan) -> TableShape:
+        """Take it from what a write will make of the table at ``uri``."""
+        return cls(
+            uri=uri,
+            schema=plan.schema,
+            partition_columns=plan.partition_columns,
+            properties=plan.properties,
+            partitions_in_files=plan.partitions_in_files,
+            iceberg=compat_version(plan.configuration) > 0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What a session has a say in when its executors write files.
+
+    Args:
+        settings: Its settings.
+        store_options: Settings of the table's store; may hold secrets.
+        timestamp_type: ``spark.sql.parquet.outputTimestampType``, where it was set.
+        time_zone: In which a partition value of the log is a time, where its text names no zone.
+        codec: Taken where neither option nor property names one.
+        footer: Key-value metadata of each file.
+    """
+
+    settings: Settings
+    store_options: Mapping[str, str]
+    timestamp_type: str = MICROSECONDS
+    time_zone: str = "UTC"
+    codec: str | None = None
+    footer: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_task(
+    shape: TableShape,
+    options: WriteOptions,
+    session: Session,
+    *,
+    change_data: bool = False,
+    row_tracking: bool = False,
+) -> WriteTask:
+    """Decide how files of a table are written.
+
+    Args:
+        shape: What they have to look like.
+        options: The write's options, over the table's properties.
+        session: Whose executors write them.
+        change_data: Whether the rows come with a kind of change.
+        row_tracking: Whether they come with row ids and versions, behind the data columns.
+
+    Raises:
+        InvalidArgumentError: No such codec or size.
+        SchemaError: Void columns where no file can hold them.
+    """
+    schema, properties, mode = shape.schema, shape.properties, shape.properties.column_mapping_mode
+    lower = {column.lower() for column in shape.partition_columns}
+    stored = without_void(StructType(tuple(f for f in schema.fields if f.name.lower() not in lower)))
+    physical = logical_to_physical(stored, mode)
+    keys = physical_partition_columns(schema, shape.partition_columns, mode)
+    partitions = [found for name in shape.partition_columns if (found := schema.field(name)) is not None]
+    timestamp_type = MICROSECONDS if shape.iceberg else session.timestamp_type
+    milliseconds = timestamp_type == "TIMESTAMP_MILLIS"
+    file_schema = optional(to_arrow(physical), milliseconds=milliseconds)
+    held = logical_to_physical(StructType(tuple(partitions if shape.partitions_in_files else ())), mode)
+    constants = optional(to_arrow(held), milliseconds=milliseconds)
+    hidden = materialized_columns(properties) if row_tracking else ()
+    for column in hidden:
+        file_schema = file_schema.append(pa.field(column, pa.int64()))
+    return WriteTask(
+        table_uri=shape.uri,
+        store_options=dict(session.store_options),
+        file_schema=file_schema,
+        partition_columns=tuple(
+            PartitionColumn(name=key, data_type=item.data_type) for key, item in zip(keys, partitions, strict=True)
+        ),
+        constants=constants,
+        time_zone=session.time_zone,
+        indexed=_indexed(stored, physical, properties),
+        codec=_codec(properties, options, session.codec),
+        # Arrow's writer knows INT96 for all timestamps of a file or for none, and one without a zone is never INT96.
+        int96=timestamp_type == "INT96" and not _has_ntz(file_schema) and not _has_ntz(constants),
+        target_file_size_bytes=_target_size(properties, options, session.settings),
+        max_records_per_file=options.max_records_per_file,
+        max_open_files=session.settings.max_open_files,
+        footer=dict(session.footer),
+        change_data=change_data,
+        hidden_columns=len(hidden),
+        prefix_length=_PREFIX_LENGTH if properties.randomize_file_prefixes or mode != "none" else 0,
+    )
+
+
+def add_of(record: Mapping[str, Any]) -> AddFile:
+    """Turn one row of ``write_task.RECORD_SCHEMA`` into its action."""
+    return AddFile(
+        path=encode_log_path(record["path"]),
+        partition_values=msgspec.json.decode(record["partition_values"]),
+        size=record["size"],
+        modification_time=record["modification_time_ms"],
+        data_change=True,
+        stats=record["stats"],
+    )
+
+
+def add_of_file(record: FileRecord) -> AddFile:
+    """Turn a file that a task of this process wrote into its action."""
+    return AddFile(
+        path=encode_log_path(record.path),
+        partition_values=dict(record.partition_values),
+        size=record.size,
+        modification_time=record.modification_time_ms,
+        data_change=True,
+        stats=record.stats,
+    )
+
+
+def change_of_file(record: FileRecord) -> AddCDCFile:
+    """Turn a file of the change data feed that a task of this process wrote into its action."""
+    return AddCDCFile(
+        path=encode_log_path(record.path),
+        partition_values=dict(record.partition_values),
+        size=record.size,
+        data_change=False,
+    )
+
+
+def change_of(record: Mapping[str, Any]) -> AddCDCFile:
+    """Turn one row of ``write_task.RECORD_SCHEMA`` that belongs to the change data feed into its action."""
+    return AddCDCFile(
+        path=encode_log_path(record["path"]),
+        partition_values=msgspec.json.decode(record["partition_values"]),
+        size=record["size"],
+        data_change=False,
+    )
+
+
+def _configuration(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.metadata.configuration if snapshot.metadata is not None else {}
+
+
+def _indexed(logical: StructType, physical: StructType, properties: TableProperties) -> tuple[IndexedLeaf, ...]:
+    """The leaves with statistics: chosen by logical name, told by physical path."""
+    chosen = {path for path, _ in leaves_with_stats(logical, properties)}
+    both = zip(indexed_leaves(logical, num_indexed=-1), indexed_leaves(physical, num_indexed=-1), strict=True)
+    return tuple(leaf for (path, _), leaf in both if path in chosen)
+
+
+def _has_ntz(data: pa.Schema | pa.DataType) -> bool:
+    if isinstance(data, pa.Schema):
+        return any(_has_ntz(field.type) for field in data)
+    if pa.types.is_map(data):
+        return _has_ntz(data.key_type) or _has_ntz(data.item_type)
+    if pa.types.is_nested(data):
+        return any(_has_ntz(data.field(index).type) for index in range(data.num_fields))
+    return bool(pa.types.is_timestamp(data) and data.tz is None)
+
+
+def _codec(properties: TableProperties, options: WriteOptions, session_codec: str | None) -> str:
+    codec = options.compression or properties.compression_codec
+    if options.compression is None and codec == TableProperties().compression_codec and session_codec:
+        codec = session_codec
+    if codec.lower() not in CODEC_SUFFIXES:
+        raise InvalidArgumentError(
+            f"There is no compression codec {codec!r}.",
+            hint=f"Use one of {', '.join(CODEC_SUFFIXES)}.",
+            condition=Condition.of(
+                "CODEC_NOT_AVAILABLE.WITH_AVAILABLE_CODECS_SUGGESTION", codecName=codec, availableCodecs=CODEC_SUFFIXES
+            ),
+        )
+    return codec.lower()
+
+
+def _target_size(properties: TableProperties, options: WriteOptions, settings: Settings) -> int:
+    if options.target_file_size is not None:
+        return parse_bytes(options.target_file_size, name="targetFileSize")
+    return properties.target_file_size_bytes or settings.target_file_size_bytes
+
+
+def output_of(records: Sequence[FileRecord]) -> RewriteOutput:
+    """Turn files that tasks of this process wrote, those of the change feed among them, into what a command commits."""
+    of_table = [record for record in records if not record.change]
+    of_feed = [record for record in records if record.change]
+    return RewriteOutput(
+        adds=tuple(map(add_of_file, of_table)),
+        num_rows=sum(record.num_rows for record in of_table),
+        changes=tuple(map(change_of_file, of_feed)),
+        num_changes=sum(record.num_rows for record in of_feed),
+    )

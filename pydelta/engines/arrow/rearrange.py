@@ -1,0 +1,293 @@
+"""Rewrite files of a table in this process without changing a row: compaction, purge, and rows along a curve.
+
+::
+
+    compact: bins --dealt out to threads--> the code that executors run (``tasks.compact``), one new file a bin
+    lay out: a partition's live rows in memory --order along the curve--> pieces of about the target size, a file each
+
+Files that only Spark is sure to read (``NeedsSpark``), and partitions too large to sort in memory (``NotHere``), are
+left to Spark as a whole: nothing that was written here is kept.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.optimize.plan import BIN, Layout
+from pydelta.engines.arrow.changes import Place
+from pydelta.engines.arrow.columns import TableColumns, field_of, needs_sparks_reader, refuse_table
+from pydelta.engines.arrow.curves import row_order
+from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.arrow.layout import output_of
+from pydelta.engines.arrow.tasks.arrow import float_leaves
+from pydelta.engines.arrow.tasks.compact import Bin, HandedBack, live_batches, run_bins
+from pydelta.engines.arrow.tasks.dictionaries import negative_zeros
+from pydelta.engines.arrow.tasks.old_files import NeedsSpark, hidden_rows, old_file
+from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
+from pydelta.engines.arrow.threads import cores, read_files, run_groups, with_small_groups
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.paths import is_absolute_path
+from pydelta.protocol.types import DataType
+from pydelta.storage.discarding import discard
+
+__all__ = ["ANY_SIZE", "Order", "bins_of", "check_plan", "compact", "deal", "lay_out"]
+
+ANY_SIZE: Final = 1 << 62
+"""The target size of a task whose files are never split."""
+
+_FILE_COST_BYTES: Final = 1024 * 1024
+_MOST_BYTES: Final = 512 * 1024 * 1024
+"""Bytes of Arrow that one partition may have to be sorted here; its sorted rows are made piece by piece."""
+
+_BATCH_ROWS: Final = 131_072
+
+
+def bins_of(
+    files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask, *, by_sparks_reader: bool
+) -> tuple[list[Bin], list[int]]:
+    """Return the bins of a plan as values, and the numbers of those that need Spark's reader from the start.
+
+    Args:
+        files: What is rewritten.
+        plan: The same files with ``bin``, in the same order.
+        task: How the new files are written.
+        by_sparks_reader: See ``needs_sparks_reader``.
+    """
+    keys = [column.name for column in task.partition_columns]
+    members: dict[int, list[AddFile]] = {}
+    for number, add in zip(plan[BIN], files, strict=True):
+        members.setdefault(number, []).append(add)
+    bins: list[Bin] = []
+    for_spark: list[int] = []
+    for number, adds in members.items():
+        if by_sparks_reader or any(is_absolute_path(add.path) for add in adds):
+            for_spark.append(number)
+            continue
+        old = tuple(old_file(add) for add in adds)
+        values = tuple(adds[0].partition_values.get(key) or None for key in keys)
+        bins.append(Bin(number=number, values=values, files=old))
+    return bins, for_spark
+
+
+def deal(bins: Sequence[Bin], tasks: int) -> list[list[Bin]]:
+    """Deal bins out to at most this many groups of about the same work, the largest bins first. Pure."""
+    groups: list[list[Bin]] = [[] for _ in range(min(tasks, len(bins)))]
+    load = [(0, number) for number in range(len(groups))]
+    for item in sorted(bins, key=lambda item: (-item.size, item.number)):
+        busy, number = heapq.heappop(load)
+        groups[number].append(item)
+        heapq.heappush(load, (busy + item.size + _FILE_COST_BYTES * len(item.files), number))
+    return groups
+
+
+def compact(
+    snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, task: WriteTask, place: Place
+) -> RewriteOutput:
+    """Write the live rows of each bin into one new file; see ``RearrangingEngine.compact``.
+
+    Args:
+        snapshot: The table.
+        files: What is rewritten.
+        plan: The same files with ``bin``.
+        task: How files are written, of ``ANY_SIZE``.
+        place: Where they are.
+
+    Raises:
+        NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
+        StorageError: A file is missing or damaged, or the store refused.
+    """
+    bins = _bins_here(snapshot, files, plan, task)
+    stop, write = threading.Event(), with_small_groups(task)
+
+    def run(group: tuple[int, list[Bin]]) -> list[FileRecord]:
+        records: list[FileRecord] = []
+        try:
+            for item in group[1]:
+                if stop.is_set():
+                    raise NotHere("a rewrite of which another part failed")
+                [outcome] = run_bins([item], write, partition_id=group[0], store=place.store)
+                if isinstance(outcome, HandedBack):
+                    raise NeedsSpark(outcome.reason)
+                records += outcome.records
+        except BaseException:
+            discard(place.store, [record.path for record in records])
+            raise
+        return records
+
+    return _written(run_groups(run, list(enumerate(deal(bins, cores()))), stop, place.store))
+
+
+def check_plan(
+    snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, layout: Layout | None, task: WriteTask
+) -> None:
+    """Check that a plan can be carried out here, as far as that is known before a file is read.
+
+    Args:
+        snapshot: The table.
+        files: What is to be rewritten.
+        plan: The same files with ``bin``.
+        layout: Columns and curve; None for compaction.
+        task: How files are written.
+
+    Raises:
+        NotHere: Only Spark is sure to do it.
+    """
+    if layout is not None:
+        _order_here(snapshot, layout, task)
+    _bins_here(snapshot, files, plan, task)
+
+
+def _bins_here(snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask) -> list[Bin]:
+    bins, for_spark = bins_of(files, plan, task, by_sparks_reader=needs_sparks_reader(snapshot))
+    if for_spark:
+        raise NotHere("columns mapped by id or with a default for old files, or files outside the table's folder")
+    return bins
+
+
+def _order_here(snapshot: Snapshot, layout: Layout, task: WriteTask) -> _OrderBy:
+    refuse_table(snapshot)
+    return _OrderBy(snapshot, layout, task)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How rows are put in order.
+
+    Args:
+        layout: Columns and curve.
+        target_bytes: Bytes of old files that go into one new file.
+    """
+
+    layout: Layout
+    target_bytes: int
+
+
+def lay_out(
+    snapshot: Snapshot,
+    files: Sequence[AddFile],
+    plan: pl.DataFrame,
+    order: Order,
+    *,
+    task: WriteTask,
+    place: Place,
+) -> RewriteOutput:
+    """Write the live rows of the files in the order of a layout; see ``RearrangingEngine.lay_out``.
+
+    Args:
+        snapshot: The table.
+        files: What is rewritten.
+        plan: The same files with ``bin``, one a partition.
+        order: How the rows are put in order.
+        task: How files are written, of ``ANY_SIZE``.
+        place: Where they are.
+
+    Raises:
+        NotHere, NeedsSpark: Only Spark is sure to do it, or there are too many rows to sort here.
+        StorageError: A file is missing or damaged, or the store refused.
+    """
+    order_by = _order_here(snapshot, order.layout, task)
+    bins = _bins_here(snapshot, files, plan, task)
+    records: list[FileRecord] = []
+    try:
+        for item in bins:
+            rows = _in_memory(item, task, place)
+            if rows.num_rows:
+                pieces = max(1, math.ceil(item.size / order.target_bytes))
+                records += _write_sorted(item, rows, order_by(item, rows), pieces, task=task, place=place)
+    except BaseException:
+        discard(place.store, [record.path for record in records])
+        raise
+    return _written(records)
+
+
+class _OrderBy:
+    """Finds the order of a partition's rows."""
+
+    def __init__(self, snapshot: Snapshot, layout: Layout, task: WriteTask) -> None:
+        self._fields = [field_of(snapshot.schema, path) for path in layout.columns]
+        self._columns = TableColumns(snapshot, self._fields)
+        self._keys = {column.name: column.data_type for column in task.partition_columns}
+        self._curve = layout.curve
+
+    def __call__(self, item: Bin, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        column = self._columns.of(dict(zip(self._keys, item.values, strict=True)), rows)
+        found: list[tuple[pa.Array, DataType]] = []
+        for field in self._fields:
+            values: Any = column(field.path)
+            if isinstance(values, pa.Scalar):
+                values = pa.repeat(values, rows.num_rows)
+            found.append((values, field.type))
+        return row_order(found, curve=self._curve)
+
+
+def _in_memory(item: Bin, task: WriteTask, place: Place) -> pa.RecordBatch:
+    """The live rows of a partition, in the order of its files."""
+    hidden = hidden_rows(item.files, store=place.store, root=task.table_uri, options=place.options)
+    lock, size = threading.Lock(), 0
+
+    def read(number: int) -> list[pa.RecordBatch]:
+        nonlocal size
+        found = []
+        for batch in live_batches(item.files[number], task, place.store, hidden.get(number)):
+            with lock:
+                size += batch.nbytes
+                if size > _MOST_BYTES:
+                    raise NotHere(f"a partition of more than {_MOST_BYTES} bytes in memory to put in order")
+            found.append(batch)
+        return found
+
+    table = pa.Table.from_batches(itertools.chain(*read_files(read, len(item.files), place.store)), task.file_schema)
+    arrays = []
+    for _ in task.file_schema:  # column by column, so that no more than one is held twice
+        column, table = table.column(0), table.remove_column(0)
+        arrays.append(pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type))
+        del column
+    return pa.RecordBatch.from_arrays(arrays, schema=task.file_schema)
+
+
+def _write_sorted(
+    item: Bin, rows: pa.RecordBatch, order: npt.NDArray[np.int64], pieces: int, *, task: WriteTask, place: Place
+) -> list[FileRecord]:
+    """Write rows in an order, as pieces of about the same number of rows."""
+    whole = pa.Table.from_batches([rows])
+    nan = {path for path, leaf in float_leaves(whole) if pc.any(pc.is_nan(leaf)).as_py()}
+    write = replace(  # Otherwise a row group with NaN, or with -0.0, would split the file.
+        with_small_groups(task),
+        no_bounds=task.no_bounds | nan,
+        no_dictionary=task.no_dictionary | negative_zeros(whole),
+    )
+    ends = [len(order) * piece // pieces for piece in range(pieces + 1)]
+    spans = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
+
+    def run(piece: tuple[int, tuple[int, int]]) -> list[FileRecord]:
+        number, (start, end) = piece
+        writer = TaskWriter(write, partition_id=number, store=place.store)
+        try:
+            for at in range(start, end, _BATCH_ROWS):
+                writer.append(item.values, rows.take(pa.array(order[at : min(at + _BATCH_ROWS, end)])))
+            records = writer.finish()
+            check_rows(end - start, records)
+        except BaseException:
+            writer.abort()
+            raise
+        return records
+
+    return run_groups(run, list(enumerate(spans)), threading.Event(), place.store)
+
+
+def _written(records: Sequence[FileRecord]) -> RewriteOutput:
+    return output_of(records)

@@ -1,0 +1,177 @@
+"""Rewrite bins of old Parquet files into one new file per bin, Arrow to Arrow. Runs on executors, without pyspark.
+
+::
+
+    a bin: file --bytes, ahead of need--> Arrow batches --deleted rows out, types of the table--> one writer --> record
+    a file that only Spark's reader is sure to read right (old calendars, other types) -> the bin is handed back
+
+Rows keep their order within a file, and files that of the bin. No row passes through the JVM.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from pydelta.engines.arrow.tasks import old_files
+from pydelta.engines.arrow.tasks.old_files import (
+    NeedsSpark,
+    OldFile,
+    hidden_rows,
+    read_batches,
+    rows_among,
+    with_row_ids,
+)
+from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
+from pydelta.storage import Store, open_store
+
+__all__ = ["Bin", "BinDone", "HandedBack", "OldFile", "live_batches", "run_bins"]
+
+_AHEAD: Final = 8
+_AHEAD_BYTES: Final = 32 * 1024 * 1024
+_READERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """Files that become one; ``values`` are their partition values as the log spells them, in the table's order."""
+
+    number: int
+    values: tuple[str | None, ...]
+    files: tuple[OldFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all the files."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinDone:
+    """A bin that became files: one, or none when all its rows were deleted."""
+
+    number: int
+    records: tuple[FileRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedBack:
+    """A bin that was not touched, because one of its files needs Spark's reader; ``reason`` says which and why."""
+
+    number: int
+    reason: str
+
+
+Outcome: TypeAlias = BinDone | HandedBack
+
+
+def run_bins(
+    bins: Sequence[Bin],
+    task: WriteTask,
+    *,
+    partition_id: int,
+    store: Store | None = None,
+    staged: Callable[[Sequence[str]], None] = lambda paths: None,
+) -> Iterator[Outcome]:
+    """Write the new file of each bin.
+
+    Args:
+        bins: What to rewrite.
+        task: How the new files are written; its ``hidden_columns`` are those of row tracking.
+        partition_id: Number of the Spark task, for the file names.
+        store: The table's store; opened from ``task`` by default.
+        staged: Told the paths of finished files.
+
+    Raises:
+        StorageError: A file is missing, or the store refused. The files of the bin under way are removed again.
+    """
+    store = store or open_store(task.table_uri, task.store_options)
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:
+        for item in bins:
+            outcome = _run_bin(item, task, partition_id=partition_id, store=store, pool=pool)
+            if isinstance(outcome, BinDone):
+                staged([record.path for record in outcome.records])
+            yield outcome
+
+
+def _run_bin(item: Bin, task: WriteTask, *, partition_id: int, store: Store, pool: ThreadPoolExecutor) -> Outcome:
+    write = task
+    while True:
+        writer = TaskWriter(write, partition_id=partition_id, store=store)
+        try:
+            rows = 0
+            for batch in _batches(item, write, store=store, pool=pool):
+                rows += batch.num_rows
+                writer.append(item.values, batch)
+            records = writer.finish()
+            check_rows(rows, records)
+        except NeedsSpark as reason:
+            writer.abort()
+            return HandedBack(number=item.number, reason=str(reason))
+        except BaseException:
+            writer.abort()
+            raise
+        known = writer.nan_columns <= write.no_bounds and writer.zero_columns <= write.no_dictionary
+        if len(records) <= 1 or known:
+            return BinDone(number=item.number, records=tuple(records))
+        # NaN, or -0.0, came after the first row group and split the file. Known from the start, it does not.
+        writer.abort()
+        write = replace(
+            write,
+            no_bounds=write.no_bounds | writer.nan_columns,
+            no_dictionary=write.no_dictionary | writer.zero_columns,
+        )
+
+
+def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
+    """The rows of all files. Small files are read and decoded side by side, a few ahead of the writer."""
+    deleted = hidden_rows(item.files, store=store, root=write.table_uri, options=write.store_options)
+    ahead: deque[tuple[int, Future[list[pa.RecordBatch]]]] = deque()
+    waiting = 0
+    try:
+        for number, file in enumerate(item.files):
+            streamed = file.size > old_files.WHOLE_BYTES
+            while ahead and (streamed or len(ahead) >= _AHEAD or waiting + file.size > _AHEAD_BYTES):
+                size, future = ahead.popleft()
+                waiting -= size
+                yield from future.result()
+            if streamed:
+                yield from live_batches(file, write, store, deleted.get(number))
+            else:
+                ahead.append((file.size, pool.submit(_whole_file, file, write, store, deleted.get(number))))
+                waiting += file.size
+        while ahead:
+            yield from ahead.popleft()[1].result()
+    finally:
+        for _, future in ahead:
+            future.cancel()
+
+
+def _whole_file(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> list[pa.RecordBatch]:
+    return list(live_batches(file, write, store, deleted))
+
+
+def live_batches(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> Iterator[pa.RecordBatch]:
+    """Read the live rows of a file, with their ids and versions where the table tracks rows.
+
+    Args:
+        file: Which file.
+        write: How the new files are written: their columns.
+        store: The table's.
+        deleted: Positions of the rows that its deletion vector hides; None for none.
+
+    Raises:
+        NeedsSpark, StorageError: As ``read_batches``.
+    """
+    for start, batch in read_batches(file, write.file_schema, store):
+        rows = with_row_ids(batch, file, start, hidden=write.hidden_columns)
+        if deleted is not None:
+            gone = rows_among(deleted, start, rows.num_rows)
+            rows = rows.filter(pa.array(~gone)) if gone.any() else rows
+        if rows.num_rows:
+            yield rows

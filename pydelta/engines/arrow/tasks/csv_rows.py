@@ -1,0 +1,291 @@
+r"""Read the rows of a CSV file (RFC 4180) by a table's schema, block by block.
+
+::
+
+    bytes --_Blocks--> whole records --Arrow--> columns of text --text_values--> columns of the table's types
+                             |
+                             +-- a quote, a number of values, a text that is not as it should be --> record by record
+
+A value in quotes keeps its line breaks, delimiters and doubled quotes; spaces belong to values. A value that is empty
+is null without quotes, and the empty text with them. Empty lines are no rows. A line ends with ``\n``, ``\r\n`` or
+``\r``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from pydelta.engines.arrow.tasks.text_values import BadRow, TextBlock, TextRules, checked_rows
+from pydelta.errors import InvalidArgumentError
+from pydelta.protocol.types import StructField
+
+__all__ = ["CsvRows", "CsvShape", "first_bytes"]
+
+_BLOCK: Final = 8 * 1024 * 1024
+_LONGEST: Final = 128 * 1024 * 1024
+_BOM: Final = b"\xef\xbb\xbf"
+_QUOTE, _LF, _CR = 34, 10, 13
+_QUOTED: Final = re.compile(rb'"(?:[^"]+|"")*+"')
+
+
+def first_bytes(stream: IO[bytes], name: str) -> bytes:
+    """Return what follows a byte order mark at the beginning of a file.
+
+    Raises:
+        InvalidArgumentError: The file is UTF-16 or UTF-32.
+    """
+    begin = b""
+    while len(begin) < 4 and (more := stream.read(4 - len(begin))):
+        begin += more
+    if begin.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
+        raise InvalidArgumentError(f"{name} is not UTF-8 but UTF-16 or UTF-32.", hint="Save it as UTF-8.")
+    return begin.removeprefix(_BOM)
+
+
+class CsvShape(NamedTuple):
+    """What a file looks like: whether its first line names the columns, what is between values (one character)."""
+
+    header: bool = True
+    delimiter: str = ","
+    may_be_empty: bool = False
+    """Whether a file without a header has no rows; else it is an error."""
+
+
+class _Record(NamedTuple):
+    """A record as it is in the file: its line, its bytes without the line's end, its values, and where the next is."""
+
+    line: int
+    value: bytes
+    values: list[bytes]
+    end: int
+    next_line: int
+
+
+class CsvRows:
+    """The rows of one file.
+
+    Args:
+        stream: The file.
+        name: For messages.
+        fields_of: Gives the table's field for each name of the header, and raises for names that do not fit; without a
+            header it gets no names.
+        shape: What the file looks like; None for RFC 4180's commas with a header.
+        rules: What texts mean where the format leaves it open.
+
+    Raises:
+        InvalidArgumentError: No header, or not UTF-8.
+    """
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        name: str,
+        fields_of: Callable[[Sequence[str]], Sequence[StructField]],
+        *,
+        shape: CsvShape | None = None,
+        rules: TextRules | None = None,
+    ) -> None:
+        self._shape = shape or CsvShape()
+        self._stream, self._name, self._rules = stream, name, rules or TextRules()
+        self._delimiter = self._shape.delimiter.encode()
+        plain = rb"[^\r\n" + re.escape(self._delimiter) + rb"]*"
+        self._value = re.compile(rb'"(?:[^"]+|"")*+"' + plain + rb'|"(?:[^"]+|"")*+\Z|' + plain)
+        self._rest, self._line, self._ended = first_bytes(stream, name), 1, False
+        names = self._header() if self._shape.header else []
+        self.fields = list(fields_of(names)) if names or not self._shape.header else []
+
+    def blocks(self) -> Iterator[TextBlock]:
+        """Yield the rows, some megabytes of the file at a time.
+
+        Raises:
+            InvalidArgumentError: A record is longer than anything that is meant as one.
+        """
+        while (data := self._next()) is not None:
+            yield self._read(data)
+
+    def _header(self) -> list[str]:
+        while True:
+            record = self._record(self._rest, 0, self._line)
+            if record.end == len(self._rest) and not self._ended:  # it may go on
+                self._more()
+            elif self._rest and not record.value:
+                self._rest, self._line = self._rest[record.end :], record.next_line
+            else:
+                break
+        if not record.value and self._shape.may_be_empty:
+            return []
+        if not record.value:
+            raise InvalidArgumentError(f"{self._name} is empty.", hint="Its first line has to name the columns.")
+        if (wrong := _malformed(record, None)) is not None:
+            raise InvalidArgumentError(f"{self._name}, line {record.line}: {wrong[1]}.", hint="Mend the header.")
+        self._rest, self._line = self._rest[record.end :], record.next_line
+        return [_text(value) for value in record.values]
+
+    def _more(self) -> None:
+        """Read on; what a record may be is bounded, so that a quote that is never closed does not fill the memory."""
+        if len(self._rest) > _LONGEST:
+            raise InvalidArgumentError(
+                f"{self._name}, line {self._line}: a record is longer than {_LONGEST >> 20} MB.",
+                hint="Look for a quote that is opened there and never closed.",
+            )
+        chunk = self._stream.read(_BLOCK)
+        self._ended = not chunk
+        self._rest += chunk
+
+    def _next(self) -> bytes | None:
+        """Whole records as far as quotes tell; None at the end."""
+        while not self._ended:
+            self._more()
+            if (end := 0 if self._ended else _whole(self._rest)) > 0:
+                data, self._rest = self._rest[:end], self._rest[end:]
+                return data
+        data, self._rest = self._rest, b""
+        return data or None
+
+    def _read(self, data: bytes) -> TextBlock:
+        first_line = self._line
+        columns = self._columns(data) if self._is_clean(data) else None
+        if columns is not None:
+            self._line += _line_ends(np.frombuffer(data, np.uint8)).size
+            rows, problems = checked_rows(columns, self.fields, self._rules)
+            records = list(self._records(data, first_line)) if problems else []
+            bad: list[BadRow] = []
+        else:
+            records, bad = self._sorted(data)
+            columns = self._columns(b"\n".join([*(record.value for record in records), b""]))
+            assert columns is not None, "each record was looked at"
+            rows, problems = checked_rows(columns, self.fields, self._rules)
+        for found in problems:
+            record = records[found.row]
+            bad.append(BadRow(line=record.line, column=found.column, reason=found.reason, value=record.value))
+        return TextBlock(rows=rows, bad=sorted(bad, key=lambda row: row.line))
+
+    def _columns(self, data: bytes) -> list[Any] | None:
+        """The values as texts, a column each; None where some record is not as it should be."""
+        names = [f"c{place}" for place in range(len(self.fields))]
+        if not data.strip(b"\r\n"):
+            return [pa.array([], pa.string()) for _ in names]
+        if not data.endswith((b"\n", b"\r")):
+            data += b"\n"  # Arrow takes an empty value that ends a file for one in quotes
+        try:
+            found = pyarrow.csv.read_csv(
+                pa.BufferReader(data),
+                read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=len(data) + 1),
+                parse_options=pyarrow.csv.ParseOptions(delimiter=self._delimiter.decode(), newlines_in_values=True),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=["", *self._rules.nulls],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        return [column.combine_chunks() for column in found.columns]
+
+    def _is_clean(self, data: bytes) -> bool:
+        """Whether each quote begins a value, ends one, or is doubled."""
+        array = np.frombuffer(data, np.uint8)
+        quotes = np.flatnonzero(array == _QUOTE)
+        if quotes.size % 2:
+            return False
+        begins, ends = quotes[0::2], quotes[1::2]
+        around = np.array([_QUOTE, _LF, _CR, self._delimiter[0]], np.uint8)
+        before = array[begins[begins > 0] - 1]
+        after = array[ends[ends < array.size - 1] + 1]
+        return bool(np.isin(before, around).all() and np.isin(after, around).all())
+
+    def _sorted(self, data: bytes) -> tuple[list[_Record], list[BadRow]]:
+        """The records that are as they should be, and the others; one that goes on after the block is put back."""
+        good: list[_Record] = []
+        bad: list[BadRow] = []
+        for record in self._records(data, self._line):
+            if not self._ended and _is_open(record):  # only the last one can be
+                self._rest, self._line = record.value + self._rest, record.line
+                return good, bad
+            wrong = _malformed(record, self.fields)
+            if wrong is None:
+                good.append(record)
+            else:
+                bad.append(BadRow(line=record.line, column=wrong[0], reason=wrong[1], value=record.value))
+        self._line += _line_ends(np.frombuffer(data, np.uint8)).size
+        return good, bad
+
+    def _records(self, data: bytes, line: int) -> Iterator[_Record]:
+        start = 0
+        while start < len(data):
+            record = self._record(data, start, line)
+            if record.value:
+                yield record
+            start, line = record.end, record.next_line
+
+    def _record(self, data: bytes, start: int, line: int) -> _Record:
+        """The record that begins at a place."""
+        values = []
+        place = start
+        while True:
+            found = self._value.match(data, place)
+            assert found is not None, "nothing is a value, too"
+            values.append(found.group())
+            place = found.end() + 1
+            if data[found.end() : place] != self._delimiter:
+                break
+        stop = found.end()
+        end = stop + (2 if data[stop : stop + 2] == b"\r\n" else 1 if stop < len(data) else 0)
+        value = data[start:stop]
+        breaks = value.count(b"\n") + value.count(b"\r") - value.count(b"\r\n")
+        return _Record(line, value, values, end, line + breaks + 1)
+
+
+def _line_ends(array: Any) -> Any:
+    """Places of the last byte of each end of a line, in quotes and outside."""
+    following = np.append(array[1:], np.uint8(0))
+    return np.flatnonzero((array == _LF) | ((array == _CR) & (following != _LF)))
+
+
+def _whole(data: bytes) -> int:
+    """Where the last record ends that is whole, if each quote is where it belongs."""
+    array = np.frombuffer(data, np.uint8)
+    ends = _line_ends(array)
+    ends = ends[ends < array.size - 1] if data.endswith(b"\r") else ends
+    outside = np.searchsorted(np.flatnonzero(array == _QUOTE), ends) % 2 == 0
+    return int(ends[outside][-1]) + 1 if outside.any() else 0
+
+
+def _is_open(record: _Record) -> bool:
+    """Whether the last value begins with a quote that is not closed."""
+    last = record.values[-1]
+    return last.startswith(b'"') and _QUOTED.match(last) is None
+
+
+def _malformed(record: _Record, fields: Sequence[StructField] | None) -> tuple[str | None, str] | None:
+    """The column and the reason for which a record is none; without fields it is the header."""
+    for place, value in enumerate(record.values):
+        column = fields[place].name if fields is not None and place < len(fields) else None
+        if value.startswith(b'"'):
+            quoted = _QUOTED.match(value)
+            if quoted is None:
+                return column, "a quote is opened and never closed"
+            if quoted.end() < len(value):
+                return column, "there is text behind a closing quote"
+        elif b'"' in value:
+            return column, "there is a quote within a value that does not begin with one"
+        try:
+            value.decode()
+        except UnicodeDecodeError as error:
+            return column, f"the byte {value[error.start]:#04x} is not UTF-8"
+    if fields is None or len(record.values) == len(fields):
+        return None
+    short = len(record.values) < len(fields)
+    column = fields[len(record.values)].name if short else None
+    return column, f"there are {len(record.values)} values for {len(fields)} columns"
+
+
+def _text(value: bytes) -> str:
+    return (value[1:-1].replace(b'""', b'"') if value.startswith(b'"') else value).decode()

@@ -1,0 +1,299 @@
+"""Read a table's Parquet files as Arrow batches, where Arrow is sure to read what Spark does. No pyspark.
+
+::
+
+    file --bytes--> raw batches --columns by name, types of the table--> batches with the position of their first row
+    old calendars, other types, other names, INT96 in zones … -> NeedsSpark
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pydelta.engines.arrow.tasks.arrow import file_array, spelled_out
+from pydelta.errors import StorageError
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.paths import decode_log_path, is_absolute_path
+from pydelta.storage import NearStore, Store
+from pydelta.storage.ranges import RangeReader
+
+__all__ = [
+    "WHOLE_BYTES",
+    "NeedsSpark",
+    "OldFile",
+    "hidden_rows",
+    "old_file",
+    "read_batches",
+    "rows_among",
+    "with_row_ids",
+]
+
+BATCH_ROWS: Final = 131_072
+WHOLE_BYTES: Final = 16 * 1024 * 1024
+"""A file of at most this size is read as a whole, in one request."""
+
+_BUFFER_BYTES: Final = 8 << 20
+_OLD_CALENDARS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION: Final = b"org.apache.spark.version"
+_ONE_CALENDAR_SINCE: Final = (3, 1)
+_TRINO: Final = "parquet-mr-trino"
+"""What Trino's own writer calls itself; it has one calendar."""
+
+
+class NeedsSpark(Exception):
+    """A file that Arrow might read otherwise than Spark; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldFile:
+    """A file to be read.
+
+    Args:
+        path: Relative to the table, not URI-encoded.
+        size: Bytes, as the log says.
+        vector: Its deletion vector's descriptor, or None.
+        base_row_id, row_version: Where the table tracks rows: what rows have that carry nothing of their own.
+    """
+
+    path: str
+    size: int
+    vector: Any = None
+    base_row_id: int | None = None
+    row_version: int | None = None
+
+
+def old_file(add: AddFile) -> OldFile:
+    """Return a file of the log as one to be read.
+
+    Raises:
+        NeedsSpark: It lies outside the table's folder, as those of a shallow clone do.
+    """
+    if is_absolute_path(add.path):
+        raise NeedsSpark("a file outside the table's folder")
+    return OldFile(
+        path=decode_log_path(add.path).text,
+        size=add.size,
+        vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        row_version=add.default_row_commit_version,
+    )
+
+
+def hidden_rows(
+    files: Sequence[OldFile], *, store: Store, root: str, options: Any
+) -> dict[int, npt.NDArray[np.uint64]]:
+    """Read the positions of the rows that deletion vectors hide, by the file's place in ``files``.
+
+    Args:
+        files: Files without a vector are left out of what comes back.
+        store: The table's.
+        root: The table's URI.
+        options: Storage options, for vectors that lie elsewhere.
+
+    Raises:
+        LogCorruptedError: A vector is damaged or missing.
+    """
+    with_vector = [number for number, file in enumerate(files) if file.vector is not None]
+    if not with_vector:
+        return {}
+    from pydelta.log.vector_files import read_deleted_rows
+
+    vectors = [files[number].vector for number in with_vector]
+    return dict(zip(with_vector, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True))
+
+
+def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Read columns of a file in the table's types; of hidden rows, too.
+
+    Args:
+        file: Which file.
+        schema: The columns, by the names that they have in files. One that the file lacks is null.
+        store: The table's.
+
+    Returns:
+        The position of the first row of each batch in the file, and the batch.
+
+    Raises:
+        NeedsSpark: Names or types differ in a way that is Spark's to settle, or its times may be in another calendar.
+        StorageError: It is missing or damaged, or the store failed.
+    """
+    try:
+        parquet = _open(file, store)
+        columns = _columns_of(file, parquet, schema)
+        wanted = [name for name in columns if name is not None]
+        start = 0
+        for batch in _raw_batches(parquet, wanted):
+            yield start, _as_written(batch, columns, schema)
+            start += batch.num_rows
+            del batch
+    except pa.ArrowNotImplementedError as error:
+        raise NeedsSpark(f"{file.path}: {_first_line(error)}") from error
+    except StorageError:
+        raise
+    except (pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as error:  # Thrift's errors come as OSError
+        raise StorageError(
+            f"The data file {file.path} cannot be read: {_first_line(error)}",
+            hint="It is damaged or was overwritten. Nothing was changed; restore the file, or delete its rows.",
+        ) from error
+
+
+def _open(file: OldFile, store: Store) -> pq.ParquetFile:
+    """The file; where each request takes a while it is in memory as a whole, if it is small."""
+    source: Any
+    if isinstance(store, NearStore):
+        source = _near(file, store)
+    elif file.size <= WHOLE_BYTES:
+        source = pa.BufferReader(store.read(file.path))
+    else:
+        source = io.BufferedReader(RangeReader(store, file.path, file.size), buffer_size=_BUFFER_BYTES)
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+
+
+def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
+    try:
+        return pa.OSFile(store.local_path(file.path))
+    except (OSError, ValueError):  # a name that Arrow cannot spell is a ValueError
+        return pa.BufferReader(cast(Store, store).read(file.path))  # or its error, in the store's own words
+
+
+def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    if wanted:
+        yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted, use_threads=False)
+        return
+    left = parquet.metadata.num_rows  # none of the table's columns is in the file: its rows are all null
+    while left:
+        rows = min(left, BATCH_ROWS)
+        yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"])
+        left -= rows
+
+
+def _columns_of(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> list[str | None]:
+    """For each column of the table the file's column, None where the file has none."""
+    own = parquet.schema_arrow
+    if any(map(_has_times, schema.types)):
+        _refuse_old_calendar(file, parquet)
+    int96 = {
+        parquet.schema.column(index).path.split(".")[0]
+        for index in range(len(parquet.schema))
+        if parquet.schema.column(index).physical_type == "INT96"
+    }
+    names: dict[str, list[str]] = {}
+    for name in own.names:
+        names.setdefault(name.lower(), []).append(name)
+    columns: list[str | None] = []
+    for field in schema:
+        found = names.get(field.name.lower(), [])
+        if not found:
+            columns.append(None)
+            continue
+        if found != [field.name]:
+            raise NeedsSpark(f"{file.path}: the columns {found} stand for {field.name!r}")
+        if not _same_values(own.field(field.name).type, field.type, int96=field.name in int96):
+            raise NeedsSpark(f"{file.path}: {field.name!r} is {own.field(field.name).type}, not {field.type}")
+        columns.append(field.name)
+    return columns
+
+
+def _has_times(data_type: pa.DataType) -> bool:
+    """Whether a column, or something in one, is a date or a time."""
+    if pa.types.is_nested(data_type):
+        return any(_has_times(data_type.field(index).type) for index in range(data_type.num_fields))
+    return bool(pa.types.is_temporal(data_type))
+
+
+def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
+    """Dates and times before 1900 may have been written in the Julian calendar, which Spark converts on reading."""
+    metadata = parquet.metadata.metadata or {}
+    if any(key in metadata for key in _OLD_CALENDARS):
+        raise NeedsSpark(f"{file.path}: dates in an old calendar")
+    version = metadata.get(_SPARK_VERSION)
+    if version is not None:
+        parts = version.decode("ascii", "replace").split(".")
+        known = len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit()
+        if not known or (int(parts[0]), int(parts[1])) < _ONE_CALENDAR_SINCE:
+            raise NeedsSpark(f"{file.path}: written by Spark {'.'.join(parts)}")
+    elif "parquet-mr" in (parquet.metadata.created_by or "").replace(_TRINO, ""):
+        raise NeedsSpark(f"{file.path}: written by {parquet.metadata.created_by}, which may use an old calendar")
+
+
+def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> bool:
+    """Whether a cast from a file's type to the table's keeps every value and cannot be read in two ways."""
+    types, given = pa.types, spelled_out(given)
+    if types.is_struct(target):
+        if not types.is_struct(given) or given.num_fields != target.num_fields:
+            return False
+        pairs = [(given.field(index), target.field(index)) for index in range(target.num_fields)]
+        return all(old.name == new.name and _same_values(old.type, new.type, int96=int96) for old, new in pairs)
+    if types.is_map(target):
+        return bool(
+            types.is_map(given)
+            and _same_values(given.key_type, target.key_type, int96=int96)
+            and _same_values(given.item_type, target.item_type, int96=int96)
+        )
+    if types.is_list(target):
+        is_list = types.is_list(given) or types.is_large_list(given)
+        return is_list and _same_values(given.value_type, target.value_type, int96=int96)
+    if types.is_timestamp(target):
+        if not types.is_timestamp(given) or given.unit not in ("us", "ms", target.unit):
+            return False
+        in_utc = int96 or given.tz is not None
+        return in_utc == (target.tz is not None) and (given.unit == target.unit or target.unit == "us")
+    if types.is_string(target):
+        return bool(types.is_string(given) or types.is_large_string(given) or types.is_string_view(given))
+    if types.is_binary(target):
+        return bool(types.is_binary(given) or types.is_large_binary(given) or types.is_binary_view(given))
+    return bool(given.equals(target))
+
+
+def _as_written(batch: pa.RecordBatch, columns: Sequence[str | None], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for name, field in zip(columns, schema, strict=True):
+        if name is None:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            arrays.append(file_array(batch.column(batch.schema.get_field_index(name)), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def rows_among(positions: npt.NDArray[np.uint64], start: int, size: int) -> npt.NDArray[np.bool_]:
+    """Tell which of ``size`` rows from ``start`` on are at one of the positions (ascending). Pure."""
+    low, high = np.searchsorted(positions, np.array([start, start + size], dtype=positions.dtype))
+    found = np.zeros(size, dtype=np.bool_)
+    found[(positions[low:high] - np.array(start, dtype=positions.dtype)).astype(np.int64)] = True
+    return found
+
+
+def with_row_ids(rows: pa.RecordBatch, file: OldFile, start: int, *, hidden: int) -> pa.RecordBatch:
+    """Write out the id and the version that rows have had.
+
+    Args:
+        rows: The last ``hidden`` columns are those of row tracking; without any nothing is done.
+        file: The file that they come from.
+        start: Position of the first of them in it.
+        hidden: 2, or 0 where the table tracks no rows.
+
+    Protocol: "Row Tracking".
+    """
+    if not hidden:
+        return rows
+    at = rows.num_columns - hidden
+    ids, versions = rows.column(at), rows.column(at + 1)
+    if file.base_row_id is not None:
+        first = file.base_row_id + start
+        ids = pc.coalesce(ids, pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)))
+    if file.row_version is not None:
+        versions = pc.fill_null(versions, file.row_version)
+    return pa.RecordBatch.from_arrays([*rows.columns[:at], ids, versions], schema=rows.schema)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,243 @@
+"""Read a file of text as rows of a table: CSV with a header, or a JSON object per line; what does not fit is set aside.
+
+::
+
+    file --CsvRows, JsonRows--> rows in the table's types --> files of the table, as they are read
+                 |
+                 +-- rows that do not fit --> an error with file, line and column; or the table of bad records,
+                                              committed before the others are: no row is in neither
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.write.command import WriteTarget
+from pydelta.commands.write.plan import WritePlan
+from pydelta.engines.arrow.conform import conformed
+from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
+from pydelta.engines.arrow.tasks.csv_rows import CsvRows
+from pydelta.engines.arrow.tasks.json_rows import JsonRows
+from pydelta.engines.arrow.tasks.text_values import BadRow, TextRules, arrow_type, readable_type
+from pydelta.engines.arrow.tasks.write_files import run_task
+from pydelta.errors import ConstraintViolatedError, InvalidArgumentError, SchemaMismatchError, error_context
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.types import ArrayType, MapType, PrimitiveType, StructField, StructType
+from pydelta.storage.uris import normalize_uri
+
+__all__ = ["BAD_ROWS", "TEXT_FORMATS", "TextFile", "TextSource", "bad_rows_error", "csv_fields"]
+
+TEXT_FORMATS: Final = ("csv", "ndjson")
+_BATCH_ROWS: Final = 131_072
+BAD_ROWS: Final = StructType(
+    (
+        StructField("source", PrimitiveType("string")),
+        StructField("line", PrimitiveType("long")),
+        StructField("column", PrimitiveType("string")),
+        StructField("reason", PrimitiveType("string")),
+        StructField("value", PrimitiveType("binary")),
+    )
+)
+"""What is kept of a row that does not fit: file, line, column, reason, and the row's own bytes."""
+_BAD_SCHEMA: Final = pa.schema([(field.name, arrow_type(field.data_type)) for field in BAD_ROWS])
+
+
+def bad_rows_error(name: str, bad: BadRow) -> SchemaMismatchError:
+    """Make the error that a row does not fit."""
+    column = "" if bad.column is None else f", column {bad.column}"
+    return SchemaMismatchError(
+        f"{name}, line {bad.line}{column}: {bad.reason}.",
+        hint="Mend the file, or give --bad-records PLACE, a table that takes such rows.",
+    )
+
+
+def csv_fields(name: str, schema: StructType) -> Callable[[Sequence[str]], list[StructField]]:
+    """Return what finds the columns of a table by a header, ignoring case.
+
+    Args:
+        name: Of the file.
+        schema: The table's.
+    """
+
+    def found(names: Sequence[str]) -> list[StructField]:
+        fields: list[StructField] = []
+        for given in names:
+            field = schema.field(given)
+            if field is None or field in fields:
+                raise SchemaMismatchError(
+                    f"{name}, line 1: the header has the column {given!r}, which the table "
+                    f"{'lacks' if field is None else 'has once'}.",
+                    hint=f"The table's columns are: {', '.join(schema.names)}.",
+                )
+            if isinstance(field.data_type, (StructType, ArrayType, MapType)) or not readable_type(field.data_type):
+                raise SchemaMismatchError(
+                    f"{name}, line 1: the column {field.name!r} is {field.data_type}, which CSV cannot hold.",
+                    hint="Give the rows as .ndjson or .parquet.",
+                )
+            fields.append(field)
+        for field in schema.fields:
+            if not field.nullable and field not in fields:
+                raise ConstraintViolatedError(
+                    f"{name}, line 1: the header lacks {field.name!r}, which is NOT NULL in the table.",
+                    hint="Add the column to the file.",
+                )
+        return fields
+
+    return found
+
+
+class TextFile:
+    """A file of text whose rows a table takes.
+
+    Args:
+        path: A local file.
+        form: One of ``TEXT_FORMATS``.
+        bad_records: Location of the table that takes rows that do not fit; None to refuse the file for one.
+        options: Storage options, for that table.
+    """
+
+    def __init__(self, path: str, form: str, *, bad_records: str | None = None, options: Any = None) -> None:
+        self.path, self._form = path, form
+        self._bad_log = None if bad_records is None else DeltaLog.for_table(bad_records, options=options)
+        self.set_aside = 0
+        self._found: tuple[StructType, pa.Table] | None = None
+        self._append: Callable[[DeltaLog, pa.Table], object] | None = None
+        self._zone: str | None = None
+
+    def for_table(self, table: str, append: Callable[[DeltaLog, pa.Table], object], zone: str | None) -> None:
+        """Say whose rows they are to be.
+
+        Args:
+            table: Location of the table.
+            append: Adds rows to a table, for those that do not fit.
+            zone: Of times that name none; None refuses them.
+
+        Raises:
+            InvalidArgumentError: The table of bad records is the table itself.
+        """
+        self._append, self._zone = append, zone
+        if self._bad_log is not None and normalize_uri(self._bad_log.uri) == normalize_uri(table):
+            raise InvalidArgumentError(
+                "--bad-records is the table itself.", hint="Give bad records a table of their own."
+            )
+
+    def table(self, snapshot: Snapshot) -> pa.Table:
+        """Return all rows that fit, with the columns that the file names. Read once, however often it is asked for."""
+        if self._found is None or self._found[0] != snapshot.schema:
+            with self._reader(snapshot.schema, snapshot.partition_columns, notes_names=True) as reader:
+                batches = list(self._good(reader))
+                schema = pa.schema([pa.field(field.name, arrow_type(field.data_type)) for field in reader.fields])
+                rows = pa.Table.from_batches(batches, schema=schema)
+                if isinstance(reader, JsonRows):
+                    rows = rows.select([name for name in schema.names if name in reader.named])
+            self._found = snapshot.schema, rows
+        return self._found[1]
+
+    @contextmanager
+    def _reader(
+        self, schema: StructType, partitions: Sequence[str], *, notes_names: bool = False
+    ) -> Iterator[CsvRows | JsonRows]:
+        rules = TextRules(base64=self._form != "csv", zone=self._zone, partitions=frozenset(partitions))
+        with ExitStack() as stack:
+            try:
+                stream = stack.enter_context(open(self.path, "rb"))
+            except OSError as error:
+                raise InvalidArgumentError(
+                    f"{self.path} cannot be read: {error.strerror}.", hint="Give a local file that is there."
+                ) from None
+            if self._form == "csv":
+                yield CsvRows(stream, self.path, csv_fields(self.path, schema), rules=rules)
+            else:
+                kinds: dict[bool, list[StructField]] = {True: [], False: []}
+                for field in schema.fields:
+                    kinds[readable_type(field.data_type)].append(field)
+                yield JsonRows(
+                    stream, self.path, kinds[True], unread=kinds[False], rules=rules, notes_names=notes_names
+                )
+
+    def batches(self, schema: StructType, partitions: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that fit as they are read; once all are, those that do not are in their table."""
+        with self._reader(schema, partitions) as reader:
+            yield from self._good(reader)
+
+    def _good(self, reader: CsvRows | JsonRows) -> Iterator[pa.RecordBatch]:
+        with tempfile.NamedTemporaryFile(prefix="pydelta-bad-") as spool:
+            count = 0
+            with pa.ipc.new_file(spool, _BAD_SCHEMA) as writer:
+                for block in reader.blocks():
+                    if block.bad:
+                        if self._bad_log is None:
+                            raise bad_rows_error(self.path, block.bad[0])
+                        count += len(block.bad)
+                        writer.write_batch(_bad_batch(self.path, block.bad))
+                    yield from pa.Table.from_batches([block.rows]).to_batches(max_chunksize=_BATCH_ROWS)
+            spool.flush()
+            if count:
+                self._set_aside(spool.name, count)
+
+    def _set_aside(self, spool: str, count: int) -> None:
+        assert self._bad_log is not None and self._append is not None, "a row is set aside for a table"
+        log = self._bad_log
+        with error_context(table=log.uri), pa.memory_map(spool) as mapped:
+            if not log.table_exists():
+                definition = TableDefinition(schema=BAD_ROWS)
+                create_table(log, definition, mode=CreateMode.CREATE_IF_NOT_EXISTS, settings=log.settings)
+            self._append(log, pa.ipc.open_file(mapped).read_all())
+        self.set_aside = count
+
+
+def _bad_batch(name: str, bad: Sequence[BadRow]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "source": os.path.abspath(name),
+                "line": row.line,
+                "column": row.column,
+                "reason": row.reason,
+                "value": row.value,
+            }
+            for row in bad
+        ],
+        schema=_BAD_SCHEMA,
+    )
+
+
+class TextSource:
+    """A file of text as a source of rows for ``write_table``: written as it is read, however large it is."""
+
+    def __init__(self, log: DeltaLog, snapshot: Snapshot, file: TextFile) -> None:
+        self._log, self._file = log, file
+        self.schema = snapshot.schema
+
+    def write(self, target: WriteTarget) -> RewriteOutput:
+        """See ``RowSource.write``."""
+        plan = target.plan
+        shape = TableShape.planned(target.table_uri, plan)
+        session = Session(settings=target.settings, store_options=self._log.options)
+        task = make_task(shape, target.options, session)
+        data, partitions = written_columns(plan.schema, plan.partition_columns)
+        names = [*data, *partitions]
+
+        def arranged() -> Iterator[pa.RecordBatch]:
+            for batch in self._file.batches(plan.schema, plan.partition_columns):
+                rows = pa.Table.from_batches([batch])
+                columns = [_column(rows, plan, name) for name in names]
+                table = pa.Table.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
+                yield from table.to_batches()
+
+        return output_of(run_task(arranged(), task, partition_id=0, store=self._log.store))
+
+
+def _column(rows: pa.Table, plan: WritePlan, name: str) -> pa.ChunkedArray:
+    field = plan.schema.field(name)
+    assert field is not None, "the names are the schema's own"
+    given = rows.column(field.name) if field.name in rows.schema.names else pa.chunked_array([pa.nulls(len(rows))])
+    return conformed(given, field, partition=name in plan.partition_columns)

@@ -1,0 +1,93 @@
+"""Run parts of a command's row work on threads of this process, all of them or none.
+
+The threads stay from command to command, one for each core: each holds a row group or two.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.arrow.tasks.write_files import FileRecord, WriteTask
+from pydelta.storage import NearStore, Store
+from pydelta.storage.discarding import discard
+from pydelta.storage.readers import read_all
+
+__all__ = ["cores", "read_files", "run_groups", "with_small_groups"]
+
+_G = TypeVar("_G")
+_R = TypeVar("_R")
+
+
+def run_groups(
+    run: Callable[[_G], list[FileRecord]], groups: Sequence[_G], stop: threading.Event, store: Store
+) -> list[FileRecord]:
+    """Run every group; where one fails, remove the files of the others and raise its error.
+
+    Args:
+        run: Writes the files of a group. One that fails leaves none of its own.
+        groups: What is written; at least one.
+        stop: Set when one has failed, so that the others may give up.
+        store: Where the files are.
+    """
+    if len(groups) == 1:
+        return run(groups[0])
+
+    def stopping(group: _G) -> list[FileRecord]:
+        try:
+            return run(group)
+        except BaseException:
+            stop.set()
+            raise
+
+    futures = [_threads().submit(stopping, group) for group in groups]
+    records: list[FileRecord] = []
+    errors: list[BaseException] = []
+    for future in futures:
+        try:
+            records += future.result()
+        except BaseException as error:  # noqa: BLE001 - raised below, once every thread has ended
+            stop.set()
+            errors.append(error)
+    if errors:
+        for future in futures:  # one that an interrupt did not wait for
+            if not future.cancelled() and future.exception() is None:
+                records += [record for record in future.result() if record not in records]
+        discard(store, [record.path for record in records])
+        raise next((error for error in errors if not isinstance(error, NotHere)), errors[0])
+    return records
+
+
+def read_files(read: Callable[[int], _R], count: int, store: Store) -> list[_R]:
+    """Call ``read`` for each number of a file, side by side; what it returned, in their order.
+
+    A near store answers at once: more threads than processors would only take memory.
+    """
+    if isinstance(store, NearStore):
+        return read_all(read, range(count), at_most=cores())
+    return read_all(read, range(count))
+
+
+def with_small_groups(task: WriteTask) -> WriteTask:
+    """Return a task whose row groups take half the memory: all its threads are in one process, which is the user's."""
+    return replace(task, row_group_bytes=task.row_group_bytes // 2)
+
+
+def cores() -> int:
+    """Count the processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads that stay, one for each core, whatever the number of commands: each holds a row group or two."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="pydelta-arrow")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads

@@ -1,0 +1,82 @@
+"""Look at the database of a table: its default collation, and its files, which a metastore may be unable to delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pydelta.engines.spark.catalog.entries import drop_table
+from pydelta.engines.spark.catalog.file_rights import check_may_delete
+from pydelta.engines.spark.catalog.lookup import DeltaEntry, look_up
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.logs import SessionSettings
+from pydelta.errors import UnsupportedFeatureError
+from pydelta.errors.conditions import Condition
+from pydelta.storage.uris import scheme_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["drop_managed_tables", "is_on_objects", "refuse_default_collation"]
+
+_BYTES: Final = "UTF8_BINARY"
+_WITH_DIRECTORIES = frozenset({"file", "hdfs", "viewfs"})
+
+
+def is_on_objects(spark: SparkSession, database: str) -> bool:
+    """Tell whether a database of the session catalog is there and has its place in an object store.
+
+    A metastore deletes there with a key of its own, and only says in its log that it may not.
+    """
+    catalog = Jvm.of(spark).catalog
+    if not bool(catalog.databaseExists(database)):
+        return False
+    location = str(catalog.getDatabaseMetadata(database).locationUri())
+    return scheme_of(location) not in _WITH_DIRECTORIES
+
+
+def refuse_default_collation(spark: SparkSession, parts: Sequence[str], given: str | None = None) -> None:
+    """Check that texts of a new table compare as bytes, unless their columns say otherwise.
+
+    Args:
+        spark: The session.
+        parts: The table's name in the session catalog; one of a path is in no database.
+        given: What DEFAULT COLLATION says of the table; None for what its database says.
+
+    Raises:
+        UnsupportedFeatureError: They would have another collation.
+    """
+    catalog = Jvm.of(spark).catalog
+    database = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
+    if given is None and catalog.databaseExists(database):
+        default = catalog.getDatabaseMetadata(database).properties().get("collation")
+        given = str(default.get()) if default.isDefined() else None
+    if given is not None and given.upper() != _BYTES:
+        raise UnsupportedFeatureError(
+            f"Texts of {'.'.join(parts)} would have the collation {given}, which no table feature of the released "
+            "protocol keeps.",
+            features=("collations",),
+            hint=f"Write DEFAULT COLLATION {_BYTES}, and COLLATE in the queries that compare texts.",
+            condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="default collation"),
+        )
+
+
+def drop_managed_tables(spark: SparkSession, database: str) -> list[str]:
+    """Drop the Delta tables of a database whose files the catalog owns, with these files; none, or all of them.
+
+    Returns:
+        Their names.
+
+    Raises:
+        StoragePermissionError: The files of one are not this key's to delete. Nothing was dropped.
+    """
+    jvm = Jvm.of(spark)
+    identifiers = jvm.to_list(jvm.catalog.listTables(database))
+    names = [(database, str(identifier.table())) for identifier in identifiers]
+    entries = {name: look_up(spark, name) for name in names}
+    managed = {name: entry for name, entry in entries.items() if isinstance(entry, DeltaEntry) and entry.managed}
+    for name, entry in managed.items():
+        check_may_delete(entry.location, SessionSettings.of(spark).options, name=".".join(name))
+    for name in managed:
+        drop_table(spark, name, if_exists=True)
+    return [".".join(name) for name in managed]

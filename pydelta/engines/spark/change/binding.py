@@ -1,0 +1,359 @@
+"""Resolve and freeze the user's expressions once, for every job of one command.
+
+::
+
+    Moment              one instant, zone, user and catalog of a command
+      frozen(plan)      analysed plan -> the same with current_timestamp(), current_user() … as literals
+    bind_condition      text or Column, and the rows it is about -> BoundExpression, resolved once
+    TableColumns        the columns that bound expressions refer to; ``over(scan)`` gives a later scan the same ids
+
+What comes out is Catalyst's own expression, never text: it keeps the zone, the functions and the variables that it was
+resolved with, whatever becomes of the session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+from pydelta.engines.spark.jvm import Jvm, java_class_name, scala_object
+from pydelta.engines.spark.scan.refresh import PlanFunction, transform
+from pydelta.errors import InvalidArgumentError
+from pydelta.errors.conditions import Condition
+from pydelta.protocol.schema import parse_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.protocol.types import DataType
+
+__all__ = ["BoundExpression", "Moment", "TableColumns", "bind_condition", "bind_typed_values", "bind_values", "folded"]
+
+_ATTRIBUTE: Final = "_pydelta_binding"
+_NANOS_DIGITS: Final = 9
+_TIMES: Final = ("date", "timestamp", "timestamp_ntz")
+_DAYS: Final = {"now": 0, "today": 0, "yesterday": -1, "tomorrow": 1}
+_WORD: Final = re.compile("[a-z]+")
+
+
+class _Rules:
+    """Spark's own rules and classes, looked up once a session."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        catalyst = jvm.view.org.apache.spark.sql.catalyst
+        rules = catalyst.optimizer
+        self._jvm = jvm
+        patterns = scala_object(catalyst.trees, "TreePattern")
+        self._clock, self._cast = patterns.CURRENT_LIKE(), patterns.CAST()
+        self._replaceable: Any = scala_object(rules, "ReplaceExpressions")
+        self._current_time: Any = scala_object(rules, "ComputeCurrentTime")
+        self._current_names: Any = rules.ReplaceCurrentLike
+        self._special_texts: Any = scala_object(rules, "SpecialDatetimeValues")
+        self._sql_functions: Any = scala_object(rules, "EliminateSQLFunctionNode")
+        self._aliases: Any = scala_object(rules, "CollapseProject")
+        self._fold: Any = scala_object(rules, "ConstantFolding")
+        self._literals: Any = scala_object(catalyst.expressions, "Literal")
+        self.instants: Any = jvm.view.java.time.Instant
+        self.zones: Any = jvm.view.java.time.ZoneId
+
+    @classmethod
+    def of(cls, jvm: Jvm) -> _Rules:
+        """The rules of a session, looked up on first use."""
+        found: _Rules | None = getattr(jvm, _ATTRIBUTE, None)
+        if found is None:
+            found = cls(jvm)
+            setattr(jvm, _ATTRIBUTE, found)
+        return found
+
+    def reads_clock(self, node: Any) -> bool:
+        """Whether a plan or an expression holds something like ``current_timestamp()`` or ``current_user()``."""
+        return bool(node.containsPattern(self._clock))
+
+    def casts(self, node: Any) -> bool:
+        """Whether a plan or an expression holds a cast."""
+        return bool(node.containsPattern(self._cast))
+
+    def names_times(self, plan: Any) -> bool:
+        """Whether a plan casts a word such as ``'today'`` to a time, by Spark's own rule."""
+        if not self.casts(plan):
+            return False
+        parts = [plan, *self._jvm.to_list(plan.subqueriesAll())]
+        return not all(self._special_texts.apply(part).fastEquals(part) for part in parts)
+
+    def is_time(self, cast: Any) -> bool:
+        """Whether a cast of a constant text gives a time by the word that it is."""
+        one = self._jvm.filter(cast, self._jvm.no_rows())
+        return not self._special_texts.apply(one).fastEquals(one)
+
+    def literal(self, value: Any, data_type: Any | None = None) -> Any:
+        """A literal of a Java object of ``java.time``, or of a text."""
+        return self._literals.apply(value) if data_type is None else self._literals.create(value, data_type)
+
+    def replaced(self, plan: Any) -> Any:
+        """The plan with what functions such as ``to_date`` stand for."""
+        with self._jvm.active():
+            return self._replaceable.apply(plan)
+
+    def finished(self, plan: Any) -> Any:
+        """The plan after the rules by which Spark itself replaces what depends on session and clock."""
+        with self._jvm.active():  # they ask the active session, which may be another one
+            if self.reads_clock(plan):
+                catalogs = self._jvm.state.catalogManager()
+                plan = self._current_names(catalogs).apply(self._current_time.apply(plan))
+            return self._sql_functions.apply(self._special_texts.apply(plan))
+
+    def folded(self, plan: Any) -> Any:
+        """The plan with its constant parts computed; one that cannot be computed stays."""
+        with self._jvm.active():
+            return self._fold.apply(plan)
+
+    def without_names(self, expression: Any) -> Any:
+        """An expression without the alias around it."""
+        return self._aliases.trimAliases(expression)
+
+    def without_alias(self, expression: Any, project: Any) -> Any:
+        """An expression over a projection's columns, over those of its child."""
+        return self._aliases.replaceAlias(expression, self._aliases.getAliasMap(project))
+
+
+class Moment:
+    """When and as whom a command happens: the same for all of its jobs.
+
+    Args:
+        spark: The session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = Jvm.of(spark)
+        self._rules = _Rules.of(self._jvm)
+        self._instant: Any = self._rules.instants.now()
+        self._zone = self._jvm.time_zone()
+
+    def frozen(self, plan: Any) -> Any:
+        """An analysed plan with a literal for each expression whose value the moment decides, in subqueries too."""
+        if self._rules.reads_clock(plan):
+            plan = self._with(plan, self._rules.reads_clock, self._of_clock)
+        plan = self._rules.replaced(plan)
+        if self._rules.names_times(plan):
+            plan = self._with(plan, self._rules.casts, self._of_word)
+        return self._rules.finished(plan)
+
+    def frame(self, df: DataFrame) -> DataFrame:
+        """A DataFrame over the frozen plan of another; its columns keep their ids."""
+        plan = df._jdf.queryExecution().analyzed()
+        frozen = self.frozen(plan)
+        return df if frozen.fastEquals(plan) else self._jvm.frame(frozen)
+
+    def source(self, df: DataFrame) -> DataFrame:
+        """A user's DataFrame, frozen where it reads the clock; what was cached of it stays what it was."""
+        plan = df._jdf.queryExecution().withCachedData()
+        told = self._rules.reads_clock(plan) or self._rules.names_times(plan)
+        return self._jvm.frame(self.frozen(plan)) if told else df
+
+    def _with(self, plan: Any, concerns: Callable[[Any], bool], literal: Callable[[Any], Any | None]) -> Any:
+        """A plan with literals for expressions, in subqueries too; what does not concern them is not walked."""
+
+        def replaced(expression: Any, _: str = "") -> Any:
+            if not concerns(expression):
+                return expression
+            found = literal(expression)
+            if found is not None:
+                return found
+            children = [replaced(child) for child in self._jvm.to_list(expression.children())]
+            return expression.withNewChildren(self._jvm.indexed_seq(children)) if children else expression
+
+        def in_node(node: Any, _: str) -> Any:
+            function = PlanFunction(replaced)
+            changed = node.mapExpressions(function)
+            if function.error is not None:
+                raise function.error
+            return changed
+
+        return transform(plan, in_node)
+
+    def _of_clock(self, node: Any) -> Any | None:
+        """The value of a node, by the JVM's own calendar; None for what Spark's rules replace."""
+        name, rules = java_class_name(node).rsplit(".", 1)[-1], self._rules
+        if name in ("CurrentTimestamp", "Now"):
+            return rules.literal(self._instant)
+        if name == "CurrentDate":
+            return rules.literal(self._instant.atZone(node.zoneId()).toLocalDate())
+        if name == "LocalTimestamp":
+            return rules.literal(self._instant.atZone(node.zoneId()).toLocalDateTime())
+        if name == "CurrentTimeZone":
+            return rules.literal(self._zone)
+        if name == "CurrentTime":
+            time = self._instant.atZone(rules.zones.of(self._zone)).toLocalTime()
+            step = 10 ** (_NANOS_DIGITS - int(node.precision()))
+            return rules.literal(time.withNano(int(time.getNano()) // step * step), node.dataType())
+        return None
+
+    def _of_word(self, node: Any) -> Any | None:
+        """The value of a cast such as ``CAST('today' AS DATE)``; None for anything else."""
+        kind = str(node.dataType().typeName())
+        if kind not in _TIMES or not java_class_name(node).endswith(".Cast") or not node.child().foldable():
+            return None
+        if not self._rules.is_time(node):
+            return None
+        found = _WORD.match(str(node.child().eval(None)).strip().lower())
+        word, zone = found.group() if found else "", node.zoneId()
+        at = self._instant.atZone(zone)
+        if word == "now" and kind != "date":
+            return self._rules.literal(self._instant if kind == "timestamp" else at.toLocalDateTime())
+        if word not in _DAYS:
+            return None  # 'epoch': always the same
+        day = at.toLocalDate().plusDays(_DAYS[word])
+        if kind == "date":
+            return self._rules.literal(day)
+        return self._rules.literal(day.atStartOfDay(zone).toInstant() if kind == "timestamp" else day.atStartOfDay())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundExpression:
+    """An expression that was resolved once.
+
+    Args:
+        expression: Catalyst's, resolved and frozen.
+        column: The same, for any frame whose columns have the ids of those that it was resolved against.
+        sql: Its text before it was frozen, for the history and for messages: never to be parsed.
+    """
+
+    expression: Any
+    column: Column
+    sql: str
+
+
+def bind_condition(moment: Moment, rows: DataFrame, condition: Column) -> BoundExpression:
+    """Resolve a condition against rows, and freeze it.
+
+    Args:
+        moment: The command's.
+        rows: What the condition is about.
+        condition: As the user wrote it.
+
+    Raises:
+        AnalysisException, ParseException: Spark's own: it does not fit the rows, or is no text of an expression.
+        InvalidArgumentError: It reads what is no column of the rows.
+    """
+    analyzed = rows.filter(condition)._jdf.queryExecution().analyzed()
+    while str(analyzed.nodeName()) != "Filter":  # a function written in SQL puts projections around the filter
+        analyzed = analyzed.child()
+    sql = str(analyzed.condition().sql())
+    frozen = moment.frozen(analyzed)
+    return _bound(rows, frozen.condition(), frozen.child(), sql)
+
+
+def bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> list[BoundExpression]:
+    """Resolve values against rows, and freeze them. See ``bind_condition``.
+
+    Raises:
+        InvalidArgumentError: One is an aggregate, or makes several rows of one, or looks at other rows.
+    """
+    return _bind_values(moment, rows, values)[0]
+
+
+def bind_typed_values(
+    moment: Moment, rows: DataFrame, values: Sequence[Column]
+) -> tuple[list[BoundExpression], tuple[DataType, ...]]:
+    """Resolve values against rows, freeze them, and tell their types. See ``bind_values``.
+
+    Raises:
+        SchemaError: A type that the format does not have.
+    """
+    bound, analyzed = _bind_values(moment, rows, values)
+    # Of the projection: the collation of a text is told beside its type, in the field's metadata.
+    schema = parse_schema(str(analyzed.schema().json()))
+    return bound, tuple(field.data_type for field in schema.fields)
+
+
+def _bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> tuple[list[BoundExpression], Any]:
+    jvm = Jvm.of(rows.sparkSession)
+    named = jvm.seq([jvm.expression(value.alias(f"v{place}")) for place, value in enumerate(values)])
+    # Not by ``rows.select``, which answers an aggregate of a whole table from its statistics.
+    analyzed = jvm.frame(jvm.project(named, rows._jdf.queryExecution().analyzed()))._jdf.queryExecution().analyzed()
+    if str(analyzed.nodeName()) != "Project":
+        raise _of_several_rows(str(analyzed.nodeName()))
+    frozen = moment.frozen(analyzed)
+    before = [_Rules.of(jvm).without_names(item).sql() for item in jvm.to_list(analyzed.projectList())]
+    after = jvm.to_list(frozen.projectList())
+    bound = [_bound(rows, item, frozen.child(), str(sql)) for item, sql in zip(after, before, strict=True)]
+    return bound, analyzed
+
+
+def _bound(rows: DataFrame, expression: Any, below: Any, sql: str) -> BoundExpression:
+    jvm = Jvm.of(rows.sparkSession)
+    rules, own = _Rules.of(jvm), rows._jdf.queryExecution().analyzed().outputSet()
+    expression = rules.without_names(expression)
+    while not expression.references().subsetOf(own):
+        if str(below.nodeName()) != "Project":
+            raise _of_several_rows(str(below.nodeName()))
+        expression, below = rules.without_alias(expression, below), below.child()
+    column: Column = ClassicColumn(jvm.column_of(expression))
+    return BoundExpression(expression=expression, column=column, sql=sql)
+
+
+def folded(spark: SparkSession, bound: BoundExpression) -> Any:
+    """A bound condition with its constant parts computed, for those who look into it; as it is where one fails."""
+    jvm = Jvm.of(spark)
+    try:
+        return _Rules.of(jvm).folded(jvm.filter(bound.expression, jvm.no_rows())).condition()
+    except (PySparkException, Py4JError):  # it will fail in the query, where that can be explained
+        return bound.expression
+
+
+def _of_several_rows(found: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"An expression is to be computed from one row alone, and this one needs Spark's {found}: it holds an "
+        "aggregate, window or generator function, or a hidden column.",
+        hint="Compute such a value first, into a source that MERGE joins with the table.",
+        condition=Condition.of("UNSUPPORTED_GENERATOR.OUTSIDE_SELECT")
+        if found == "Generate"
+        else Condition.of("UNSUPPORTED_EXPR_FOR_OPERATOR"),
+    )
+
+
+class TableColumns:
+    """The columns of a table's rows as bound expressions know them.
+
+    Args:
+        rows: The frame that expressions are resolved against, or a part of it.
+    """
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._jvm = Jvm.of(rows.sparkSession)
+        self._own = rows._jdf.queryExecution().analyzed().outputSet()
+        self._ids: dict[str, Any] = {}
+
+    def used_in(self, *bound: BoundExpression) -> None:
+        """Remember which of the columns the expressions read."""
+        for item in bound:
+            for column in self._jvm.to_list(item.expression.references().toSeq()):
+                if self._own.contains(column):
+                    self._ids[str(column.name()).lower()] = column.exprId()  # named as the user spelt it
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Ids of the columns that are read."""
+        return frozenset(int(id_.id()) for id_ in self._ids.values())
+
+    def over(self, scan: DataFrame) -> DataFrame:
+        """A later scan of the same table whose columns are those that the expressions read.
+
+        Args:
+            scan: Any frame that has them under the same names, ignoring case.
+        """
+        if not self._ids:
+            return scan
+        plan = scan._jdf.queryExecution().analyzed()
+        columns, places = plan.output(), {column.lower(): place for place, column in enumerate(scan.columns)}
+        for column, id_ in self._ids.items():
+            place = places[column]
+            columns = columns.updated(place, self._jvm.alias(columns.apply(place), id_))
+        return self._jvm.frame(self._jvm.project(columns, plan))

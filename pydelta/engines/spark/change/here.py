@@ -1,0 +1,288 @@
+"""Choose between this process and Spark for the row work of a command, and remember which did it and why.
+
+::
+
+    files within spark.pydelta.local.maxBytes, and an expression that ``exact`` knows --> pydelta.engines.arrow
+    anything else, and whatever goes wrong here -------------------------------------> a Spark job, as always
+
+What fails here is done again by Spark, which then says what it always says. Nothing that was written here is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import polars as pl
+import pyarrow as pa
+
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.optimize.plan import Layout
+from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.engines.arrow.changes import Change, Place, check_condition, delete_rows, find_rows, rewrite
+from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.arrow.layout import TableShape
+from pydelta.engines.arrow.partitions import files_of_partitions
+from pydelta.engines.arrow.rearrange import Order, check_plan, compact, lay_out
+from pydelta.engines.arrow.tasks.old_files import NeedsSpark
+from pydelta.engines.arrow.tasks.write_files import WriteTask
+from pydelta.engines.arrow.updates import update_rows
+from pydelta.engines.spark.change.assignments import BoundAssignments
+from pydelta.engines.spark.change.exact import exact
+from pydelta.engines.spark.logs import SessionSettings
+from pydelta.engines.spark.maintenance.optimize import rearranging_task
+from pydelta.engines.spark.scan.filters import Tree
+from pydelta.engines.spark.write.writer import make_write_task
+from pydelta.errors import DeltaError, RowsDoNotAddUpError
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.row_sets import RowSet
+from pydelta.protocol.row_tracking import materialized_columns
+from pydelta.storage import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["REWRITTEN", "SCANNED", "Here", "Limit", "written_by"]
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+SCANNED: Final = "scannedBy"
+REWRITTEN: Final = "rewrittenBy"
+"""The steps of a change, as the history names them."""
+
+_FILE_COST_BYTES: Final = 64 * 1024
+"""What opening a file counts as, so that many tiny ones are not read one after the other by one process."""
+
+_AS_USUAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": ("corrected", "exception"),
+    "spark.sql.parquet.int96RebaseModeInRead": ("corrected", "exception"),
+    "spark.sql.parquet.binaryAsString": ("false",),
+    "spark.sql.files.ignoreMissingFiles": ("false",),
+    "spark.sql.files.ignoreCorruptFiles": ("false",),
+    "spark.sql.caseSensitive": ("false",),
+    "spark.sql.optimizer.inSetConversionThreshold": ("10",),
+}
+"""Settings that change what Spark reads in a file or how it compares, and their values that this process follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many bytes of files this process reads or rewrites, and the setting that says so; 0 for none."""
+
+    setting: str
+    most_bytes: int
+
+
+class Here:
+    """The part of one command that is tried in this process.
+
+    Args:
+        spark: The session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._held: SessionSettings | None = None
+        self.ways: dict[str, str] = {}
+
+    def foresee(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> str:
+        """Tell how the rows of a condition would be looked for in files, without looking: as ``ways`` has it."""
+        limit = self.limit()
+        if not limit.most_bytes:
+            return f"spark: {limit.setting} is 0"
+        try:
+            self._refuse(files, limit)
+            check_condition(snapshot, exact(condition, snapshot.schema))
+        except NotHere as reason:
+            return f"spark: {reason}"
+        return "arrow"
+
+    def foresee_rearranged(self, snapshot: Snapshot, plan: pl.DataFrame, layout: Layout | None) -> str:
+        """Tell how files would be compacted or laid out, as far as that is known before one is read."""
+        limit = self._rearranging_limit()
+        if not limit.most_bytes:
+            return f"spark: {self._off()} is 0"
+        try:
+            self._refuse(plan, limit)
+            check_plan(snapshot, snapshot.files.adds(plan), plan, layout, rearranging_task(self._spark, snapshot))
+        except NotHere as reason:
+            return f"spark: {reason}"
+        return "arrow"
+
+    def in_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> pl.DataFrame | None:
+        """Find the files of a condition over partition columns; None where that is Spark's to do."""
+        if not self.limit().most_bytes:
+            return None
+
+        def work() -> pl.DataFrame:
+            self.refuse_session()
+            return files_of_partitions(snapshot, files, exact(condition, snapshot.schema))
+
+        return _attempt(work)[0]
+
+    def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
+        """Find the rows of a condition; None where that is Spark's to do. See ``Engine.match_rows``."""
+        return self.tried(
+            SCANNED, files, lambda: find_rows(snapshot, files, exact(condition, snapshot.schema), self._place(snapshot))
+        )
+
+    def write_without(
+        self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]
+    ) -> RewriteOutput | None:
+        """Write files without the rows given; None where that is Spark's to do. See ``Engine.write_without``."""
+        return self._rewritten(snapshot, files, rows, lambda _: delete_rows)
+
+    def write_updated(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        assignments: BoundAssignments,
+        *,
+        copy_others: bool,
+    ) -> RewriteOutput | None:
+        """Write rows with new values; None where that is Spark's to do. See ``UpdatingEngine.write_updated``."""
+
+        def change(task: WriteTask) -> Change:
+            values = {}
+            for item in assignments.items:
+                if len(item.path) > 1 or item.expression is None:
+                    raise NotHere("a field in a struct that is set")
+                values[item.path[0]] = exact(Tree.of(item.expression.expression), snapshot.schema)
+            return update_rows(snapshot, task, values, copy_others=copy_others)
+
+        return self._rewritten(snapshot, files, rows, change)
+
+    def compact(self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame) -> RewriteOutput | None:
+        """Write a file for each bin; None where that is Spark's to do. See ``RearrangingEngine.compact``."""
+
+        def work() -> RewriteOutput:
+            task = rearranging_task(self._spark, snapshot)
+            return compact(snapshot, files, plan, task=task, place=written_by(task))
+
+        return self.tried(REWRITTEN, plan, work, limit=self._rearranging_limit())
+
+    def lay_out(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
+    ) -> RewriteOutput | None:
+        """Write rows in an order; None where that is Spark's to do. See ``RearrangingEngine.lay_out``."""
+
+        def work() -> RewriteOutput:
+            task = rearranging_task(self._spark, snapshot)
+            return lay_out(snapshot, files, plan, Order(layout, target_bytes), task=task, place=written_by(task))
+
+        return self.tried(REWRITTEN, plan, work, limit=self._rearranging_limit())
+
+    def _rearranging_limit(self) -> Limit:
+        settings = self._session().settings
+        most = settings.local_optimize_max_bytes if settings.local_max_bytes else 0
+        return Limit("spark.pydelta.local.optimizeMaxBytes", most)
+
+    def _off(self) -> str:
+        """The setting that keeps this process from rearranging files."""
+        limit = self.limit()
+        return self._rearranging_limit().setting if limit.most_bytes else limit.setting
+
+    def _rewritten(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        change: Callable[[WriteTask], Change],
+    ) -> RewriteOutput | None:
+        def work() -> RewriteOutput:
+            task = self.write_task(snapshot)
+            return rewrite(snapshot, files, rows, change(task), task=task, place=written_by(task))
+
+        return self.tried(REWRITTEN, files, work)
+
+    def write_task(self, snapshot: Snapshot) -> WriteTask:
+        """Decide how files of a table are written by its changes."""
+        return make_write_task(
+            self._spark,
+            TableShape.of(snapshot),
+            WriteOptions(mode=WriteMode.APPEND),
+            self._session(),
+            change_data=snapshot.properties.enable_change_data_feed,
+            row_tracking=bool(materialized_columns(snapshot.properties)),
+        )
+
+    def tried(self, step: str, files: pl.DataFrame, work: Callable[[], _T], *, limit: Limit | None = None) -> _T | None:
+        """Do a step here if it fits; what goes wrong is left to Spark.
+
+        Args:
+            step: ``SCANNED`` or ``REWRITTEN``.
+            files: What it reads.
+            work: The step.
+            limit: None for that of changes.
+
+        Returns:
+            What the step gives; None where it is Spark's to do, and ``ways`` says why.
+        """
+        limit = limit or self.limit()
+        if not limit.most_bytes:
+            return None
+
+        def within_limit() -> _T:
+            self._refuse(files, limit)
+            return work()
+
+        done, why = _attempt(within_limit)
+        self.ways[step] = f"spark: {why}" if why else "arrow"
+        return done
+
+    def limit(self) -> Limit:
+        """Return how much of a change is done here."""
+        return Limit("spark.pydelta.local.maxBytes", self._session().settings.local_max_bytes)
+
+    def _refuse(self, files: pl.DataFrame, limit: Limit) -> None:
+        size = int(files["size"].sum() or 0)
+        if size + files.height * _FILE_COST_BYTES > limit.most_bytes:
+            raise NotHere(f"{files.height} files of {size} bytes, more than {limit.setting}")
+        self.refuse_session()
+
+    def refuse_session(self) -> None:
+        """Check that the session's settings are ones that this process follows.
+
+        Raises:
+            NotHere: One is not; its name is told.
+        """
+        conf = self._session().conf
+        for name, values in _AS_USUAL.items():
+            if conf.get(name, values[0]).strip().lower() not in values:
+                raise NotHere(f"the session's {name}")
+
+    def _session(self) -> SessionSettings:
+        if self._held is None:
+            self._held = SessionSettings.of(self._spark)
+        return self._held
+
+    def _place(self, snapshot: Snapshot) -> Place:
+        options = self._session().options
+        return Place(store=open_store(snapshot.table_uri, options), options=options)
+
+
+def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
+    """What comes of a step; or None, and why it is left to Spark."""
+    try:
+        return work(), ""
+    except RowsDoNotAddUpError:
+        raise
+    except NotHere as reason:
+        return None, str(reason)
+    except NeedsSpark as reason:
+        _log.info("left to Spark: %s", reason)
+        return None, "a file that Arrow may read otherwise"
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        _log.info("left to Spark: %s", type(error).__name__)
+        _log.debug("what went wrong here", exc_info=error)
+        return None, "a file that could not be read or written here"
+
+
+def written_by(task: WriteTask) -> Place:
+    """Return where the files of a task are."""
+    return Place(store=open_store(task.table_uri, task.store_options), options=task.store_options)

@@ -1,0 +1,203 @@
+"""Run the row work of a MERGE in this process, over a source that Spark has run once and kept.
+
+::
+
+    condition, clauses --exact--> a rule --+-- source small enough: collected as Arrow, once --> find, write
+                                           `-- anything else: Spark's plans, and ``ways`` says why
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from pydelta.commands.change.merge import MergeMatches
+from pydelta.commands.change.reconcile import Passed
+from pydelta.commands.engine import RewriteOutput
+from pydelta.engines.arrow.expressions import Exact, Field, NotHere, fields_of
+from pydelta.engines.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, ranges, source_field
+from pydelta.engines.arrow.merging import ArrowMerge
+from pydelta.engines.arrow.tasks.arrow import file_array
+from pydelta.engines.spark.change.binding import folded
+from pydelta.engines.spark.change.exact import exact
+from pydelta.engines.spark.change.here import REWRITTEN, SCANNED, Here, written_by
+from pydelta.engines.spark.change.merge_bind import BoundMerge
+from pydelta.engines.spark.scan.filters import Tree
+from pydelta.log import Snapshot
+from pydelta.predicate import Expr
+from pydelta.protocol.schema import to_arrow_type
+from pydelta.protocol.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["MergeHere", "foresee_here"]
+
+
+class MergeHere:
+    """The part of one merge that is tried in this process.
+
+    Args:
+        spark: The session.
+        snapshot: The table.
+        schema: Its schema afterwards.
+        bound: Condition and clauses.
+        source: The source's rows as they were kept.
+    """
+
+    def __init__(
+        self, spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: DataFrame
+    ) -> None:
+        self._spark, self._snapshot, self._schema, self._bound = spark, snapshot, schema, bound
+        self._frame = source
+        self._here = Here(spark)
+        self._merge: ArrowMerge | None = None
+        self._filters: list[Expr] = []
+        self.rows: pa.Table | None = None
+        """The source, where the merge is done here."""
+        if self._here.limit().most_bytes:
+            try:
+                self._prepare()
+            except NotHere as reason:
+                self._here.ways[SCANNED] = f"spark: {reason}"
+                self.rows = None
+
+    @property
+    def ways(self) -> Mapping[str, str]:
+        """How the steps were done; see ``TellingEngine.ways``."""
+        return self._here.ways
+
+    @property
+    def filters(self) -> Sequence[Expr]:
+        """Conditions over the table's keys that hold for every row with a match."""
+        return self._filters
+
+    def find(self, files: pl.DataFrame) -> MergeMatches | None:
+        """Pair rows; None where that is Spark's to do. See ``Merging.find``."""
+        merge = self._merge
+        if merge is None:
+            return None
+        found = self._here.tried(SCANNED, files, lambda: merge.find(files))
+        if found is None:
+            self._merge = None
+        return found
+
+    def write(
+        self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool
+    ) -> tuple[RewriteOutput, Passed] | None:
+        """Write new rows; None where that is Spark's to do. See ``Merging.write``."""
+        merge = self._merge
+        if merge is None:
+            return None
+        return self._here.tried(REWRITTEN, files, lambda: merge.write(files, places, copy_others=copy_others))
+
+    # --- the rule and the source -----------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._here.refuse_session()
+        plan = self._frame._jdf.queryExecution().analyzed()
+        rule, used = _rule(self._spark, self._snapshot, self._schema, self._bound, plan)
+        limit = self._here.limit()
+        size = _kept_bytes(self._spark, plan)
+        if size is None or size > limit.most_bytes:
+            raise NotHere(
+                f"a source of {'unknown size' if size is None else f'{size} bytes, more than {limit.setting}'}"
+            )
+        self.rows = self._collected(used)
+        self._filters = ranges(rule, self.rows, {name.lower() for name in self._snapshot.partition_columns})
+        task = self._here.write_task(self._snapshot)
+        self._merge = ArrowMerge(self._snapshot, rule, self.rows, task=task, place=written_by(task))
+
+    def _collected(self, used: Mapping[int, Field]) -> pa.Table:
+        """The source's rows; the columns that are read in the types that they have in the table's terms."""
+        try:
+            found = self._frame.toArrow()
+            columns = []
+            for place, column in enumerate(found.columns):
+                if place in used:
+                    target = to_arrow_type(used[place].type)
+                    chunks = [file_array(chunk, target) for chunk in column.chunks]
+                    columns.append(pa.chunked_array(chunks, type=target))
+                else:
+                    columns.append(column)
+        except (PySparkException, Py4JError, pa.ArrowException) as error:
+            raise NotHere("a source that Arrow does not hold") from error
+        return pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+
+
+def foresee_here(
+    spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: DataFrame
+) -> str:
+    """Tell how a merge would be done, as far as that is known before its source is run; see ``MergeHere``."""
+    here = Here(spark)
+    limit = here.limit()
+    if not limit.most_bytes:
+        return f"spark: {limit.setting} is 0"
+    try:
+        here.refuse_session()
+        rule, _ = _rule(spark, snapshot, schema, bound, source._jdf.queryExecution().analyzed())
+        task = here.write_task(snapshot)
+        ArrowMerge(snapshot, rule, pa.table({}), task=task, place=written_by(task))
+    except NotHere as reason:
+        return f"spark: {reason}"
+    return f"arrow, if the source and the files that its keys leave are not more than {limit.setting}"
+
+
+def _rule(
+    spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: Any
+) -> tuple[MergeRule, dict[int, Field]]:
+    """What a merge does, as this process can do it, and the source's columns that it reads, by their places.
+
+    Raises:
+        NotHere: It is Spark's to do.
+    """
+    if schema != snapshot.schema:
+        raise NotHere("a merge that changes the schema")
+    output = source.output()
+    ids: dict[int, tuple[str, ...]] = dict.fromkeys(bound.columns.ids, ())
+    ids |= {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
+
+    def read(expression: Any) -> Exact:
+        return exact(Tree.of(expression), snapshot.schema, ids)
+
+    clauses = []
+    for item in bound.clauses:
+        values: dict[str, Exact] = {}
+        for assignment in () if item.values is None else item.values.items:
+            if len(assignment.path) > 1 or assignment.expression is None:
+                raise NotHere("a field in a struct that is set")
+            values[assignment.path[0]] = read(assignment.expression.expression)
+        condition = None if item.condition is None else read(folded(spark, item.condition))
+        clauses.append(ArrowClause(on=item.clause.on, action=item.clause.action, condition=condition, values=values))
+    rule = MergeRule.of(read(folded(spark, bound.condition)), clauses)
+    fields = _fields(rule)
+    used = {int(item.path[1]): item for item in fields if len(item.path) == len((SOURCE, ""))}
+    if {int(item.path[1]) for item in fields} - used.keys():
+        raise NotHere("a field in a struct of the source")
+    return rule, used
+
+
+def _fields(rule: MergeRule) -> list[Field]:
+    """The source's columns that a rule reads."""
+    parts = [part for key in rule.keys for part in key] + list(rule.rest)
+    for clause in rule.clauses:
+        parts += [*clause.values.values(), *([clause.condition] if clause.condition is not None else [])]
+    return [item for part in parts for item in fields_of(part) if source_field(item.path)]
+
+
+def _kept_bytes(spark: SparkSession, plan: Any) -> int | None:
+    """Bytes that the kept rows take up, as Spark's store of blocks has them; None where it does not say."""
+    while str(plan.nodeName()) == "SubqueryAlias":
+        plan = plan.child()
+    if str(plan.nodeName()) != "LogicalRDD":
+        return None
+    number = int(plan.rdd().id())
+    for info in spark.sparkContext._jsc.sc().getRDDStorageInfo():
+        if int(info.id()) == number:
+            return int(info.memSize()) + int(info.diskSize())
+    return None

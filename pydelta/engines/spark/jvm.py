@@ -1,0 +1,583 @@
+"""Bind JVM classes and bulk operations of a Spark session; the one place that knows Spark versions.
+
+Names are looked up once (``JavaNames``). Whatever grows with the table (files, partitions) crosses in one buffer, never
+one call an item.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from pydelta.engines.spark.bulk import Bulk
+from pydelta.engines.spark.callers import close_ended
+from pydelta.engines.spark.java_names import JavaNames
+from pydelta.engines.spark.recent import Recent
+from pydelta.engines.spark.returned import release_late
+from pydelta.engines.spark.versions import refuse_unsupported
+from pydelta.errors import DeltaEnvironmentError
+
+__all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
+
+_ATTRIBUTE: Final = "_pydelta_jvm"
+_CURRENT_FOR_VIEWS: Final = "spark.sql.legacy.useCurrentConfigsForView"
+_CACHED_SNAPSHOTS: Final = 8
+_CACHED_SHAPES: Final = 64
+_USER_TYPE: Final = "org.apache.spark.sql.types.UserDefinedType"
+_RECENT_ROWS_BYTES: Final = 32 * 1024 * 1024
+_STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
+_SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
+
+
+def is_classic(spark: Any) -> bool:
+    """Tell whether the session runs in this process's JVM (and is not a Spark Connect client)."""
+    return isinstance(spark, SparkSession) and hasattr(spark, "_jsparkSession")
+
+
+class Jvm:
+    """JVM classes bound for one session. Get it with ``Jvm.of(spark)``.
+
+    Raises:
+        DeltaEnvironmentError: The session is a Spark Connect client: there is no JVM to talk to.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        if not is_classic(spark):
+            raise DeltaEnvironmentError(
+                f"A classic Spark session is needed; this one is {type(spark).__module__}.{type(spark).__name__}, "
+                "whose driver is another process.",
+                hint="Create the session with SparkSession.builder.master(...) instead of .remote(...), "
+                "or run the job with spark-submit.",
+            )
+        self.version = refuse_unsupported(spark.version)
+        self.spark = spark
+        self.session: Any = spark._jsparkSession
+        self.gateway: Any = spark.sparkContext._gateway
+        jvm: Any = JavaNames.of(self.gateway)
+        self.view: Any = jvm
+        ensure_callback_server_started(self.gateway)
+        release_late(self.gateway)
+        close_ended(self.gateway)
+        self._partitions: Recent[Any, Any] = Recent(_CACHED_SNAPSHOTS)
+        self.recent_rows: Recent[Any, Any] = Recent(_RECENT_ROWS_BYTES)
+
+        sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst
+        self.python_utils: Any = jvm.org.apache.spark.api.python.PythonUtils
+        self.to_seq: Any = self.python_utils.toSeq
+        self._as_java: Any = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        self._to_json: Any = jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString
+        self.python_sql: Any = sql.api.python.PythonSQLUtils
+        self.none: Any = jvm.scala.Option.empty()
+        self.option: Any = jvm.scala.Option
+        self.path: Any = jvm.org.apache.hadoop.fs.Path
+        self.data_type: Any = sql.types.DataType
+        self.struct_type: Any = sql.types.StructType
+        self.relation: Any = sql.execution.datasources.HadoopFsRelation
+        self.parquet: Any = sql.execution.datasources.parquet.ParquetFileFormat
+        self.logical_relation: Any = scala_object(sql.execution.datasources, "LogicalRelation")
+        self.dataset: Any = scala_object(sql.classic, "Dataset")
+        self.partition_directory: Any = scala_object(sql.execution.datasources, "PartitionDirectory")
+        self.empty_row: Any = catalyst.InternalRow.empty()
+        plans = catalyst.plans.logical
+        self.local_relation: Any = scala_object(plans, "LocalRelation")
+        self.filter: Any = plans.Filter
+        self.project: Any = plans.Project
+        self._rebalance: Any = plans.RebalancePartitions
+        self._project_object: Any = scala_object(plans, "Project")
+        self._union: Any = plans.Union
+        self._alias: Any = scala_object(catalyst.expressions, "Alias")
+        self._named: Any = scala_object(catalyst.expressions, "NamedExpression")
+        self.bits_base = int(jvm.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET)
+        self._class_named: Any = jvm.java.lang.Class.forName
+        self._static_invoke: Any = catalyst.expressions.objects.StaticInvoke
+        self._expression_utils: Any = scala_object(sql.classic, "ExpressionUtils")
+        self._tag: Any = catalyst.trees.TreeNodeTag
+        self.subquery_alias: Any = scala_object(plans, "SubqueryAlias")
+        self.and_expression: Any = catalyst.expressions.And
+        self.table_identifier: Any = scala_object(catalyst, "TableIdentifier")
+        self.strings: Any = jvm.org.apache.hadoop.util.StringUtils
+        self.arrays: Any = jvm.java.util.Arrays
+        self.object_class: Any = jvm.java.lang.Object
+        self.java_system: Any = jvm.java.lang.System
+        self.unseen_rows: Recent[str, Any] = Recent(_CACHED_SHAPES)
+        self._bulk = Bulk(self)
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Jvm:
+        """Return the bindings of a session, made on first use."""
+        bound: Jvm | None = getattr(spark, _ATTRIBUTE, None)
+        if bound is None:
+            bound = cls(spark)
+            setattr(spark, _ATTRIBUTE, bound)
+        return bound
+
+    # --- small conversions ---------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> Any:
+        """Its process, a ``Popen``; None where this one did not start it."""
+        return getattr(self.gateway, "proc", None)
+
+    def seq(self, items: Iterable[Any]) -> Any:
+        """Return a Scala ``Seq`` of the items."""
+        return self.to_seq(list(items))
+
+    def scala_map(self, items: Mapping[str, str]) -> Any:
+        """Return an immutable Scala ``Map``."""
+        return self.python_utils.toScalaMap(dict(items))
+
+    def indexed_seq(self, items: Iterable[Any]) -> Any:
+        """Return a Scala indexed sequence, which tree nodes take as their new children."""
+        return self.seq(items).toIndexedSeq()
+
+    def column_of(self, expression: Any) -> Any:
+        """Return the JVM's Column over a Catalyst expression, resolved or not."""
+        return self._expression_utils.column(expression)
+
+    def char_varchar_as_strings(self, struct: Any) -> Any:
+        """Return a StructType with char and varchar as strings whose metadata keeps the length."""
+        utilities = self.view.org.apache.spark.sql.catalyst.util.CharVarcharUtils
+        return utilities.replaceCharVarcharWithStringInSchema(struct)
+
+    def array(self, java_class: Any, items: Sequence[Any]) -> Any:
+        """Return a Java array of a class."""
+        result = self.gateway.new_array(java_class, len(items))
+        for position, item in enumerate(items):
+            result[position] = item
+        return result
+
+    def struct(self, schema_json: str) -> Any:
+        """Turn schema JSON into ``StructType``."""
+        return self._struct_from_json(schema_json)
+
+    @cached_property
+    def _struct_from_json(self) -> Any:
+        return self.data_type.fromJson
+
+    def is_user_type(self, name: object) -> bool:
+        """Return whether the JVM has a class of this name that is a type of a user's."""
+        if not isinstance(name, str):
+            return False
+        try:
+            found = self.view.org.apache.spark.util.Utils.classForName(name, False, False)
+        except Py4JError:
+            return False
+        return bool(self._class_named(_USER_TYPE).isAssignableFrom(found))
+
+    def string_array(self, items: Sequence[str]) -> Any:
+        """Make a ``String[]`` in one call."""
+        if not items:
+            return self.gateway.new_array(self.view.java.lang.String, 0)
+        return self.strings.split("\x00".join(items), "\x00")
+
+    def rest_of(self, target: Any, method: str, given: int) -> list[Any]:
+        """Get the default values of a Scala method's parameters after the first ``given`` ones."""
+        names = [str(item.getName()) for item in target.getClass().getMethods()]
+        prefix = method + "$default$"
+        positions = sorted(int(name.removeprefix(prefix)) for name in set(names) if name.startswith(prefix))
+        return [getattr(target, f"{prefix}{position}")() for position in positions if position > given]
+
+    def path_text(self, uri: Any) -> str:
+        """Turn a ``java.net.URI`` into a location for ``normalize_uri``: a local one encoded, others as named."""
+        text = str(uri.toString())
+        return text if text.startswith("file:") else str(self.path(uri).toString())
+
+    def location_uri(self, table_uri: str) -> Any:
+        """Turn a normalised table URI into ``java.net.URI``."""
+        if table_uri.startswith("file:"):  # encoded already
+            return self.view.java.net.URI("file:/" + table_uri.removeprefix("file:").lstrip("/"))
+        return self.path(table_uri).toUri()
+
+    # --- settings ------------------------------------------------------------------------------------------
+
+    def session_conf(self) -> dict[str, str]:
+        """Return all ``spark.*`` settings of the session, in one call."""
+        settings = self.sql_conf.getAllConfs()
+        return {str(key): str(value) for key, value in self.to_dict(self.python_utils_map(settings)).items()}
+
+    def python_utils_map(self, scala_map: Any) -> Any:
+        """Turn a Scala map into ``java.util.Map``."""
+        return self._as_java(scala_map)
+
+    def time_zone(self) -> str:
+        """Return the session's time zone."""
+        return str(self.sql_conf.sessionLocalTimeZone())
+
+    @cached_property
+    def state(self) -> Any:
+        """The session's ``SessionState``, one and the same as long as the session lives."""
+        return self.session.sessionState()
+
+    @cached_property
+    def catalog(self) -> Any:
+        """The session's ``SessionCatalog``."""
+        return self.state.catalog()
+
+    @cached_property
+    def sql_conf(self) -> Any:
+        """The session's ``SQLConf``, which holds its settings as they are at each time."""
+        return self.state.conf()
+
+    def hadoop_conf(self) -> Any:
+        """Return the session's Hadoop configuration."""
+        return self.state.newHadoopConf()
+
+    def hadoop_options(self) -> dict[str, str]:
+        """Return the session's storage settings (``fs.*`` and kin). May hold secrets: never log them."""
+        conf = self.hadoop_conf()
+        options: dict[str, str] = {}
+        for prefix in _STORAGE_PREFIXES:
+            found = self.to_dict(conf.getPropsWithPrefix(prefix))
+            options.update({prefix + name: str(value) for name, value in found.items() if value is not None})
+        if options.get("hadoop.security.credential.provider.path"):
+            for key in _SECRET_KEYS:
+                password = conf.getPassword(key)
+                if password is not None:
+                    options[key] = self.view.java.lang.String.valueOf(password)
+        return options
+
+    def qualify(self, path: str) -> str:
+        """Add the scheme to a location as a user writes it: a bare path is on the default file system."""
+        if _scheme(path) is not None:
+            return path
+        default = str(self.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.hadoop_conf()).toString())
+        if default.startswith("file:"):
+            return path
+        return str(self.path(self.path(default), path).toString()) if path.startswith("/") else path
+
+    def default_location(self, name: str) -> str:
+        """Tell where a managed table of this name goes."""
+        identifier = self.state.sqlParser().parseTableIdentifier(name)
+        catalog = self.catalog
+        return str(self.path(catalog.defaultTablePath(identifier)).toString())
+
+    def to_dict(self, java_map: Any) -> dict[str, Any]:
+        """Turn a ``java.util.Map`` of texts into a dict, in one call."""
+        decoded: dict[str, Any] = json.loads(self._to_json(java_map))
+        return decoded
+
+    # --- expressions ---------------------------------------------------------------------------------------
+
+    def reference_names(self, expression: Any) -> list[str]:
+        """Return names of the top-level columns an expression reads."""
+        references = expression.references().toSeq()
+        return [str(references.apply(i).name()) for i in range(references.size())]
+
+    def has_subquery(self, expression: Any) -> bool:
+        """Tell whether a query is inside the expression."""
+        return any(map(is_query, json.loads(str(expression.toJSON()))))
+
+    def reads_subquery(self, plan: Any) -> bool:
+        """Return whether a query is inside an expression of a plan."""
+        return bool(plan.containsPattern(self.view.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()))
+
+    def conjunction(self, expressions: Sequence[Any]) -> Any:
+        """Join Catalyst expressions with ``AND``."""
+        result = expressions[0]
+        for expression in expressions[1:]:
+            result = self.and_expression(result, expression)
+        return result
+
+    def bit_is_set(self, bits: Column, base: Column, position: Column) -> Column:
+        """Test a bit of a binary column, by a function of Spark's own that generated code calls directly.
+
+        Args:
+            bits: Words of 64 bits, little-endian; there is no check of bounds.
+            base: ``bits_base``.
+            position: An integer from 0.
+        """
+        return self.static_call(
+            "org.apache.spark.unsafe.bitset.BitSetMethods", "isSet", "boolean", bits, base, position
+        )
+
+    def static_call(self, java_class: str, method: str, result: str, *arguments: Column) -> Column:
+        """Call a static method of a Java class in generated code; null where an argument is."""
+        given = [self._class_named(java_class), self.data_type.fromJson(f'"{result}"'), method]
+        rest = [self.seq([]), True, True, True, self.none]
+        called = self._static_invoke(*given, self.seq(map(self.expression, arguments)), *rest)
+        return Column(self._expression_utils.column(called))
+
+    def binary_search(self, ascending: Sequence[int] | Sequence[float] | Sequence[str], value: Column) -> Column:
+        """Find a value among sorted ones; ``-(place of the first greater one) - 1`` where it is not there.
+
+        The values go into the plan as one Java array, which generated code searches as it is: Spark's own expression
+        copies its array for each row.
+
+        Args:
+            ascending: All of one type, without null or NaN.
+            value: A bigint, double or string, as they are.
+        """
+        text = self.view.org.apache.spark.unsafe.types.UTF8String
+        if isinstance(ascending[0], str):
+            kind, items = text, [text.fromString(item) for item in ascending]
+        else:
+            kind, items = (self.view.long if isinstance(ascending[0], int) else self.view.double), list(ascending)
+        array = self.gateway.new_array(kind, len(items))
+        for place, item in enumerate(items):
+            array[place] = item
+        held = self.view.org.apache.spark.sql.types.ObjectType(array.getClass())
+        literal = self.view.org.apache.spark.sql.catalyst.expressions.Literal(array, held)
+        return self.static_call("java.util.Arrays", "binarySearch", "integer", Column(self.column_of(literal)), value)
+
+    def expression(self, column: Column) -> Any:
+        """Return the Catalyst expression of a Column."""
+        return self.session.expression(column._jc)
+
+    def to_list(self, seq: Any) -> list[Any]:
+        """Turn a short Scala ``Seq`` into a list (one call per item)."""
+        return [seq.apply(position) for position in range(seq.size())]
+
+    def recent_partitions(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return typed partition rows of a snapshot; recent ones are kept, so that not each query casts."""
+        made = self._partitions.get(key)
+        if made is None:
+            made = make()
+            self._partitions.put(key, made, 1)
+        return made
+
+    # --- plans and frames ----------------------------------------------------------------------------------
+
+    def frame(self, plan: Any) -> DataFrame:
+        """Turn a logical plan into a DataFrame; a command in it runs at once."""
+        return DataFrame(self.dataset.ofRows(self.session, plan), self.spark)
+
+    def analysed_under(self, plan: Any, settings: Mapping[str, str]) -> Any:
+        """Resolve a plan under settings that may differ from the session's, as Spark does for the text of a view."""
+        current, session = self.session_conf(), self.session
+        others = {key: value for key, value in settings.items() if current.get(key, self._default_of(key)) != value}
+        if others and current.get(_CURRENT_FOR_VIEWS, "false").lower() != "true":
+            session = session.cloneSession()
+            for key, value in others.items():
+                session.sessionState().conf().setConfString(key, value)
+        return self.dataset.ofRows(session, plan).queryExecution().analyzed()
+
+    @cached_property
+    def _defaults(self) -> dict[str, str | None]:
+        return {}
+
+    def _default_of(self, key: str) -> str | None:
+        """What a setting of SQL is where the session does not say; None where Spark does not know it."""
+        if key not in self._defaults:
+            entry = scala_object(self.view.org.apache.spark.sql.internal, "SQLConf").getConfigEntry(key)
+            self._defaults[key] = None if entry is None else str(entry.defaultValueString())
+        return self._defaults[key]
+
+    def alias(self, attribute: Any, expression_id: Any | None = None) -> Any:
+        """Return an attribute under its own name with another id: the one given, or a new one."""
+        chosen = self._named.newExprId() if expression_id is None else expression_id
+        return self._alias.apply(attribute, attribute.name(), chosen, self.seq([]), self.none, self.seq([]))
+
+    def named(self, name: str, expression: Any) -> Any:
+        """Return an expression under a name."""
+        return self._alias.apply(expression, name, self._named.newExprId(), self.seq([]), self.none, self.seq([]))
+
+    def union(self, plans: Sequence[Any]) -> Any:
+        """Join plans by position, as ``UNION ALL`` does."""
+        return self._union(self.seq(plans), False, False)
+
+    def hide_column(self, project: Any, attribute: Any) -> None:
+        """Let a projection leave a column out that can still be selected by name, as ``_metadata`` of a scan can."""
+        project.setTagValue(self._project_object.hiddenOutputTag(), self.seq([attribute]))
+
+    def tag(self, name: str) -> Any:
+        """Return a mark that nodes of a plan can carry."""
+        return self._tag(name)
+
+    def rebalance(self, df: DataFrame, keys: Sequence[Column], part_bytes: int) -> DataFrame:
+        """Add a shuffle by ``keys`` (random without keys) into parts of about that many bytes, small ones merged."""
+        expressions = self.seq([self.expression(key) for key in keys])
+        plan = df._jdf.queryExecution().analyzed()
+        # A number that goes through py4j comes out as an Integer where it is small, and Spark expects a Long.
+        size = self.view.scala.jdk.javaapi.OptionConverters.toScala(self.view.java.util.OptionalLong.of(part_bytes))
+        return self.frame(self._rebalance(expressions, plan, self.none, size))
+
+    def one_row(self, columns: Sequence[Column]) -> DataFrame:
+        """Return a DataFrame of one row of constants, which no job computes."""
+        nothing = self.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
+        return self.frame(self.project(self.seq([self.expression(column) for column in columns]), nothing))
+
+    def no_rows(self) -> Any:
+        """Return the plan without a column and without a row."""
+        return self.local_relation.apply(self.struct_type())
+
+    def nothing(self) -> DataFrame:
+        """Return the DataFrame without a column and without a row that a command gives."""
+        return self.frame(self.no_rows())
+
+    def bound(self, query: Any) -> Any:
+        """Put the values of its parameters into a statement."""
+        return scala_object(self.view.org.apache.spark.sql.catalyst.analysis, "BindParameters").apply(query)
+
+    @cached_property
+    def has_paths(self) -> bool:
+        """Whether this Spark has ``SET PATH``."""
+        methods = self.state.catalogManager().getClass().getMethods()
+        return any(str(method.getName()) == "sessionPathEntries" for method in methods)
+
+    def parse(self, text: str, values: Sequence[Any] = (), names: Sequence[str] = ()) -> Any:
+        """Parse a statement, the values of its parameters in it: a marker may stand where no expression can.
+
+        Args:
+            text: The statement.
+            values: Catalyst expressions, for each ``?``, or with names for each ``:name``.
+            names: Of the values, in their order; none for those by position.
+        """
+        parser = self.state.sqlParser()
+        if not values:
+            return parser.parsePlan(text)
+        catalyst, literals = self.view.org.apache.spark.sql.catalyst, self.seq(values)
+        if names:
+            given = self.python_utils.toScalaMap(dict(zip(names, values, strict=True)))
+            plan = parser.parsePlanWithParameters(text, catalyst.parser.NamedParameterContext(given))
+            return self.bound(catalyst.analysis.NameParameterizedQuery(plan, self.seq(names), literals))
+        plan = parser.parsePlanWithParameters(text, catalyst.parser.PositionalParameterContext(literals))
+        return self.bound(catalyst.analysis.PosParameterizedQuery(plan, literals))
+
+    def file_relation(self, index: Any, *, partition_schema: Any, data_schema: Any, options: Mapping[str, str]) -> Any:
+        """Return a ``HadoopFsRelation`` that reads Parquet through a file index."""
+        return self.relation(
+            index, partition_schema, data_schema, self.none, self.parquet(), self.scala_map(options), self.session
+        )
+
+    def rows_of(self, table: pa.Table, casts: Sequence[str]) -> Any:
+        """Turn an Arrow table into ``InternalRow[]``; Spark casts each column to its SQL type, in the session's zone.
+
+        Every column is text, or has the type already where its entry in ``casts`` is empty.
+        """
+        with tempfile.NamedTemporaryFile(prefix="pydelta-rows-", suffix=".arrow") as file:
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+            file.flush()
+            batches = self.python_sql.readArrowStreamFromFile(file.name)
+            schema = self.struct_json(table.schema)
+            source = self.python_sql.toDataFrame(batches, schema, self.session)
+            typed = source.selectExpr(
+                self.seq(
+                    f"try_cast(`{name}` AS {sql_type}) AS `{name}`" if sql_type else f"`{name}`"
+                    for name, sql_type in zip(table.column_names, casts, strict=True)
+                )
+            )
+            return typed.queryExecution().executedPlan().executeCollect()
+
+    @staticmethod
+    def struct_json(schema: pa.Schema) -> str:
+        """Turn an Arrow schema of text, integer and binary columns into Spark schema JSON."""
+        names = {pa.string(): "string", pa.int32(): "integer", pa.int64(): "long", pa.binary(): "binary"}
+        fields = [{"name": f.name, "type": names[f.type], "nullable": True, "metadata": {}} for f in schema]
+        return json.dumps({"type": "struct", "fields": fields})
+
+    def new_list(self) -> Any:
+        """Return an empty ``java.util.List``."""
+        return self.view.java.util.ArrayList()
+
+    def rows_list(self, rows: Any) -> Any:
+        """Turn ``InternalRow[]`` into ``java.util.List``."""
+        count = len(rows)
+        objects = self.gateway.new_array(self.object_class, count)  # py4j finds no method for a typed array
+        self.java_system.arraycopy(rows, 0, objects, 0, count)
+        return self.arrays.asList(objects)
+
+    def filter_ordinals(self, filters: Sequence[Any], attributes: Sequence[Any], ordinal: Any, rows: Any) -> list[int]:
+        """Tell which of the rows satisfy all filters, by Spark's own evaluation.
+
+        Args:
+            filters: Catalyst expressions over ``attributes``.
+            attributes: The attributes of the rows' columns, without the last one.
+            ordinal: The attribute of the rows' last column, an integer that comes back.
+            rows: ``java.util.List`` of ``InternalRow``.
+        """
+        relation = self.local_relation.apply(
+            self.seq([*attributes, ordinal]), self.python_utils.toSeq(rows), False, self.none
+        )
+        plan = self.project(self.seq([ordinal]), self.filter(self.conjunction(filters), relation))
+        optimized = self.state.optimizer().execute(plan)
+        if optimized.nodeName() != "LocalRelation":  # the rule that evaluates it was switched off
+            return [int(row[0]) for row in self.frame(plan).collect()]
+        text = str(optimized.data().mkString(","))
+        return [int(item) for item in text.replace("[", "").replace("]", "").split(",") if item]
+
+    def register_data_source(self, source: type[Any]) -> None:
+        """Register a Python data source with this session, unless it has one of that name.
+
+        Spark looks for a name that is taken in the active session, which may be another one.
+        """
+        if not self.state.dataSourceManager().dataSourceExists(source.name()):
+            with self.active():
+                self.spark.dataSource.register(source)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make this session the active one for the block: Spark's rules and look-ups use its settings."""
+        get_active, set_active = self._activity
+        before = get_active()
+        set_active(self.session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                set_active(before.get())
+
+    @cached_property
+    def _activity(self) -> tuple[Any, Any]:
+        sessions = self.view.org.apache.spark.sql.SparkSession
+        return sessions.getActiveSession, sessions.setActiveSession
+
+    def forget_data_source(self, name: str) -> None:
+        """Take a Python data source of this session out again; Spark has no call for it."""
+        manager = self.state.dataSourceManager()
+        for field in manager.getClass().getDeclaredFields():
+            if str(field.getName()).endswith("runtimeDataSourceBuilders"):
+                field.setAccessible(True)
+                field.get(manager).remove(name)
+
+    def storage_level(self, level: Any) -> Any:
+        """Turn PySpark's storage level into the JVM's; None for the default of ``cacheTable``."""
+        if level is None:
+            return self.view.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
+        return self.spark.sparkContext._getJavaStorageLevel(level)
+
+    # --- files ---------------------------------------------------------------------------------------------
+
+    def directories(self, blocks: Iterable[memoryview], count: int, rows: Any | None) -> Any:
+        """Turn encoded file statuses into Scala ``Seq[PartitionDirectory]``.
+
+        Args:
+            blocks: ``count`` records in all, as ``statuses.encode_statuses`` makes them.
+            count: How many.
+            rows: ``java.util.List`` of the partitions' ``InternalRow``; a record's owner is its position in
+                it. None: the table has no partition columns.
+        """
+        if count == 0:
+            return self.seq([])
+        return self._bulk.directories(self._bulk.statuses(blocks, count), count, rows)
+
+
+def is_query(node: Mapping[str, Any]) -> bool:
+    """Tell whether a node of ``toJSON()`` is a query inside an expression; ArrayExists is a function of arrays."""
+    name = str(node.get("class", "")).rpartition(".")[2]
+    return name in ("Exists", "ListQuery") or name.endswith("Subquery")
+
+
+def scala_object(package: Any, name: str) -> Any:
+    """Return a Scala object."""
+    return getattr(getattr(package, name + "$"), "MODULE$")
+
+
+def _scheme(path: str) -> str | None:
+    head, separator, _ = path.partition(":/")
+    return head if separator and head and "/" not in head else None
+
+
+def java_class_name(value: JavaObject) -> str:
+    """Return the full class name of a JVM object."""
+    return str(value.getClass().getName())

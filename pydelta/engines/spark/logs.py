@@ -1,0 +1,194 @@
+"""Open the logs of tables with a session's settings, and raise the errors that Spark users catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from pydelta.engines.spark.errors import to_spark
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.session.call_sites import without_call_sites
+from pydelta.engines.spark.session.stores import check_store
+from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, error_context
+from pydelta.errors.conditions import Condition
+from pydelta.log import DeltaLog
+from pydelta.settings import Settings
+
+__all__ = [
+    "SessionSettings",
+    "absent_path",
+    "active_session",
+    "forget_version",
+    "log_for_path",
+    "moment_ms",
+    "run_once",
+    "settings_of",
+    "store_options",
+    "timestamp_ms",
+    "user_errors",
+]
+
+_R = TypeVar("_R", bound="_Result")
+_TXN_VERSION = ("spark.databricks.delta.write.txnVersion", "spark.pydelta.write.txnVersion")
+_LOG_STORE = "spark.pydelta.logStore."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
+    """Run engine code for a user: errors name the table and have the PySpark base class that Spark users catch."""
+    try:
+        with without_call_sites():
+            if log is None:
+                yield
+            else:
+                with error_context(table=log.uri):
+                    yield
+    except DeltaError as error:
+        converted = to_spark(error)
+        if converted is error:
+            raise
+        raise converted from error
+
+
+def active_session(spark: SparkSession | None) -> SparkSession:
+    """Return the session given, or the active one."""
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise DeltaEnvironmentError(
+            "There is no active Spark session.",
+            hint="Make one with pydelta.session().",
+            condition=Condition.of("DELTA_ACTIVE_SPARK_SESSION_NOT_FOUND"),
+        )
+    return session
+
+
+def settings_of(spark: SparkSession) -> Settings:
+    """Return the engine's settings as the session has them."""
+    return Settings.resolve(Jvm.of(spark).session_conf())
+
+
+def forget_version(spark: SparkSession, settings: Settings) -> None:
+    """Unset the session's ``txnVersion`` after a command that committed for it, where the session says so."""
+    if settings.txn_version_auto_reset and settings.txn_version is not None:
+        for key in _TXN_VERSION:
+            spark.conf.unset(key)
+
+
+class _Result(Protocol):
+    @property
+    def version(self) -> int | None: ...
+    @property
+    def skipped(self) -> bool: ...
+
+
+def run_once(spark: SparkSession, command: Callable[[Settings], _R]) -> _R:
+    """Run a command with the session's settings, and unset its ``txnVersion`` if it was used and the session says so.
+
+    Args:
+        spark: The session.
+        command: Gets the settings; its result tells whether it committed, or was skipped for that version.
+    """
+    settings = settings_of(spark)
+    result = command(settings)
+    if result.version is not None or result.skipped:
+        forget_version(spark, settings)
+    return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What a session's settings say of the engine and of stores, read once for all tables of a statement.
+
+    Args:
+        settings: The engine's.
+        conf: All of the session. May hold secrets, as ``options``.
+        stores: The log stores that they name, by setting.
+        options: Those of the stores, ``stores`` among them.
+    """
+
+    settings: Settings
+    conf: Mapping[str, str] = field(repr=False)
+    stores: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> SessionSettings:
+        """Read the settings as they are now."""
+        jvm = Jvm.of(spark)
+        conf = jvm.session_conf()
+        stores = {key: value for key, value in conf.items() if key.startswith(_LOG_STORE)}
+        options = {**jvm.hadoop_options(), **stores}
+        return cls(settings=Settings.resolve(conf), conf=conf, stores=stores, options=options)
+
+
+def log_for_path(
+    spark: SparkSession,
+    path: str,
+    hadoop_conf: Mapping[str, str] | None = None,
+    *,
+    session: SessionSettings | None = None,
+) -> DeltaLog:
+    """Return the log of the table at a path, with the session's storage options and settings.
+
+    Args:
+        spark: A classic session.
+        path: Where the table is.
+        hadoop_conf: Options beyond those of the session.
+        session: Its settings, where they were read already.
+
+    Raises:
+        DeltaEnvironmentError: Spark could not read the table's files; see ``check_store``.
+    """
+    held = session or SessionSettings.of(spark)
+    if held.settings.hadoop_check and not any(
+        path.startswith(f"{key.removeprefix(_LOG_STORE)}:") for key in held.stores
+    ):
+        check_store(spark, path)  # who names a store of their own knows what Spark can read there
+    return DeltaLog.for_table(path, options={**held.options, **(hadoop_conf or {})}, settings=held.settings)
+
+
+def store_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a reader's options that are for the store."""
+    return {name: value for name, value in given.items() if name.lower().startswith(("fs.", "dfs."))}
+
+
+def absent_path(log: DeltaLog) -> Condition:
+    """Tell what it is called that no table is at a path: there may be other files, or nothing at all."""
+    try:
+        empty = next(iter(log.store.list_all()), None) is None
+    except StorageError:
+        empty = False
+    if empty:
+        return Condition.of("PATH_NOT_FOUND", path=log.uri)
+    return Condition.of("DELTA_TABLE_NOT_FOUND", tableName=log.uri)
+
+
+def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:
+    """A time -> epoch milliseconds. Text is read by Spark, in the session's zone; a naive datetime is local time."""
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    return moment_ms(spark, F.lit(value), shown=repr(value))
+
+
+def moment_ms(spark: SparkSession, moment: Column, *, shown: object) -> int:
+    """Compute a constant expression as a time, in epoch milliseconds; text without a zone is in the session's.
+
+    Raises:
+        InvalidArgumentError: It is not a time; the message has ``shown``.
+    """
+    # Without a relation Spark folds it while planning, and no job runs.
+    rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp")).alias("ms")])._jdf.collectAsList()
+    if rows.get(0).isNullAt(0):
+        raise InvalidArgumentError(
+            f"{shown} is not a timestamp.",
+            hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'.",
+            condition=Condition.of("DELTA_TIMESTAMP_INVALID", expr=shown),
+        )
+    return int(rows.get(0).getLong(0))

@@ -1,0 +1,268 @@
+"""Read Parquet footers for CONVERT: the schema by Spark's own merge, statistics by pyarrow, both in parallel.
+
+Footers of files that others wrote are trusted as far as their bounds hold for every row: of floating-point columns,
+where a NaN may hide behind them, and of INT96 times none are taken.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql.types import StructType as SparkStructType
+
+from pydelta.commands.convert import FileStatistics, convert_to_delta, data_files
+from pydelta.engines.arrow.tasks.stats import FileStatistics as Collector
+from pydelta.engines.arrow.tasks.stats import IndexedLeaf
+from pydelta.engines.spark.catalog.entries import adopt_entry
+from pydelta.engines.spark.catalog.lookup import DeltaEntry, look_up
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.errors import condition_of, raised_in
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.logs import log_for_path, settings_of
+from pydelta.engines.spark.maintenance.parquet_sources import parquet_source
+from pydelta.engines.spark.scan.statuses import hadoop_uri
+from pydelta.engines.spark.types import from_spark
+from pydelta.errors import (
+    DeltaError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    StorageError,
+    UnsupportedFeatureError,
+    error_context,
+    first_line,
+)
+from pydelta.errors.conditions import Condition
+from pydelta.protocol.schema import EXISTENCE_DEFAULT, StructType
+from pydelta.protocol.stats import leaves_with_stats
+from pydelta.settings import TableProperties
+from pydelta.storage import Store, open_store
+from pydelta.storage.interface import ObjectInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.log import DeltaLog
+
+__all__ = ["SparkFooters", "convert", "footer_statistics", "partition_fields", "read_footer"]
+
+_FEW: Final = 64
+_TAIL_BYTES: Final = 64 * 1024
+_FILES_PER_TASK: Final = 200
+_MAGIC: Final = b"PAR1"
+_NO_BOUNDS: Final = ("float", "double")
+_CANNOT_MERGE: Final = re.compile(r"CANNOT_MERGE_SCHEMAS\] (.*?) SQLSTATE", re.DOTALL)
+
+
+def convert(
+    spark: SparkSession,
+    parts: tuple[str, ...],
+    *,
+    partition_schema: StructType | None = None,
+    collect_statistics: bool = True,
+) -> DeltaLog:
+    """Make a Delta table of a Parquet table, where its files are; its entry in the catalog becomes a Delta table's.
+
+    Args:
+        spark: The session.
+        parts: ``("parquet", path)``, or the name of a table in the catalog. A Delta table stays as it is.
+        partition_schema: Names and types of the partition columns; None for those of the catalog's entry.
+        collect_statistics: Take statistics out of the files' footers.
+
+    Returns:
+        The table's log.
+
+    Raises:
+        InvalidArgumentError: The name stands for no Parquet table. Others as ``convert_to_delta``.
+    """
+    entry = look_up(spark, parts)
+    if isinstance(entry, DeltaEntry):
+        log = log_for_path(spark, Jvm.of(spark).qualify(entry.location))
+        if not entry.by_path or log.table_exists():
+            return log
+    source = parquet_source(spark, parts if not isinstance(entry, DeltaEntry) else ("parquet", entry.location))
+    if source is None:
+        raise InvalidArgumentError(
+            f"{'.'.join(parts)} is not a Parquet table.",
+            hint="Write parquet.`/path/to/folder`, or the name of a Parquet table in the session's catalog.",
+            condition=Condition.of("DELTA_CONVERT_NON_PARQUET_TABLE", sourceName=parts[0], tableId=".".join(parts)),
+        )
+    log = log_for_path(spark, source.location)
+    with error_context(table=log.uri):
+        convert_to_delta(
+            SparkEngine(spark).begin(log),
+            SparkFooters(spark, source.columns),
+            partition_schema=partition_schema if partition_schema is not None else source.partitions,
+            settings=settings_of(spark),
+            time_zone=Jvm.of(spark).time_zone(),
+            collect_statistics=collect_statistics,
+        )
+        if source.table is not None:
+            adopt_entry(spark, parts, source.table, log.update())
+    return log
+
+
+class SparkFooters:
+    """Reads footers; many of them by Spark jobs.
+
+    Args:
+        spark: The session.
+        declared: Columns of the table's entry in the catalog: those that no file holds are null in every row.
+    """
+
+    def __init__(self, spark: SparkSession, declared: StructType | None = None) -> None:
+        self._spark = spark
+        self._declared = declared
+
+    def schema(self, log: DeltaLog) -> StructType:
+        """See ``commands.convert.Footers.schema``.
+
+        Raises:
+            UnsupportedFeatureError: A column that no file holds has a value in the catalog alone.
+        """
+        held = self._merged(log)
+        declared = () if self._declared is None else self._declared.fields
+        added = [field for field in declared if held.field(field.name) is None]
+        for field in added:
+            value = str(field.metadata.get(EXISTENCE_DEFAULT, "NULL"))
+            if value.upper() != "NULL":
+                raise UnsupportedFeatureError(
+                    f"The column {field.name!r} is in no file: its value {value} is in the catalog alone.",
+                    features=("allowColumnDefaults",),
+                    hint="Write the rows once (INSERT OVERWRITE … SELECT * FROM the table), and convert again.",
+                )
+        return StructType((*held.fields, *(field.replace(metadata={}, nullable=True) for field in added)))
+
+    def _merged(self, log: DeltaLog) -> StructType:
+        reader = self._spark.read.option("mergeSchema", "true").option("recursiveFileLookup", "true")
+        try:
+            return from_spark(reader.parquet(hadoop_uri(log.uri)).schema)
+        except (PySparkException, Py4JError) as error:
+            merge = _CANNOT_MERGE.search(str(error))
+            if merge is None and not isinstance(error, AnalysisException):
+                raise self._explained(log, error) from error
+            raise SchemaMismatchError(
+                f"The files have no schema in common: {merge.group(1) if merge else first_line(error)}",
+                hint="Rewrite the files that differ, or move them away, and convert again.",
+                condition=Condition.of("DELTA_FAILED_MERGE_SCHEMA_FILE"),
+            ) from error
+
+    def statistics(
+        self, log: DeltaLog, files: Sequence[ObjectInfo], schema: StructType, properties: TableProperties
+    ) -> Iterable[FileStatistics]:
+        """See ``commands.convert.Footers.statistics``. Storage settings travel inside the pickled function."""
+        leaves = [leaf for leaf in leaves_with_stats(schema, properties) if str(leaf[1]) not in _NO_BOUNDS]
+        if len(files) <= _FEW:
+            with ThreadPoolExecutor(max_workers=8) as pool:
+                return list(pool.map(lambda item: footer_statistics(log.store, item.path, item.size, leaves), files))
+        uri, options = log.uri, dict(log.options)
+
+        def run(batch: Iterable[tuple[str, int]]) -> Iterator[FileStatistics]:
+            store = open_store(uri, options)
+            for path, size in batch:
+                yield footer_statistics(store, path, size, leaves)
+
+        context = self._spark.sparkContext
+        slices = max(min(context.defaultParallelism, len(files)), len(files) // _FILES_PER_TASK)
+        try:
+            return context.parallelize([(item.path, item.size) for item in files], slices).mapPartitions(run).collect()
+        except (PySparkException, Py4JError) as error:
+            raise self._explained(log, error) from error
+
+    def _explained(self, log: DeltaLog, error: BaseException) -> DeltaError:
+        """Our own error out of a failed job; else the file that is at fault, looked for among the footers."""
+        ours = raised_in(str(error))
+        if ours is not None:
+            return ours
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            for found in pool.map(
+                lambda item: _damage(log.store, item.path, item.size), data_files(log.store.list_all())
+            ):
+                if found is not None:
+                    return found
+        return StorageError(f"The files could not be read: {first_line(error)}", hint="See the cause below.")
+
+
+def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
+    """Turn a partition schema as a user gives it (DDL text or a Spark type) into ours.
+
+    Raises:
+        InvalidArgumentError: Text that is not DDL.
+    """
+    if schema is None:
+        return None
+    if isinstance(schema, str):
+        try:
+            parsed = SparkStructType.fromDDL(schema)
+        except (PySparkException, Py4JError) as error:
+            raise InvalidArgumentError(
+                f"The partition schema {schema!r} is not a list of columns: {first_line(error)}",
+                hint='Write it as "year int, month int".',
+                condition=condition_of(error),
+            ) from error
+        schema = parsed if isinstance(parsed, SparkStructType) else SparkStructType().add("value", parsed)
+    return from_spark(schema)
+
+
+def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData:
+    """Read the footer of a Parquet file, in one or two requests.
+
+    Raises:
+        StorageError: The file is not a Parquet file.
+    """
+    tail = store.read_range(path, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
+    if len(tail) >= len(_MAGIC) * 3 and tail.endswith(_MAGIC):
+        (length,) = struct.unpack("<I", tail[-8:-4])
+        if length + 8 <= size:
+            if length + 8 > len(tail):
+                tail = store.read_range(path, size - length - 8, length + 8)
+            try:
+                return pq.read_metadata(pa.BufferReader(_MAGIC + tail[-(length + 8) :]))
+            except (pa.ArrowInvalid, OSError):
+                pass
+    raise StorageError(
+        f"The file {path!r} is not a Parquet file: its footer cannot be read.",
+        hint="Move it away, or give it a name that begins with an underscore, and convert again.",
+        condition=Condition.of("DELTA_FAILED_READ_FILE_FOOTER", currentFile=path),
+    )
+
+
+def footer_statistics(store: Store, path: str, size: int, leaves: Sequence[IndexedLeaf]) -> FileStatistics:
+    """Compute the statistics of one file from its footer alone.
+
+    Args:
+        store: Where it is.
+        path: Relative to the store's root.
+        size: Bytes.
+        leaves: Columns that get bounds and null counts; those that the file does not hold are passed over.
+    """
+    footer = read_footer(store, path, size)
+    schema = footer.schema.to_arrow_schema()
+    held = _bounded_columns(footer)
+    indexed = [leaf for leaf in leaves if ".".join(leaf[0]) in held]
+    return FileStatistics(path=path, stats=Collector(schema, indexed, int96=False).finish(footer))
+
+
+def _bounded_columns(footer: pq.FileMetaData) -> Mapping[str, Any]:
+    """Dotted paths of the Parquet columns whose bounds can be taken, those in lists and maps aside."""
+    columns = [footer.schema.column(number) for number in range(len(footer.schema))]
+    return {
+        column.path: column
+        for column in columns
+        if column.physical_type != "INT96" and column.max_repetition_level == 0
+    }
+
+
+def _damage(store: Store, path: str, size: int) -> DeltaError | None:
+    try:
+        read_footer(store, path, size)
+    except StorageError as error:
+        return error
+    return None

@@ -1,0 +1,206 @@
+"""Move the scans of a query to the newest versions of their tables, at the moment at which Spark plans it.
+
+::
+
+    DataFrame --action--> analysed plan --a normalisation rule of the session--> the plan over the newest versions
+                                                                                   |
+                                                            Spark's cache, optimizer, execution
+
+Spark knows rules as objects of a Scala class, which Python cannot extend: ``_SOURCE`` is compiled by the compiler that
+Spark compiles its queries with. A plan is moved as a whole, so within one query a table has one version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from pydelta.engines.spark.java_objects import JavaObject, throwable
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.logs import log_for_path, settings_of
+from pydelta.engines.spark.recent import Recent
+from pydelta.engines.spark.scan.caches import cached_versions, plans_stay, uses_cache
+from pydelta.engines.spark.scan.refresh import all_scans_in, following, lowered, scans_in, with_newest
+from pydelta.engines.spark.scan.schemas import changes_since
+from pydelta.engines.spark.session.call_sites import without_call_sites
+from pydelta.engines.spark.session.inside import inside
+from pydelta.errors import DeltaError, SchemaMismatchError
+from pydelta.errors.conditions import Condition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pydelta.engines.spark.scan.index import DeltaFileIndex
+    from pydelta.log import Snapshot
+
+__all__ = ["fixed", "follow_newest", "moved", "raised_while_planning"]
+
+_CLASS: Final = "PydeltaNewestVersions"
+_SOURCE: Final = f"""
+public final class {_CLASS} extends org.apache.spark.sql.catalyst.rules.Rule {{
+    private final java.util.function.UnaryOperator move;
+    public {_CLASS}(java.util.function.UnaryOperator move) {{ this.move = move; }}
+    public org.apache.spark.sql.catalyst.trees.TreeNode apply(org.apache.spark.sql.catalyst.trees.TreeNode plan) {{
+        Object moved = this.move.apply(plan);
+        if (moved instanceof Throwable) {{
+            org.apache.spark.unsafe.Platform.throwException((Throwable) moved);
+        }}
+        return (org.apache.spark.sql.catalyst.trees.TreeNode) moved;
+    }}
+}}
+"""
+_ATTRIBUTE: Final = "_pydelta_newest_versions"
+_RAISED: Final[Recent[str, DeltaError]] = Recent(1000)
+
+
+def follow_newest(jvm: Jvm) -> None:
+    """Give the session, and those that are made of it, the rule; nothing where it has it."""
+    if getattr(jvm.spark, _ATTRIBUTE, False):
+        return
+    setattr(jvm.spark, _ATTRIBUTE, True)
+    state = jvm.state
+    rules = state.planNormalizationRules()
+    if any(str(rule.getClass().getSimpleName()) == _CLASS for rule in jvm.to_list(rules)):
+        return
+    fields = state.getClass().getDeclaredFields()
+    field = next(item for item in fields if str(item.getName()).endswith("planNormalizationRules"))
+    field.setAccessible(True)
+    field.set(state, rules.prepended(_rule(jvm, jvm.session)))
+    jvm.session.extensions().injectPlanNormalizationRule(_Builder(jvm))
+
+
+def _rule(jvm: Jvm, session: Any) -> Any:
+    made = vars(jvm.gateway).get(_ATTRIBUTE)
+    if made is None:
+        compiler = jvm.view.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.view.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler.cook(_SOURCE)
+        made = compiler.getClassLoader().loadClass(_CLASS).getConstructors()[0]
+        setattr(jvm.gateway, _ATTRIBUTE, made)
+    arguments = jvm.new_list()
+    arguments.add(_Move(jvm, session))
+    return made.newInstance(arguments.toArray())
+
+
+class _Builder(JavaObject):
+    """What Spark asks for the rule of a new session."""
+
+    class Java:
+        """py4j: the interface this object implements for the JVM."""
+
+        implements = ("scala.Function1",)
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+
+    def apply(self, session: Any) -> Any:
+        """Return the rule."""
+        return _rule(self._jvm, session)
+
+
+class _Move(JavaObject):
+    """What the rule of a session does."""
+
+    class Java:
+        """py4j: the interface this object implements for the JVM."""
+
+        implements = ("java.util.function.UnaryOperator",)
+
+    def __init__(self, jvm: Jvm, session: Any) -> None:
+        self._root = jvm
+        self._session = jvm.view.java.lang.ref.WeakReference(session)
+        self._spark: SparkSession | None = jvm.spark if session is jvm.session else None
+
+    def apply(self, plan: Any) -> Any:
+        """Return the plan over the newest versions, or what the JVM is to throw."""
+        try:
+            with inside(), without_call_sites():
+                scans = all_scans_in(self._root, plan)
+                plan = lowered(self._root, plan, scans)
+                if not following(scans) or plans_stay(self._root.spark):
+                    return plan
+                if self._spark is None:
+                    self._spark = SparkSession(self._root.spark.sparkContext, self._session.get())
+                return moved(self._spark, plan)
+        except Py4JJavaError as error:
+            return error.java_exception
+        except DeltaError as error:
+            _RAISED.put(str(error), error, 1)
+            return throwable(self._root, error)
+
+
+def raised_while_planning(message: str) -> DeltaError | None:
+    """Return the error that the rule raised with a message; None for a message of somebody else."""
+    return _RAISED.get(message)
+
+
+def moved(spark: SparkSession, plan: Any, target: Snapshot | None = None) -> Any:
+    """Return an analysed plan over the newest versions of its tables; the plan itself where it is.
+
+    What was cached of a table before another program changed it is read as long as it is cached.
+
+    Args:
+        spark: The session.
+        plan: The plan.
+        target: What a command knows of its table, whose scans are moved to this version.
+
+    Raises:
+        SchemaMismatchError: Columns that the plan reads are gone or of another type.
+    """
+    jvm = Jvm.of(spark)
+    scans = scans_in(jvm, plan)
+    if not scans:
+        return plan
+    known: dict[str, Snapshot] = {} if target is None else {target.table_uri: target}
+    for index in scans:
+        location = index.files.identity.location
+        if location not in known:
+            known[location] = log_for_path(spark, location, index.files.storage).update()
+    stale = [index for index in scans if _version(known[index.files.identity.location]) != index.version_and_id]
+    if not stale or (target is None and settings_of(spark).read_pinned):
+        return plan
+    for held in cached_versions(spark, stale) if target is None else ():
+        older = with_newest(spark, plan, held.get)
+        if older is not None and uses_cache(spark, older):
+            return older
+    for index in stale:
+        _check(index, known[index.files.identity.location])
+    found = with_newest(spark, plan, lambda index: known.get(index.files.identity.location))
+    assert found is not None, "the columns were checked"
+    return found
+
+
+def _version(snapshot: Snapshot) -> tuple[int, str]:
+    return snapshot.version, "" if snapshot.metadata is None else snapshot.metadata.id
+
+
+def _check(index: DeltaFileIndex, newest: Snapshot) -> None:
+    changes = changes_since(index.files.snapshot, newest)
+    if changes:
+        raise SchemaMismatchError(
+            f"The columns of the table at {newest.table_uri} have changed since the DataFrame was made: "
+            f"{'; '.join(changes)}.",
+            hint="Make the DataFrame again. spark.pydelta.read.pinned=true keeps DataFrames at their version.",
+            table=newest.table_uri,
+            condition=Condition.of(
+                "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="\n".join(changes), legacyFlagMessage=""
+            ),
+        )
+
+
+def fixed(spark: SparkSession, frame: DataFrame, target: Snapshot | None) -> DataFrame:
+    """Return a frame that stays at one version of each table for all jobs of a command.
+
+    Args:
+        spark: The session.
+        frame: The user's frame; its columns keep their ids.
+        target: The table that the command changes, as it knows it: read as it is there.
+    """
+    jvm = Jvm.of(spark)
+    plan = frame._jdf.queryExecution().analyzed()
+    if not scans_in(jvm, plan):
+        return frame
+    now = moved(spark, moved(spark, plan), target)
+    return jvm.frame(with_newest(spark, now, lambda index: index.files.snapshot, fix=True))

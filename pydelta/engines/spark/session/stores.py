@@ -1,0 +1,120 @@
+"""Check that Spark can open the store of a table, and find the package that lets it.
+
+The log is read and written by this process; rows are read by Spark's own Parquet reader, which needs Hadoop's file
+system for the store on its class path. Without one a table could be written and never be read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+from pyspark.find_spark_home import _find_spark_home
+
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.storage.uris import scheme_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PACKAGES", "check_store", "packages_for"]
+
+_CHECKED: Final = "_pydelta_stores_checked"
+_VERSION: Final = re.compile(r"hadoop-client-api-(\d[\w.-]*)\.jar")
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A kind of store.
+
+    Args:
+        package: Maven group and artifact of its file system; its version is that of Spark's Hadoop.
+        keys: Settings that it needs, for the hint.
+        prefix: How the names of its settings begin.
+    """
+
+    package: str
+    keys: str
+    prefix: str
+
+
+_S3: Final = _Store(
+    "org.apache.hadoop:hadoop-aws",
+    "spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key; for a store that is not Amazon's "
+    "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.path.style.access=true, too",
+    "spark.hadoop.fs.s3a.",
+)
+_AZURE: Final = _Store(
+    "org.apache.hadoop:hadoop-azure",
+    "spark.hadoop.fs.azure.account.key.<account>.dfs.core.windows.net",
+    "spark.hadoop.fs.azure.",
+)
+PACKAGES: Final[Mapping[str, _Store]] = {"s3a": _S3, "s3": _S3, "s3n": _S3, "abfs": _AZURE, "abfss": _AZURE}
+
+
+def check_store(spark: SparkSession, uri: str) -> None:
+    """Check, once a scheme, that the session's Hadoop has a file system for a table's location.
+
+    Args:
+        spark: A classic session.
+        uri: The location; a path without a scheme is Hadoop's default file system, which is there.
+
+    Raises:
+        DeltaEnvironmentError: It has none. Says which package and which settings the session needs.
+    """
+    scheme = scheme_of(uri) if ":" in uri else ""
+    context = spark.sparkContext
+    known: set[str] = getattr(context, _CHECKED, set())
+    if not scheme or scheme in known:
+        return
+    jvm = Jvm.of(spark)
+    try:
+        jvm.view.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, jvm.hadoop_conf())
+    except Py4JError as error:
+        store = PACKAGES.get(scheme)
+        hint = f"Put the jars of Hadoop's file system for {scheme} on the class path of the driver and the executors."
+        if store is not None:
+            version = str(jvm.view.org.apache.hadoop.util.VersionInfo.getVersion())
+            hint = (
+                f"Start the session with spark.jars.packages={store.package}:{version} (or spark-submit --packages), "
+                f"and with {store.keys}. pydelta.session(conf=…) adds the package where conf has such a key. A session "
+                "that only writes can do without: spark.pydelta.storage.hadoopCheck=false."
+            )
+        raise DeltaEnvironmentError(
+            f"Spark cannot read {scheme}:// in this session: Hadoop has no file system for it on the class path.",
+            hint=hint,
+        ) from error
+    setattr(context, _CHECKED, {*known, scheme})
+
+
+def packages_for(settings: Mapping[str, str], *, jars: Path | None = None) -> str | None:
+    """Tell which packages a new session needs for the stores that its settings name.
+
+    Args:
+        settings: Of the session that is about to be made.
+        jars: Spark's folder of jars; None for that of the installed PySpark.
+
+    Returns:
+        ``spark.jars.packages`` with them added; None where there is nothing to add.
+
+    Example:
+        >>> packages_for({"spark.app.name": "no store"})
+    """
+    folder = jars or Path(os.environ.get("SPARK_HOME") or _find_spark_home()) / "jars"
+    names = [path.name for path in folder.glob("hadoop-*.jar")]
+    version = next((found.group(1) for found in map(_VERSION.fullmatch, names) if found), None)
+    given = [item.strip() for item in settings.get("spark.jars.packages", "").split(",") if item.strip()]
+    wanted = []
+    for store in (_S3, _AZURE):
+        artifact = store.package.partition(":")[2]
+        named = any(key.startswith(store.prefix) for key in settings)
+        there = any(name.startswith(f"{artifact}-") for name in names) or any(store.package in item for item in given)
+        if named and not there:
+            wanted.append(f"{store.package}:{version}")
+    return ",".join([*given, *wanted]) if wanted and version else None

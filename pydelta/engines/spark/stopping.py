@@ -1,0 +1,55 @@
+"""Watch for SIGTERM in this process and in its JVM, which would end at once otherwise, and take what runs along."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JNetworkError
+
+from pydelta.engines.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Stopping"]
+
+
+class Stopping:
+    """Whether the program was asked to stop: by SIGTERM to this process, or to the JVM that belongs to it.
+
+    Args:
+        spark: The session.
+    """
+
+    class Java:
+        """py4j: the interface this object implements for the JVM."""
+
+        implements = ("sun.misc.SignalHandler",)
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.asked = threading.Event()
+        self._jvm = Jvm.of(spark)
+
+    def handle(self, _: Any) -> None:
+        """Take the JVM's signal."""
+        self.asked.set()
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen for the signal, and leave both handlers as they were."""
+        signals = self._jvm.view.sun.misc.Signal
+        term = signals("TERM")
+        before = signals.handle(term, self)
+        main = threading.current_thread() is threading.main_thread()
+        own = signal.signal(signal.SIGTERM, lambda *_: self.asked.set()) if main else None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Py4JNetworkError, OSError):  # a JVM that has ended has no handlers
+                signals.handle(term, before)
+            if main:
+                signal.signal(signal.SIGTERM, own)

@@ -1,0 +1,256 @@
+"""Cast values to what columns hold, as the session's ``spark.sql.storeAssignmentPolicy`` says.
+
+::
+
+    ANSI      Spark's own cast in ANSI mode, whatever the session's mode: what does not fit fails the job
+    LEGACY    Spark's cast of old: what does not fit becomes null, or wraps
+    STRICT    only casts that cannot lose anything: others fail when the statement is resolved
+
+Casts are Catalyst's, and so are their errors. INSERT goes through structs by position, UPDATE and MERGE by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import ArithmeticException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+from pydelta.engines.spark.jvm import Jvm, scala_object
+from pydelta.engines.spark.write.columns import as_type, ddl, same_type
+from pydelta.errors import CastOverflowError, SchemaMismatchError
+from pydelta.errors.conditions import Condition
+from pydelta.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["StoreAssignment", "has_fields_of", "has_struct", "telling_overflow"]
+
+_POLICY: Final = "spark.sql.storeAssignmentPolicy"
+_OVERFLOW: Final = "CAST_OVERFLOW_IN_TABLE_INSERT"
+_WHOLE: Final = ("byte", "short", "integer", "long")
+_VOID: Final = PrimitiveType("void")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAssignment:
+    """The policy of a session.
+
+    Args:
+        jvm: The session's.
+        policy: ANSI, LEGACY or STRICT.
+    """
+
+    jvm: Jvm
+    policy: str
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> StoreAssignment:
+        """Read the policy of a session."""
+        return cls(jvm=Jvm.of(spark), policy=str(spark.conf.get(_POLICY, "ANSI")).upper())
+
+    def cast(self, value: Column, source: DataType, target: DataType, path: str) -> Column:
+        """Cast one value; what the policy does not allow is Spark's error once the column is resolved.
+
+        Args:
+            value: The value.
+            source: Its type.
+            target: What the column holds.
+            path: The column's name, for the message of a value that does not fit.
+        """
+        if same_type(source, target):
+            return value
+        expressions = self.jvm.view.org.apache.spark.sql.catalyst.expressions
+        given, wanted = self.jvm.expression(value), self.jvm.data_type.fromDDL(ddl(target))
+        if self.policy == "STRICT":
+            made = expressions.UpCast(given, wanted, self.jvm.seq([]))
+        else:
+            modes: Any = scala_object(expressions, "EvalMode")
+            mode = modes.LEGACY() if self.policy == "LEGACY" else modes.ANSI()
+            made = expressions.Cast(given, wanted, self.jvm.none, mode)
+            if self.policy != "LEGACY" and _overflows(target):
+                made = expressions.CheckOverflowInTableInsert(made, path)
+        column: Column = ClassicColumn(self.jvm.column_of(made))
+        return column
+
+    def by_position(
+        self, value: Column, source: DataType, target: DataType, path: str, keeps: Callable[..., bool] | None = None
+    ) -> Column:
+        """Cast a value of an INSERT: fields of structs, and of structs in arrays, go by position.
+
+        Args:
+            value: The value.
+            source: Its type.
+            target: What the column holds.
+            path: The column's name.
+            keeps: Tells of a value's and a column's type whether the value stays as it is: the column evolves, or the
+                parts go by name.
+
+        Raises:
+            SchemaMismatchError: A struct with fewer fields than the column's, or for something that is not a struct.
+        """
+        if same_type(source, target) or (keeps is not None and keeps(source, target)):
+            return value
+        if isinstance(source, StructType) and isinstance(target, StructType):
+            return self._struct_by_position(value, source, target, path, keeps)
+        if not has_struct(source):
+            return self.cast(value, source, target, path)
+
+        def part(item: Column, own: DataType, wanted: DataType) -> Column:
+            return self.by_position(item, own, wanted, path, keeps)
+
+        return self._parts(value, source, target, path, part)
+
+    def _parts(
+        self,
+        value: Column,
+        source: DataType,
+        target: DataType,
+        path: str,
+        part: Callable[[Column, DataType, DataType], Column],
+    ) -> Column:
+        """Cast the elements of an array, or the keys and values of a map, one by one."""
+        if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+            elements = source.element_type, target.element_type
+            return F.transform(value, lambda item: part(item, *elements))
+        if isinstance(source, MapType) and isinstance(target, MapType):
+            keys, values = (source.key_type, target.key_type), (source.value_type, target.value_type)
+            if not same_type(*keys):
+                value = F.transform_keys(value, lambda key, _: part(key, *keys))
+            if not same_type(*values):
+                value = F.transform_values(value, lambda _, item: part(item, *values))
+            return value
+        return self.cast(value, source, target, path)
+
+    def _struct_by_position(
+        self, value: Column, source: StructType, target: StructType, path: str, keeps: Callable[..., bool] | None
+    ) -> Column:
+        if len(source) < len(target):
+            raise SchemaMismatchError(
+                f"The struct for column {path!r} has {len(source)} fields, and the column has {len(target)}: "
+                f"{', '.join(target.names)}.",
+                hint="INSERT goes through structs by position: give each field, NULL where there is no value.",
+                condition=Condition.of(
+                    "DELTA_INSERT_COLUMN_ARITY_MISMATCH", numColumns=len(target), insertColumns=len(source)
+                ),
+            )
+        parts = []
+        for place, item in enumerate(source.fields):
+            part = value.getField(item.name)
+            if place >= len(target):
+                parts.append(part.alias(item.name))
+                continue
+            field = target.fields[place]
+            part = self.by_position(part, item.data_type, field.data_type, f"{path}.{field.name}", keeps)
+            parts.append(part.alias(field.name))
+        return F.when(value.isNotNull(), F.struct(*parts))
+
+    def by_name(self, value: Column, source: DataType, target: DataType, path: str, *, fill: bool = False) -> Column:
+        """Cast a value of UPDATE or MERGE: fields of structs go by name, at any depth.
+
+        Args:
+            value: The value.
+            source: Its type.
+            target: What the column holds.
+            path: The column's name.
+            fill: Fields that the value lacks become null; else they are refused.
+
+        Raises:
+            SchemaMismatchError: A struct with a field that the column's does not have, or (without ``fill``) one that
+                lacks a field.
+        """
+        if same_type(source, target):
+            return value
+        if source == _VOID:
+            return as_type(F.lit(None), target)
+        if isinstance(source, StructType) and isinstance(target, StructType):
+            _check_fields(source, target, path, fill=fill)
+            parts = []
+            for field in target.fields:
+                item = source.field(field.name)
+                part = as_type(F.lit(None), field.data_type)
+                if item is not None:
+                    own = f"{path}.{field.name}"
+                    part = self.by_name(value.getField(item.name), item.data_type, field.data_type, own, fill=fill)
+                parts.append(part.alias(field.name))
+            return F.when(value.isNotNull(), F.struct(*parts))
+        if not has_struct(source):
+            return self.cast(value, source, target, path)
+
+        def inner(item: Column, own: DataType, wanted: DataType) -> Column:
+            return self.by_name(item, own, wanted, path, fill=fill)
+
+        return self._parts(value, source, target, path, inner)
+
+
+def has_fields_of(source: DataType, target: DataType) -> bool:
+    """Whether a value has the parts of a type, of the same types under the same names in any order, and maybe more."""
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        pairs = [(source.field(field.name), field.data_type) for field in target.fields]
+        return all(item is not None and has_fields_of(item.data_type, wanted) for item, wanted in pairs)
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        return has_fields_of(source.element_type, target.element_type)
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        parts = (source.key_type, target.key_type), (source.value_type, target.value_type)
+        return all(has_fields_of(*part) for part in parts)
+    return same_type(source, target)
+
+
+def _check_fields(source: StructType, target: StructType, path: str, *, fill: bool) -> None:
+    known, given = ({name.lower() for name in kind.names} for kind in (target, source))
+    more = [name for name in source.names if name.lower() not in known]
+    missing = [name for name in target.names if name.lower() not in given]
+    if not more and (fill or not missing):
+        return
+    what = f"has a field {more[0]!r} that the column lacks" if more else f"lacks the field {missing[0]!r}"
+    raise SchemaMismatchError(
+        f"The value for column {path!r} {what}: the column is {target}, and the value {source}.",
+        hint="Make a struct of the column's fields with named_struct, or let MERGE evolve the schema.",
+        condition=Condition.of("DELTA_METADATA_MISMATCH"),
+    )
+
+
+def has_struct(data_type: DataType) -> bool:
+    """Whether a type is a struct, or has one in its parts."""
+    if isinstance(data_type, ArrayType):
+        return has_struct(data_type.element_type)
+    if isinstance(data_type, MapType):
+        return has_struct(data_type.key_type) or has_struct(data_type.value_type)
+    return isinstance(data_type, StructType)
+
+
+def _overflows(target: DataType) -> bool:
+    """Whether a value can be too large for a part of the type."""
+    if isinstance(target, ArrayType):
+        return _overflows(target.element_type)
+    if isinstance(target, MapType):
+        return _overflows(target.key_type) or _overflows(target.value_type)
+    if isinstance(target, StructType):
+        return any(_overflows(field.data_type) for field in target.fields)
+    return isinstance(target, DecimalType) or (isinstance(target, PrimitiveType) and target.name in _WHOLE)
+
+
+@contextmanager
+def telling_overflow() -> Iterator[None]:
+    """Around the jobs of UPDATE and MERGE: a value too large for its column is told as one that was not written.
+
+    Raises:
+        CastOverflowError: Such a value.
+    """
+    try:
+        yield
+    except ArithmeticException as error:
+        if error.getCondition() != _OVERFLOW:
+            raise
+        given = error.getMessageParameters() or {}
+        column, source, target = (given.get(key, "") for key in ("columnName", "sourceType", "targetType"))
+        raise CastOverflowError(
+            f"A value of type {source} does not fit the column {column}, which is {target}.",
+            hint="Widen the column, or use try_cast on the value to have null in its place.",
+        ) from error

@@ -1,0 +1,364 @@
+"""Write a DataFrame to a location or a table by name, in one commit (and a catalog entry).
+
+Everything that writes rows through Spark ends here: the routes of ``enable``, the jobs, the demo.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+from pydelta.commands.write.command import WriteMode, WriteOptions, WriteResult, write_table
+from pydelta.commands.write.options import StatementCondition
+from pydelta.engines.spark.catalog.define import as_a_statement, enter
+from pydelta.engines.spark.catalog.entries import session_identifier
+from pydelta.engines.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
+from pydelta.engines.spark.catalog.objects import check_new_name
+from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.logs import absent_path, forget_version, log_for_path, settings_of
+from pydelta.engines.spark.scan.refresh import transform_expression
+from pydelta.engines.spark.types import from_spark
+from pydelta.engines.spark.write.assignment import StoreAssignment, has_fields_of, has_struct
+from pydelta.engines.spark.write.columns import name
+from pydelta.engines.spark.write.writer import DataFrameSource
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsafeOperationError,
+)
+from pydelta.errors.conditions import Condition
+from pydelta.protocol.evolution import can_store, widens_in_writes
+from pydelta.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from pydelta.settings import Settings
+from pydelta.storage.uris import normalize_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["WriteRequest", "insert_by_position", "save_as_table", "write_by_name", "write_path"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """What a statement or a writer asks for, beside the rows and the table.
+
+    Args:
+        mode: What to do with a table that is there.
+        options: Writer options as users give them.
+        partition_by: Partition columns, or None.
+        properties: Table properties for a table that is made.
+        description: Comment on a table that is made.
+        dynamic: Overwrite just the partitions that the rows belong to.
+        replace_where: Overwrite the rows of this condition.
+        matches: ``replace_using``, or ``replace_on`` and ``target_alias``, of a statement.
+        shape: Makes of the data the rows that are written, where they are not the same: by position, say.
+    """
+
+    mode: WriteMode
+    options: Mapping[str, str] = field(default_factory=dict)
+    partition_by: Sequence[str] | None = None
+    properties: Mapping[str, str] | None = None
+    description: str | None = None
+    dynamic: bool = False
+    replace_where: str | StatementCondition | None = None
+    matches: Mapping[str, Any] = field(default_factory=dict)
+    shape: Callable[[DataFrame], DataFrame] | None = None
+
+    def parsed(self, settings: Settings) -> WriteOptions:
+        """Read the options, and what the statement itself says of the rows that go.
+
+        Raises:
+            InvalidArgumentError: An option that is unknown or not valid, or two that contradict each other.
+        """
+        options = WriteOptions.parse(
+            self.options,
+            mode=self.mode,
+            settings=settings,
+            partition_by=self.partition_by,
+            properties=self.properties,
+            description=self.description,
+        )
+        return options.narrowed(dynamic=self.dynamic, replace_where=self.replace_where, **self.matches)
+
+
+def write_path(
+    spark: SparkSession,
+    df: DataFrame,
+    location: str,
+    request: WriteRequest,
+    *,
+    managed: bool = False,
+    by_save_as_table: bool = False,
+) -> WriteResult:
+    """Write rows to the table at a location; see ``write_table`` for what can go wrong.
+
+    Args:
+        spark: The session.
+        df: The rows; columns are matched by name.
+        location: A URI or a path.
+        request: How.
+        managed: Whether the files belong to the catalog; for the history.
+        by_save_as_table: Whether ``saveAsTable`` says what the table is; for the history.
+    """
+    settings = settings_of(spark)
+    parsed = request.parsed(settings)
+    log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
+    source = DataFrameSource(spark, df, request.shape)
+    final = replace(parsed, managed=managed, by_save_as_table=by_save_as_table)
+    result = write_table(log, source, final, SparkEngine(spark), settings)
+    if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
+        forget_version(spark, settings)
+    return result
+
+
+def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: WriteRequest) -> WriteResult:
+    """Write to the table of a name, and create it with its catalog entry where there is none.
+
+    A new table's files go to the option ``path``, else to the place the catalog gives its tables.
+
+    Raises:
+        TableAlreadyExistsError: The name is taken by something that is not a Delta table, or the mode refuses a table.
+        TableNotFoundError: The mode replaces a table and none is there.
+        UnsafeOperationError: The table is at another place than the option ``path`` says.
+    """
+    mode = request.mode
+    given = {key: value for key, value in request.options.items() if key.lower() != "path"}
+    path = next((value for key, value in request.options.items() if key.lower() == "path"), None)
+    entry = look_up(spark, parse_identifier(spark, table))
+    if isinstance(entry, ViewEntry) or (entry is None and spark.catalog.tableExists(table)):
+        raise TableAlreadyExistsError(
+            f"{table} exists and is not a Delta table.",
+            hint="Choose another name, or drop it first.",
+            condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=table),
+        )
+    if isinstance(entry, DeltaEntry):
+        if mode in (WriteMode.CREATE, WriteMode.ERROR_IF_EXISTS):
+            raise TableAlreadyExistsError(
+                f"The table {table} already exists, at {entry.location}.",
+                hint="Replace or append to it, or choose another name."
+                if mode is WriteMode.CREATE
+                else "Write with mode append, overwrite or ignore, or choose another name.",
+                condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=table),
+            )
+        if path is not None and normalize_uri(Jvm.of(spark).qualify(path)) != normalize_uri(entry.location):
+            raise UnsafeOperationError(
+                f"{table} is at {entry.location}, and the option path says {path}.",
+                hint="Leave the path out, or drop the table first: its files stay where it is external.",
+                table=entry.location,
+                condition=Condition.of(
+                    "DELTA_TABLE_LOCATION_MISMATCH",
+                    tableName=table,
+                    existingTableLocation=entry.location,
+                    tableLocation=path,
+                ),
+            )
+        location, managed = entry.location, entry.managed
+    else:
+        if mode is WriteMode.REPLACE:
+            raise TableNotFoundError(
+                f"There is no table {table} to replace.",
+                hint="Use create or createOrReplace.",
+                condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=table),
+            )
+        jvm = Jvm.of(spark)
+        check_new_name(jvm, session_identifier(jvm, parse_identifier(spark, table)))
+        location, managed = path or jvm.default_location(table), path is None
+        if mode is WriteMode.ERROR_IF_EXISTS:
+            mode = WriteMode.CREATE
+    wanted = replace(request, mode=mode, options=given)
+    if mode is WriteMode.APPEND and isinstance(entry, DeltaEntry):
+        wanted = _casting(spark, df, entry, wanted)
+    appends = mode is WriteMode.APPEND and entry is not None
+    with nullcontext() if appends else as_a_statement():
+        result = write_path(spark, df, location, wanted, managed=managed, by_save_as_table=True)
+    if entry is None:
+        enter(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
+    return result
+
+
+def write_by_name(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteResult:
+    """Write to an existing table, columns matched by name and cast by the policy; arguments as ``write_path``."""
+    if not log_for_path(spark, entry.location).table_exists():
+        raise TableNotFoundError(
+            f"There is no Delta table at {entry.location}.", hint="Create it first, with create or saveAsTable."
+        )
+    return write_path(spark, df, entry.location, _casting(spark, df, entry, request))
+
+
+def _casting(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteRequest:
+    """Let a write by name cast what the types of the table's columns do not hold as it is; structs go by name too."""
+    parsed = request.parsed(settings_of(spark))
+    log = log_for_path(spark, entry.location)
+    if request.shape is not None or parsed.overwrite_schema or parsed.mode.replaces_table or not log.table_exists():
+        return request
+    snapshot, assignment = log.update(), StoreAssignment.of(spark)
+    widens = parsed.merge_schema and snapshot.properties.enable_type_widening
+    casts = {}
+    for index, given in enumerate(from_spark(df.schema).fields):
+        target = snapshot.schema.field(given.name)
+        if target is None or can_store(given.data_type, target.data_type):
+            continue
+        if widens and widens_in_writes(target.data_type, given.data_type):
+            continue
+        if parsed.merge_schema and has_struct(given.data_type):
+            continue  # its fields are merged with the column's
+        column = name(f"c{index}")
+        casts[index] = assignment.by_name(column, given.data_type, target.data_type, target.name, fill=True)
+    if not casts:
+        return request
+    names = df.columns
+    columns = [casts.get(index, name(f"c{index}")).alias(own) for index, own in enumerate(names)]
+
+    def shape(rows: DataFrame) -> DataFrame:
+        return rows.toDF(*[f"c{index}" for index in range(len(names))]).select(*columns)
+
+    return replace(request, shape=shape)
+
+
+def insert_by_position(
+    spark: SparkSession,
+    df: DataFrame,
+    entry: DeltaEntry,
+    request: WriteRequest,
+    *,
+    columns: Sequence[str] | None = None,
+    by_name: bool = False,
+) -> WriteResult:
+    """``insertInto`` and INSERT: columns are matched by position, and values are cast by the session's policy.
+
+    By name, structs that have the fields of their column under the same names go by name too, all others by position.
+    Where the schema evolves, columns behind the table's (or, by name, of other names) are new ones.
+
+    Args:
+        spark: The session.
+        df: The rows.
+        entry: The table.
+        request: How; its mode is append or overwrite.
+        columns: The table's columns that the data is for, in order; None for all of them. Others get their defaults.
+        by_name: Match columns by name instead; those that the data lacks get their defaults.
+
+    Raises:
+        SchemaMismatchError: Another number of columns.
+        AnalysisException: Spark's own: a type that the policy does not cast.
+        BindError: A column that the table does not have.
+        TableNotFoundError: There is no table.
+    """
+    log = log_for_path(spark, entry.location)
+    snapshot = log.update()
+    if snapshot.metadata is None:
+        raise TableNotFoundError(
+            f"There is no Delta table at {log.uri}.",
+            hint="Create it first, or check the path.",
+            condition=absent_path(log) if entry.by_path else None,
+        )
+    schema, data = snapshot.schema, from_spark(df.schema)
+    merges = request.parsed(settings_of(spark)).merge_schema
+    evolves = columns is None and merges
+    given_names = columns if columns is not None else data.names if by_name else schema.names
+    known = [item for item in given_names if not evolves or schema.field(item) is not None]
+    found = {item: _column_of(schema, item, data, by_name=by_name) for item in known}
+    targets = [found.get(item) for item in given_names]
+    if evolves and not by_name:  # what comes after the table's columns is new
+        targets += [None] * (len(data) - len(targets))
+    names = [given.name if target is None else target.name for target, given in zip(targets, data.fields, strict=False)]
+    for twice in sorted({item for item in names if [other.lower() for other in names].count(item.lower()) > 1}):
+        raise SchemaMismatchError(
+            f"Column {twice!r} is given twice.",
+            hint="Name each column once.",
+            condition=Condition.of("COLUMN_ALREADY_EXISTS", columnName=twice),
+        )
+    if len(data) != len(targets):
+        what = "The table has" if columns is None else "The statement names"
+        raise SchemaMismatchError(
+            f"{what} {len(targets)} columns and the data has {len(data)}.\n"
+            f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
+            hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
+            "save or saveAsTable to match them by name.",
+            condition=Condition.of(
+                "DELTA_INSERT_COLUMN_ARITY_MISMATCH", numColumns=len(targets), insertColumns=len(data)
+            )
+            if len(data) < len(targets)
+            else Condition.of("DELTA_METADATA_MISMATCH"),
+        )
+    keeps = _kept_parts(columns is not None, widens=merges and snapshot.properties.enable_type_widening)
+    assignment = StoreAssignment.of(spark)
+    by_name = by_name or (columns is None and _fits_by_name(targets, data))
+    chosen = []
+    for index, (target, given) in enumerate(zip(targets, data.fields, strict=True)):
+        column = name(f"c{index}")
+        if target is not None and not (by_name and has_fields_of(given.data_type, target.data_type)):
+            column = assignment.by_position(column, given.data_type, target.data_type, target.name, keeps=keeps)
+        chosen.append(column.alias(names[index]))
+
+    def shape(rows: DataFrame) -> DataFrame:
+        return rows.toDF(*[f"c{index}" for index in range(len(data))]).select(*chosen)
+
+    return write_by_name(spark, df, entry, replace(request, shape=shape))
+
+
+def _fits_by_name(targets: Sequence[StructField | None], data: StructType) -> bool:
+    """Whether the data has the names and types of the columns: then fields of structs go by name, as columns do."""
+    return all(
+        target is not None and target.name == given.name and has_fields_of(given.data_type, target.data_type)
+        for target, given in zip(targets, data.fields, strict=True)
+    )
+
+
+def _kept_parts(listed: bool, *, widens: bool) -> Callable[[DataType, DataType], bool]:
+    """Tell which values an INSERT leaves as they are: those that widen their column, and where it lists columns,
+    arrays and maps whose structs have the fields of the column's, of the same types: these go by name.
+    """
+
+    def keeps(source: DataType, target: DataType) -> bool:
+        if listed and isinstance(source, ArrayType | MapType) and has_fields_of(source, target):
+            return True
+        return widens and widens_in_writes(target, source)
+
+    return keeps
+
+
+def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:
+    found = schema.field(column)
+    if found is None:
+        near = difflib.get_close_matches(column.lower(), [known.lower() for known in schema.names], n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise (SchemaMismatchError if by_name else BindError)(
+            f"The table has no column {column!r}.{meant}\nTable schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
+            hint=f"Its columns are: {', '.join(schema.names)}.",
+            condition=Condition.of("DELTA_METADATA_MISMATCH")
+            if by_name
+            else Condition.of("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=column, proposal=schema.names),
+        )
+    return found
+
+
+def condition_given(spark: SparkSession, condition: object) -> StatementCondition | None:
+    """Keep a condition given as a Column or a name; None for a constant true, which means every row."""
+    from pyspark.sql import Column
+
+    column = condition if isinstance(condition, Column) else F.col(str(condition))
+    if not isinstance(column, Column):
+        raise InvalidArgumentError(f"{condition!r} is not a condition.", hint="Give a Column.")
+    jvm = Jvm.of(spark)
+    expression = jvm.expression(column)
+    text = str(expression.sql())
+    if text.lower() == "true":
+        return None
+    unresolved = jvm.view.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+
+    def by_name(node: Any, name: str) -> Any | None:
+        """A column of some frame (``df.p == 1``) stands for the table's column of that name."""
+        return unresolved.quoted(node.name()) if name == "AttributeReference" else None
+
+    named = transform_expression(expression, by_name)
+    return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)), by_column=True)

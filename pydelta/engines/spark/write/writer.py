@@ -1,0 +1,384 @@
+"""Write a DataFrame to Parquet files under their final names, in one Spark job without staging.
+
+Rows go through ``mapInArrow`` to ``write_task`` on the executors; one record a file comes back. Storage settings
+travel inside the pickled function, so that they are in no plan, no setting and no event log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import AccumulatorParam
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget
+from pydelta.engines.arrow.layout import (
+    MICROSECONDS,
+    Session,
+    TableShape,
+    add_of,
+    change_of,
+    make_task,
+    output_of,
+    written_columns,
+)
+from pydelta.engines.arrow.tasks.write_files import WriteTask, record_batch, run_task
+from pydelta.engines.spark.errors import raised_in
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.kept import reading_kept
+from pydelta.engines.spark.logs import SessionSettings
+from pydelta.engines.spark.scan.newest import fixed
+from pydelta.engines.spark.scan.refresh import indexes_in
+from pydelta.engines.spark.types import from_spark
+from pydelta.engines.spark.write.arrow_batches import is_oversized, map_in_arrow, unchecked_batches
+from pydelta.engines.spark.write.columns import conform, name, violation_in
+from pydelta.engines.spark.write.here import written_here
+from pydelta.engines.spark.write.identity import with_identities
+from pydelta.engines.spark.write.matches import SparkMatching
+from pydelta.engines.spark.write.observed import RowCounts, counting, counts_of, observed_in
+from pydelta.errors import DeltaError, RowsDoNotAddUpError
+from pydelta.protocol.identity import identities
+from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
+from pydelta.protocol.schema import StructType
+from pydelta.settings import Settings, TableProperties
+from pydelta.storage import open_store
+from pydelta.storage.discarding import discard
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from pydelta.log import Snapshot
+
+__all__ = [
+    "CHANGE_COLUMN",
+    "DataFrameSource",
+    "StagedPaths",
+    "clean_up",
+    "make_write_task",
+    "removing_staged",
+    "write_files",
+]
+
+CHANGE_COLUMN: Final = "__pydelta_change"
+"""A name for ``change_column`` that no table has."""
+
+_TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
+_RECORD_DDL: Final = (
+    "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string, "
+    "change boolean"
+)
+
+
+class DataFrameSource:
+    """A DataFrame as a source of rows for ``write_table``.
+
+    Args:
+        spark: The session.
+        df: The rows; columns are matched with the table's by name.
+        shape: Makes of ``df`` the rows that are written, where they are not the same: by position, say.
+    """
+
+    def __init__(
+        self, spark: SparkSession, df: DataFrame, shape: Callable[[DataFrame], DataFrame] | None = None
+    ) -> None:
+        self._spark = spark
+        self._raw = df
+        self._shape = shape
+        self._df = df if shape is None else shape(df)
+        self._kept = False
+
+    @property
+    def schema(self) -> StructType:
+        """See ``RowSource.schema``."""
+        return from_spark(self._df.schema)
+
+    def reads(self, table_uri: str) -> bool:
+        """See ``ReadingSource.reads``."""
+        plan = self._df._jdf.queryExecution().analyzed()
+        parts = [plan, *Jvm.of(self._spark).to_list(plan.subqueriesAll())]
+        return any(index.files.identity.location == table_uri for part in parts for index in indexes_in(part))
+
+    def matching(self, snapshot: Snapshot, options: WriteOptions) -> SparkMatching:
+        """See ``MatchingSource.matching``."""
+        self._raw = fixed(self._spark, self._raw, snapshot)
+        self._df = self._raw if self._shape is None else self._shape(self._raw)
+        found = SparkMatching(self._spark, snapshot, self._raw, self._df, options)
+        if options.replace_using is not None:  # matched as they are written
+            self._shape = None
+        self._raw, self._kept = found.source, True
+        self._df = self._raw if self._shape is None else self._shape(self._raw)
+        return found
+
+    def write(self, target: WriteTarget) -> RewriteOutput:
+        """See ``RowSource.write``."""
+        self._df = fixed(self._spark, self._df, target.snapshot)
+        with reading_kept(target.table_uri, "the overwrite") if self._kept else nullcontext():
+            return self._write(target)
+
+    def _write(self, target: WriteTarget) -> RewriteOutput:
+        plan = target.plan
+        given = {column.lower() for column in self._df.columns}
+        lacking = [item for item in identities(plan.schema) if item.column.lower() not in given]
+        rows, values = with_identities(self._spark, self._df, lacking)
+        rows = conform(
+            rows,
+            schema=plan.schema,
+            configuration=plan.configuration,
+            partition_columns=plan.partition_columns,
+            predicate=target.predicate,
+        )
+        if target.condition is not None:
+            rows = target.condition.native.binding.moment.frame(rows)
+        rows = _spread(self._spark, rows, target)
+        change_column = None
+        if target.record_inserts:
+            change_column = CHANGE_COLUMN
+            rows = rows.withColumn(CHANGE_COLUMN, F.explode(F.array(F.lit(None).cast("string"), F.lit("insert"))))
+        written = write_files(
+            self._spark,
+            rows,
+            TableShape.planned(target.table_uri, plan),
+            change_column=change_column,
+            options=target.options,
+            settings=target.settings,
+        )
+        return replace(written, marks=values.marks(written))
+
+
+def _spread(spark: SparkSession, rows: DataFrame, target: WriteTarget) -> DataFrame:
+    """Optimised writes: the rows of a partition brought together, so that it gets few files.
+
+    Spark's adaptive execution merges small parts of the shuffle and splits large ones, by bytes.
+    """
+    wanted = target.options.optimize_write
+    if wanted is None:
+        wanted = target.plan.properties.optimize_write
+    if not wanted:
+        return rows
+    keys = [name(column) for column in target.plan.partition_columns]
+    return Jvm.of(spark).rebalance(rows, keys, target.settings.optimize_write_bin_bytes)
+
+
+def write_files(
+    spark: SparkSession,
+    df: DataFrame,
+    shape: TableShape,
+    *,
+    options: WriteOptions | None = None,
+    settings: Settings | None = None,
+    change_column: str | None = None,
+) -> RewriteOutput:
+    """Write rows that have the table's columns already; see ``write_columns.conform`` for those that have not.
+
+    Rows with ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` keep both in the files where the table tracks rows; a null
+    stands for the file's own id and version.
+
+    Args:
+        spark: The session.
+        df: Rows with (at least) the columns of the table, by name.
+        shape: What its files have to look like.
+        options: The write's own options, over the table's.
+        settings: The session's settings; resolved from it by default.
+        change_column: A column of ``df`` with the kind of change (``insert``, ``delete``, ``update_preimage``,
+            ``update_postimage``): such rows go to the change data feed alone, those where it is null to the table.
+
+    Returns:
+        One ``add`` a file (``dataChange`` true), how many rows they hold, and the files of the feed.
+
+    Raises:
+        ConstraintViolatedError: A guarded row did not pass.
+        StorageError: The store refused; the error says how many files had been staged, they are removed again.
+        SchemaError: A column that files cannot hold.
+    """
+    hidden = _tracking_columns(df, shape.properties)
+    session = SessionSettings.of(spark)
+    settings = settings or session.settings
+    task = make_write_task(
+        spark,
+        shape,
+        options or WriteOptions(mode=WriteMode.APPEND),
+        replace(session, settings=settings),
+        change_data=change_column is not None,
+        row_tracking=bool(hidden),
+    )
+    rows, partitions = _in_order(df, shape, hidden, change_column)
+    here = written_here(rows, task, most_bytes=settings.local_max_bytes)
+    if here is not None:
+        return output_of(here)
+    if partitions:  # rows of one together; a no-op in the plan where they are sorted already
+        rows = rows.sortWithinPartitions(*partitions)
+    return _by_job(rows, task, shape, F.col(rows.columns[-1]) if change_column is not None else None)
+
+
+def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column | None) -> RewriteOutput:
+    """Write rows by a job; ``change`` is the kind of change, where there are such rows."""
+    spark = rows.sparkSession
+    staged: Any = spark.sparkContext.accumulator([], StagedPaths())
+
+    def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        records = run_task(batches, task, partition_id=context.partitionId() if context else 0)
+        if records:
+            staged.add([record.path for record in records])
+            yield record_batch(records)
+
+    counted, count_name = counting(rows, change)
+    with removing_staged(task, staged):
+        with unchecked_batches(spark, shape.schema) as unchecked:
+            try:
+                job = map_in_arrow(counted, write_partition, _RECORD_DDL)
+                records = job.toArrow().to_pylist()
+            except Py4JError as error:
+                if not unchecked or not is_oversized(str(error)):
+                    raise
+                unchecked, records = False, None
+        if records is None:  # rows of hundreds of kilobytes each: once more, in batches limited by their size
+            clean_up(task, staged.value)
+            staged.value = []
+            job = map_in_arrow(counted, write_partition, _RECORD_DDL)
+            records = job.toArrow().to_pylist()
+        of_table = [record for record in records if not record["change"]]
+        of_feed = [record for record in records if record["change"]]
+        _reconcile(counts_of(job, count_name), _num_rows(of_table), _num_rows(of_feed))
+    return RewriteOutput(
+        adds=tuple(add_of(record) for record in of_table),
+        num_rows=_num_rows(of_table),
+        changes=tuple(change_of(record) for record in of_feed),
+        num_changes=_num_rows(of_feed),
+        observed=observed_in(job),
+    )
+
+
+def _in_order(
+    df: DataFrame, shape: TableShape, hidden: Sequence[str], change_column: str | None
+) -> tuple[DataFrame, list[str]]:
+    """Put the columns in a task's order, as c0, c1 …; the names that partition columns have there."""
+    data, partitions = written_columns(shape.schema, shape.partition_columns)
+    data = [*data, *hidden]
+    wanted = [*data, *partitions, *([change_column] if change_column is not None else ())]
+    rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate(wanted)])
+    return rows, [f"c{len(data) + index}" for index in range(len(partitions))]
+
+
+def _num_rows(records: Sequence[Mapping[str, Any]]) -> int:
+    return sum(record["num_rows"] for record in records)
+
+
+def _reconcile(counted: RowCounts, of_table: int, of_feed: int) -> None:
+    """Compare what Spark handed to the tasks with what their files hold.
+
+    Raises:
+        RowsDoNotAddUpError: Rows were lost or doubled on the way.
+    """
+    for what, given, written in (
+        ("rows", counted.rows - counted.marked, of_table),
+        ("rows of the change data feed", counted.marked, of_feed),
+    ):
+        if given != written:
+            raise RowsDoNotAddUpError(
+                f"Spark counted that {given} {what} went into the write, and {written} are in its files.",
+                hint="This is a defect of the engine or of a disk; report it with the plan of the rows (df.explain).",
+            )
+
+
+def _tracking_columns(df: DataFrame, properties: TableProperties) -> tuple[str, ...]:
+    """The columns with row ids and versions, where the rows bring them and the table has a place for them."""
+    given = ROW_ID_COLUMN in df.columns and ROW_VERSION_COLUMN in df.columns
+    return (ROW_ID_COLUMN, ROW_VERSION_COLUMN) if given and materialized_columns(properties) else ()
+
+
+class StagedPaths(AccumulatorParam[list[str]]):
+    """Paths that finished tasks staged; known on the driver even when the job fails later."""
+
+    def zero(self, value: list[str]) -> list[str]:
+        """No path."""
+        return []
+
+    def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802 - pyspark's name
+        """Both."""
+        return value1 + value2
+
+
+def make_write_task(
+    spark: SparkSession,
+    shape: TableShape,
+    options: WriteOptions,
+    session: SessionSettings,
+    *,
+    change_data: bool,
+    row_tracking: bool,
+) -> WriteTask:
+    """How the session's executors write files of a table; see ``make_task``."""
+    writing = Session(
+        settings=session.settings,
+        store_options={**session.options, **options.storage},
+        time_zone=Jvm.of(spark).time_zone(),
+        timestamp_type=options.timestamp_type or spark.conf.get(_TIMESTAMP_TYPE, None) or MICROSECONDS,
+        codec=spark.conf.get("spark.sql.parquet.compression.codec"),
+        footer={"org.apache.spark.version": spark.version},
+    )
+    return make_task(shape, options, writing, change_data=change_data, row_tracking=row_tracking)
+
+
+def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
+    """Remove what finished tasks of a failed job staged; failing here must not hide why the job failed."""
+    if paths:
+        try:
+            discard(open_store(task.table_uri, task.store_options), paths)
+        except OSError as error:
+            error.add_note("while removing the files of a failed write")
+
+
+@contextmanager
+def removing_staged(task: WriteTask, staged: Any) -> Iterator[None]:
+    """Around a job that stages files: when it fails they are removed, and what it says is ours where we know it.
+
+    Args:
+        task: What the job runs.
+        staged: Accumulator of the paths, with ``StagedPaths``.
+    """
+    try:
+        yield
+    except RowsDoNotAddUpError as error:
+        clean_up(task, staged.value)
+        error.hint = f"{error.hint or ''} {_staged_note(len(staged.value))}".strip()
+        raise
+    except (PySparkException, Py4JError) as error:
+        clean_up(task, staged.value)
+        explained = _explained(error, len(staged.value))
+        if explained is None:
+            error.add_note(_staged_note(len(staged.value)))
+            raise
+        raise explained from error
+    finally:
+        staged.value = []  # PySpark keeps every accumulator for as long as it runs
+
+
+def _explained(error: BaseException, staged: int) -> DeltaError | None:
+    """What a failed job reports -> the engine's own error, or None when the rows themselves could not be computed."""
+    text = str(error)
+    found: DeltaError | None = violation_in(text)
+    if found is None:
+        found = raised_in(text)
+        if found is None:
+            return None
+    found.hint = f"{found.hint or ''} {_staged_note(staged)}".strip()
+    return found
+
+
+def _staged_note(staged: int) -> str:
+    """A sentence on the files of a failed write."""
+    if not staged:
+        return "No version was made."
+    files = "1 file was" if staged == 1 else f"{staged} files were"
+    return f"{files} staged by then and removed again as far as the store allowed; no version was made."

@@ -1,0 +1,195 @@
+"""Describe a table's native entry in the metastore. Pure; sync and Spark write the same.
+
+Provider ``delta`` and the location as SerDe parameter ``path`` are how Spark and Trino know the table. The columns are
+for tools that look at the metastore alone: the log is what counts, and no reader of Delta takes them from here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydelta.manifests.hive_types import hive_type_or_none
+from pydelta.protocol.actions import Metadata
+from pydelta.protocol.schema import EXISTENCE_DEFAULT
+from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, plain_type
+
+__all__ = [
+    "ID_KEY",
+    "LOCATION_KEY",
+    "PROPERTIES_KEY",
+    "PROVIDER_KEY",
+    "SCHEMA_KEY",
+    "TABLE_PROPERTY",
+    "EntryColumn",
+    "NativeEntry",
+    "columns_to_keep_first",
+    "twin_database",
+]
+
+PROVIDER_KEY: Final = "spark.sql.sources.provider"
+LOCATION_KEY: Final = "pydelta.table.location"
+ID_KEY: Final = "pydelta.table.id"
+SCHEMA_KEY: Final = "pydelta.sync.schemaHash"
+TABLE_PROPERTY: Final = "pydelta.sync.table"
+"""Property of a table: its name in the metastore, ``database.table``."""
+PROPERTIES_KEY: Final = "pydelta.entry.properties"
+"""Which of the entry's parameters are properties of the table: a JSON list of names."""
+
+_SCHEMA_PREFIX: Final = "spark.sql.sources.schema"
+_PART: Final = 4000
+"""Length that the metastore's databases hold in one parameter."""
+_NOT_SHOWN: Final = ("delta.", "CURRENT_DEFAULT", EXISTENCE_DEFAULT, "identity")
+"""Prefixes of a column's metadata that mean something to the log's readers alone."""
+_TAKEN: Final = ("spark.sql.", "pydelta.", "hive.", "trino_", "presto_", "external", "comment", "path", "provider",
+                 "transient_lastddltime", "numfiles", "totalsize", "numrows", "rawdatasize", "owner")  # fmt: skip
+"""Prefixes of parameters, in lower case, that are the metastore's or Spark's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryColumn:
+    """A column as Hive has it: name in lower case, type in Hive's spelling (``string`` where it has none)."""
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeEntry:
+    """What the entry says.
+
+    Args:
+        location: Root URI of the table.
+        fields: Columns as Spark has them, the partition columns last and in their order.
+        partition_columns: Their names, as the schema spells them.
+        columns: The same columns as Hive has them.
+        comment: The table's description.
+        properties: Properties of the table that the entry repeats.
+        parameters: Everything that goes into the entry's parameters, except the comment.
+    """
+
+    location: str
+    fields: StructType
+    partition_columns: tuple[str, ...]
+    columns: tuple[EntryColumn, ...]
+    comment: str | None
+    properties: Mapping[str, str]
+    parameters: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, location: str, metadata: Metadata, schema: StructType) -> NativeEntry:
+        """Describe the entry of a table as its newest version defines it."""
+        names = {name.lower(): position for position, name in enumerate(metadata.partition_columns)}
+        ordered = sorted(schema.fields, key=lambda item: names.get(item.name.lower(), -1))
+        fields = StructType(tuple(_shown(item) for item in ordered))
+        spelled = {item.name.lower(): item.name for item in ordered}
+        partitions = tuple(spelled.get(name.lower(), name) for name in metadata.partition_columns)
+        properties = {
+            key: value
+            for key, value in sorted(metadata.configuration.items())
+            if not key.lower().startswith(_TAKEN) and len(value) <= _PART
+        }
+        found: dict[str, str] = dict(properties)
+        if properties:
+            found[PROPERTIES_KEY] = json.dumps(list(properties))
+        found |= _schema_parameters(fields, partitions)
+        described = [found, metadata.description, location]
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+        found |= {PROVIDER_KEY: "delta", LOCATION_KEY: location, ID_KEY: metadata.id, SCHEMA_KEY: digest}
+        return cls(
+            location=location,
+            fields=fields,
+            partition_columns=partitions,
+            columns=tuple(
+                EntryColumn(
+                    name=item.name.lower(),
+                    type=hive_type_or_none(item.data_type) or "string",
+                    comment=str(item.metadata["comment"]) if item.metadata.get("comment") else None,
+                )
+                for item in fields.fields
+            ),
+            comment=metadata.description or None,
+            properties=properties,
+            parameters=found,
+        )
+
+    def kept(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Return what stays of an entry's parameters when this one takes its place: everything that is not ours."""
+        try:
+            ours = set(json.loads(parameters.get(PROPERTIES_KEY, "[]")))
+        except (ValueError, TypeError):
+            ours = set()
+        dropped = (_SCHEMA_PREFIX, "pydelta.")
+        return {
+            key: value
+            for key, value in parameters.items()
+            if key not in ours and not key.startswith(dropped) and key not in ("comment", PROVIDER_KEY)
+        }
+
+
+def _schema_parameters(fields: StructType, partitions: tuple[str, ...]) -> dict[str, str]:
+    """The schema in Spark's own form, so that its catalog shows the real types."""
+    text = fields.to_json()
+    parts = [text[start : start + _PART] for start in range(0, len(text), _PART)]
+    found = {f"{_SCHEMA_PREFIX}.part.{number}": part for number, part in enumerate(parts)}
+    found[f"{_SCHEMA_PREFIX}.numParts"] = str(len(parts))
+    if partitions:
+        found[f"{_SCHEMA_PREFIX}.numPartCols"] = str(len(partitions))
+        found |= {f"{_SCHEMA_PREFIX}.partCol.{number}": name for number, name in enumerate(partitions)}
+    return found
+
+
+def _shown(item: StructField) -> StructField:
+    return item.replace(data_type=_shown_type(item.data_type), metadata=_shown_metadata(item.metadata))
+
+
+def _shown_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if not key.startswith(_NOT_SHOWN)}
+
+
+def _shown_type(data_type: DataType) -> DataType:
+    data_type = plain_type(data_type)
+    if isinstance(data_type, StructType):
+        return StructType(tuple(_shown(item) for item in data_type.fields))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_shown_type(data_type.element_type), data_type.contains_null)
+    if isinstance(data_type, MapType):
+        key, value = _shown_type(data_type.key_type), _shown_type(data_type.value_type)
+        return MapType(key, value, data_type.value_contains_null)
+    return data_type
+
+
+def columns_to_keep_first(before: Sequence[str], after: Sequence[str]) -> int | None:
+    """Tell how many columns to keep in a step before the columns change; None when one step is enough.
+
+    A metastore compares the types of old and new columns position by position, and refuses a type that does not go
+    over into the new one. Columns that move (a new one comes before the partition columns) have to go first.
+
+    Args:
+        before: Types of the entry's columns.
+        after: Types that it is to have.
+
+    Example:
+        >>> columns_to_keep_first(["int", "string"], ["int", "date", "string"])
+        1
+        >>> columns_to_keep_first(["int"], ["int", "date"]) is None
+        True
+    """
+    for position, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            return position
+    return None
+
+
+def twin_database(rule: str, database: str) -> str:
+    """Name the database of the twins of a database's tables, by the rule of ``spark.pydelta.sync.name``.
+
+    Example:
+        >>> twin_database("{database}_symlink", "lake")
+        'lake_symlink'
+    """
+    return rule.replace("{database}", database).strip().lower()

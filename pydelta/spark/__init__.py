@@ -1,7 +1,0 @@
-"""Let Spark read, write and change tables through this engine; the only room that knows PySpark."""
-
-from __future__ import annotations
-
-from pydelta.spark_versions import installed_spark, refuse_unsupported
-
-refuse_unsupported(installed_spark())

@@ -1,5 +1,0 @@
-"""Provide the Python API that Delta users know: ``DeltaTable`` and its builders."""
-
-from __future__ import annotations
-
-import pydelta.spark  # noqa: F401 - refuses a Spark that this engine is not made for, before it is imported

@@ -1,0 +1,1 @@
+"""Collect the programs around the engine: maintenance, ingestion, inventories, the page, certification, the doctor."""

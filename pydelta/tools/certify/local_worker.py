@@ -1,0 +1,180 @@
+"""Run the operations of a plan with this engine and no JVM: one log for the process, whose snapshots are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pydelta.api.python.local import ArrowRows, LocalTable
+from pydelta.commands.change.delete import delete
+from pydelta.commands.change.update import update
+from pydelta.commands.optimize.command import optimize
+from pydelta.commands.restore import restore
+from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
+from pydelta.commands.write.command import write_table
+from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.errors import (
+    CommitStateUnknownError,
+    DeltaConcurrentModificationException,
+    DeltaError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafeOperationError,
+    UnsafeStoreError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+    first_line,
+)
+from pydelta.log import DeltaLog
+from pydelta.protocol.actions import CommitInfo
+from pydelta.tools.certify.history import Row, Step, Trouble, rows_written
+from pydelta.tools.certify.local_engine import LocalEngine
+
+__all__ = ["SCHEMA", "Done", "Failed", "LocalWorker", "failure_of", "op_of", "table_of", "tuples_of", "version_of"]
+
+SCHEMA = pa.schema([("op", pa.string()), ("n", pa.int64()), ("k", pa.int64()), ("rev", pa.string())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What an operation was told; see ``Event``."""
+
+    version: int | None = None
+    rows: tuple[Row, ...] | None = None
+    target: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """How an operation failed; see ``Event``."""
+
+    known: bool
+    trouble: Trouble
+    error: str
+
+
+def table_of(step: Step) -> pa.Table:
+    """Make the rows that an operation writes."""
+    rows = rows_written(step)
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
+    return pa.Table.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA
+    )
+
+
+def tuples_of(table: pa.Table) -> tuple[Row, ...]:
+    """Return the rows of a table, in an order of their own."""
+    columns = [table.column(name).to_pylist() for name in SCHEMA.names]
+    return tuple(sorted(zip(*columns, strict=True)))
+
+
+def failure_of(error: Exception) -> Failed:
+    """Judge an error of this engine: what it says of the outcome, and whether a conflict or the store explains it."""
+    said = f"{type(error).__name__}: {first_line(error)}"
+    if isinstance(error, CommitStateUnknownError):
+        return Failed(known=False, trouble="store", error=said)
+    if isinstance(error, DeltaConcurrentModificationException):
+        return Failed(known=True, trouble="conflict", error=said)
+    if isinstance(error, (UnsafeOperationError, VersionNotFoundError, UnsupportedFeatureError)):
+        return Failed(known=True, trouble="refused", error=said)
+    if isinstance(error, StorageError) and not isinstance(error, (UnsafeStoreError, ObjectNotFoundError)):
+        return Failed(known=True, trouble="store", error=said)
+    return Failed(known=isinstance(error, DeltaError), trouble="broken", error=said)
+
+
+def version_of(log: DeltaLog, op: str) -> int | None:
+    """Find the version that names an operation, for engines that do not tell which one they committed."""
+    for limit in (20, None):
+        for record in log.history(limit):
+            if record.commit_info is not None and op_of(record.commit_info) == op:
+                return record.version
+    return None
+
+
+def op_of(info: CommitInfo) -> str | None:
+    """Return the operation that a commit names: as its metadata, or behind the user's name where Trino made it."""
+    named = info.get("userMetadata")
+    if named is None and (user := info.get("userName")) and str(user).startswith("certify_"):
+        return str(user).partition("/")[2] or None
+    return None if named is None else str(named)
+
+
+class LocalWorker:
+    """Runs operations on a table.
+
+    Args:
+        uri: Of the table.
+        options: Of its store.
+        process: Which process it is, for its stream.
+    """
+
+    def __init__(self, uri: str, options: Mapping[str, str], process: int) -> None:
+        self._log = DeltaLog.for_table(uri, options=options)
+        self._settings = self._log.settings
+        self._process = process
+
+    def run(self, step: Step) -> Done:
+        """Do an operation.
+
+        Raises:
+            DeltaError: It failed, or its outcome is unknown.
+        """
+        self._log.settings = replace(self._settings, user_metadata=step.op)
+        done: Done = getattr(self, "_" + step.kind)(step)
+        return done
+
+    def failure(self, error: Exception) -> Failed:
+        """Judge an error."""
+        return failure_of(error)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to stop."""
+
+    def _write(self, step: Step, options: WriteOptions) -> Done:
+        log = self._log
+        rows = ArrowRows(log, log.update(), table_of(step))
+        return Done(version=write_table(log, rows, options, LocalEngine(log), log.settings).version)
+
+    def _append(self, step: Step) -> Done:
+        return Done(version=LocalTable(self._log).append(table_of(step)).version)
+
+    def _stream(self, step: Step) -> Done:
+        number = int(step.op.partition("-")[2])
+        options = WriteOptions(mode=WriteMode.APPEND, txn_app_id=f"certify-{self._process}", txn_version=number)
+        return self._write(step, options)
+
+    def _replace(self, step: Step) -> Done:
+        return self._write(step, WriteOptions(mode=WriteMode.OVERWRITE, replace_where=f"k = {step.key}"))
+
+    def _delete(self, step: Step) -> Done:
+        log = self._log
+        return Done(version=delete(log, LocalEngine(log), f"k = {step.key}", settings=log.settings).version)
+
+    def _update(self, step: Step) -> Done:
+        log = self._log
+        done = update(log, LocalEngine(log), [("rev", step.op)], f"k = {step.key}", settings=log.settings)
+        return Done(version=done.version)
+
+    def _optimize(self, step: Step) -> Done:
+        del step
+        return Done(version=optimize(self._log, LocalEngine(self._log), self._log.settings).version)
+
+    def _vacuum(self, step: Step) -> Done:
+        del step
+        result = vacuum(self._log, VacuumRequest(), options=VacuumOptions(list_workers=1, delete_workers=1))
+        return Done(version=result.end_version)
+
+    def _restore(self, step: Step) -> Done:
+        target = max(self._log.update().version - step.back, 0)
+        return Done(version=restore(self._log, version=target).version, target=target)
+
+    def _checkpoint(self, step: Step) -> Done:
+        del step
+        return Done(version=self._log.checkpoint().version)
+
+    def _read(self, step: Step) -> Done:
+        del step
+        snapshot = self._log.update()
+        return Done(version=snapshot.version, rows=tuples_of(LocalTable(self._log).scan(version=snapshot.version)))

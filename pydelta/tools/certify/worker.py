@@ -1,0 +1,151 @@
+"""Run one process of a plan: an order on standard input, then until when; a line per event on standard output.
+
+What is invoked is said before it is done, so that an operation in which the process dies is known, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import Any, Protocol
+
+import msgspec
+
+from pydelta.tools.certify.faults import Faults, with_faults
+from pydelta.tools.certify.history import Event, Fault, Row, Step
+from pydelta.tools.certify.local_worker import Done, Failed, LocalWorker
+from pydelta.tools.certify.trino import TrinoTable
+
+__all__ = ["Line", "Order", "main"]
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process is to do. It holds the store's options, secrets too: it goes through a pipe, to one process.
+
+    Args:
+        uri: Of the table.
+        options: Of its store.
+        process: Number of the process.
+        engine: What it writes with.
+        steps: What it does.
+        faults: What goes wrong.
+        calls: Calls of the store that processes of this number have made before.
+        attempt: Of the first step.
+        read_version: For a process that only reads this version, and ends.
+        trino: The table, for a process of Trino.
+    """
+
+    uri: str
+    options: dict[str, str]
+    process: int
+    engine: str = "pydelta"
+    steps: tuple[Step, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    calls: int = 0
+    attempt: int = 1
+    read_version: int | None = None
+    trino: TrinoTable | None = None
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a process says: which operation begins, what became of it, what goes wrong with its store."""
+
+    ready: bool = False
+    invoke: Event | None = None
+    event: Event | None = None
+    fault: Fault | None = None
+    rows: tuple[Row, ...] | None = None
+    error: str = ""
+
+
+class _Worker(Protocol):
+    def run(self, step: Step) -> Done: ...
+
+    def failure(self, error: Exception) -> Failed: ...
+
+    def close(self) -> None: ...
+
+
+_SAYING = threading.Lock()
+
+
+def _say(line: Line) -> None:
+    with _SAYING:
+        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _worker(order: Order) -> _Worker:
+    if order.engine == "spark":
+        from pydelta.tools.certify.spark_worker import SparkWorker
+
+        return SparkWorker(order.uri, order.options, order.process)
+    if order.engine == "delta-rs":
+        from pydelta.tools.certify.delta_rs import DeltaRsWorker
+
+        return DeltaRsWorker(order.uri, order.options, order.process)
+    if order.engine == "trino":
+        from pydelta.tools.certify.trino_worker import TrinoWorker
+
+        assert order.trino is not None, "it is registered before the processes begin"
+        return TrinoWorker(order.trino, order.uri, order.options)
+    faults = Faults(order.faults, order.calls, lambda fault: _say(Line(fault=fault)))
+    return LocalWorker(order.uri, with_faults(order.uri, order.options, faults), order.process)
+
+
+def _do(worker: _Worker, step: Step, order: Order, attempt: int) -> Event:
+    known: dict[str, Any] = {
+        "step": step,
+        "process": order.process,
+        "engine": order.engine,
+        "attempt": attempt,
+        "invoked_ns": time.monotonic_ns(),
+        "wall_ms": time.time_ns() // 1_000_000,
+    }
+    _say(Line(invoke=Event(**known, returned_ns=None, outcome="unknown")))
+    try:
+        done = worker.run(step)
+    except Exception as error:  # noqa: BLE001 - whatever an operation ends with is part of the history
+        failed = worker.failure(error)
+        outcome = "failed" if failed.known else "unknown"
+        known |= {"trouble": failed.trouble, "error": failed.error}
+        return Event(**known, returned_ns=time.monotonic_ns(), outcome=outcome)  # type: ignore[arg-type]
+    told = {"version": done.version, "rows": done.rows, "target": done.target}
+    return Event(**known, **told, returned_ns=time.monotonic_ns(), outcome="ok")  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Read the order, and carry it out."""
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    worker = _worker(order)
+    if order.read_version is not None:
+        _say(_read(worker, order.read_version))
+        return
+    _say(Line(ready=True))
+    deadline_ns = int(sys.stdin.buffer.readline() or b"0")  # all begin together
+    attempt = order.attempt
+    for step in order.steps:
+        while time.monotonic_ns() < deadline_ns:
+            event = _do(worker, step, order, attempt)
+            _say(Line(event=event))
+            again = step.kind == "stream" and event.outcome != "ok" and attempt < 5  # a stream runs its batch again
+            attempt = attempt + 1 if again else 1
+            if not again:
+                break
+    worker.close()
+
+
+def _read(worker: Any, version: int) -> Line:
+    try:
+        return Line(rows=worker.read(version))
+    except Exception as error:  # noqa: BLE001 - an engine that cannot read is a finding
+        return Line(error=worker.failure(error).error)
+    finally:
+        worker.close()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # threads of native libraries that are still there at an ordinary end can abort the process

@@ -1,0 +1,160 @@
+"""Open what a stream's job writes to, and add up what its batches did."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.commands.write.command import WriteMode
+from pydelta.engines.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.logs import SessionSettings, log_for_path
+from pydelta.engines.spark.write.command import WriteRequest, save_as_table, write_path
+from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from pydelta.storage import Store, open_store
+from pydelta.storage.rights import require_rights
+from pydelta.storage.uris import normalize_uri
+from pydelta.tools.ingest.apply import Writing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from pydelta.tools.ingest.running import BatchReport
+
+__all__ = ["Totals", "has_batch", "open_checkpoint", "place_of_bad", "prepare_table"]
+
+_BAD: Final = (
+    "value BINARY, key BINARY, source STRING, partition INT, offset BIGINT, record_time TIMESTAMP, reason STRING, "
+    "found_at TIMESTAMP, batch BIGINT"
+)
+
+
+def open_checkpoint(spark: SparkSession, location: str) -> tuple[str, Store]:
+    """Return a checkpoint's location with its scheme, and its store.
+
+    Raises:
+        StoragePermissionError: The session's key may not write, read, list or delete there, which Spark does at each
+            batch: it would find out after the table was made.
+    """
+    qualified = Jvm.of(spark).qualify(location)
+    options = SessionSettings.of(spark).options
+    store = open_store(qualified, options)
+    require_rights(store, "the stream's checkpoint", {**os.environ, **options})
+    return qualified, store
+
+
+def prepare_table(spark: SparkSession, table: str, columns: StructType, writing: Writing) -> Writing:
+    """Find the table of a path or a name, and make an empty one where there is none.
+
+    Args:
+        spark: The session.
+        table: A location, or a name in the catalog.
+        columns: Of a table that is made.
+        writing: How the stream writes.
+
+    Returns:
+        The same, with locations.
+
+    Raises:
+        InvalidArgumentError: Bad records would go to the table itself.
+        TableAlreadyExistsError: The name is taken by something that is not a Delta table.
+    """
+    request = WriteRequest(mode=WriteMode.IGNORE, partition_by=writing.partition_by)
+    location = location_in(table)
+    if location is not None:
+        location = Jvm.of(spark).qualify(location)
+        if not log_for_path(spark, location).table_exists():
+            write_path(spark, spark.createDataFrame([], columns), location, request)
+    else:
+        location = _named(spark, table, columns, request)
+    if writing.bad_records is None:
+        return replace(writing, location=location)
+    return replace(writing, location=location, bad_records=place_of_bad(spark, writing.bad_records, location, _BAD))
+
+
+def place_of_bad(spark: SparkSession, place: str, table: str | None, columns: StructType | str) -> str:
+    """Return the location of the table that takes rows that do not fit; one that is named is made where there is none.
+
+    Args:
+        spark: The session.
+        place: A location, or a name in the catalog.
+        table: Location of the table for the other rows; None for one that is not there.
+        columns: Of a table that is made.
+
+    Raises:
+        InvalidArgumentError: It is the same table.
+        TableAlreadyExistsError: The name is taken by something that is not a Delta table.
+    """
+    location = location_in(place)
+    if location is not None:
+        location = Jvm.of(spark).qualify(location)
+    else:
+        location = _named(spark, place, columns, WriteRequest(mode=WriteMode.IGNORE))
+    if table is not None and normalize_uri(location) == normalize_uri(table):
+        raise InvalidArgumentError("--bad-records is the table itself.", hint="Give bad records a table of their own.")
+    return location
+
+
+def _named(spark: SparkSession, table: str, columns: StructType | str, request: WriteRequest) -> str:
+    """Location of a table by its name; an empty one is made where there is none."""
+    entry = look_up(spark, parse_identifier(spark, table))
+    if entry is None:
+        save_as_table(spark, spark.createDataFrame([], columns), table, request)
+        entry = look_up(spark, parse_identifier(spark, table))
+    if not isinstance(entry, DeltaEntry):
+        raise TableAlreadyExistsError(
+            f"{table} exists and is not a Delta table.", hint="Choose another name, or drop it first."
+        )
+    return Jvm.of(spark).qualify(entry.location)
+
+
+def has_batch(spark: SparkSession, locations: Sequence[str | None], query: str, batch: int) -> bool:
+    """Tell whether one of some tables has a batch of a query."""
+    for location in filter(None, locations):
+        log = log_for_path(spark, Jvm.of(spark).qualify(location))
+        found = log.update().set_transactions.get(query) if log.table_exists() else None
+        if found is not None and found.version >= batch:
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the batches of a run did together."""
+
+    batches: int = 0
+    rows: int = 0
+    written: int = 0
+    bad: int = 0
+    tombstones: int = 0
+    superseded: int = 0
+
+    def add(self, batch: BatchReport) -> dict[str, Any]:
+        """Count a batch in, and return its line."""
+        counts = batch.counts
+        self.batches += 1
+        for name in ("rows", "written", "bad", "tombstones", "superseded"):
+            setattr(self, name, getattr(self, name) + getattr(counts, name))
+        line: dict[str, Any] = {
+            "batch": batch.number,
+            "rows": counts.rows,
+            "written": counts.written,
+            "bad": counts.bad,
+        }
+        for name in ("tombstones", "superseded"):
+            if getattr(counts, name):
+                line[name] = getattr(counts, name)
+        for name in ("inserted", "updated", "deleted", "version"):
+            if getattr(counts, name) is not None:
+                line[name] = getattr(counts, name)
+        if counts.landed_before:
+            line["landed_before"] = True
+        return {**line, "seconds": batch.seconds}
+
+    def line(self) -> dict[str, Any]:
+        """Return the sums."""
+        names = ("batches", "rows", "written", "bad", "tombstones", "superseded")
+        return {name: getattr(self, name) for name in names}

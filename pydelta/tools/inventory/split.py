@@ -1,0 +1,79 @@
+"""Split one reading of an inventory by table, on local disk: memory does not grow with the inventory.
+
+A row belongs to the table whose location is the longest that its key lies in, so that a table inside another one keeps
+its files to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from pydelta.commands.vacuum.places import place_of, prefixes_in, with_longest_prefix
+
+__all__ = ["places_of", "read_split", "split_by_table"]
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("length", pa.int64()),
+        ("isDir", pa.bool_()),
+        ("modificationTime", pa.int64()),
+        ("asOf", pa.int64()),
+    ]
+)
+
+
+def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[str], folder: Path) -> dict[str, Path]:
+    """Sort a bucket's rows by table.
+
+    Args:
+        frames: With ``bucket key length isDir modificationTime`` and maybe ``asOf``; rows of other buckets are passed
+            over.
+        bucket: Which bucket the rows are of.
+        roots: URIs of tables; those in other buckets are passed over.
+        folder: Where a file a table is written.
+
+    Returns:
+        Root -> file for ``read_split``, for each root in the bucket, also for one without rows.
+    """
+    own = prefixes_in({root: root for root in roots}, bucket)
+    numbers = {prefix: str(number) for number, prefix in enumerate(sorted(own))}
+    cuts = {number: len(prefix) for prefix, number in numbers.items()}
+    written = len(list(folder.iterdir()))
+    found = {own[prefix]: folder / f"{written}-{number}.arrow" for prefix, number in numbers.items()}
+    writers = {numbers[prefix]: pa.ipc.new_stream(str(found[own[prefix]]), _SCHEMA) for prefix in own}
+    try:
+        for frame in frames:
+            if "asOf" not in frame.columns:
+                frame = frame.with_columns(asOf=pl.lit(None, dtype=pl.Int64))
+            rows = with_longest_prefix(
+                frame.lazy().filter(pl.col("bucket") == bucket),
+                numbers,
+                into="number",
+            )
+            kept = rows.filter(pl.col("number").is_not_null()).collect()
+            for (number,), part in kept.partition_by("number", as_dict=True).items():
+                named = part.with_columns(path=pl.col("key").str.slice(cuts[str(number)]))
+                own_rows = named.filter(pl.col("path") != "").select(_SCHEMA.names)
+                writers[str(number)].write_table(own_rows.to_arrow().cast(_SCHEMA))
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return found
+
+
+def read_split(path: Path) -> Iterator[pl.DataFrame]:
+    """Read the rows of a table: ``path`` relative to it, ``length``, ``isDir``, ``modificationTime``, ``asOf``."""
+    with pa.ipc.open_stream(str(path)) as reader:
+        for batch in reader:
+            yield pl.DataFrame(pl.from_arrow(batch))
+
+
+def places_of(roots: Sequence[str]) -> dict[str, str]:
+    """Map each bucket in which tables are to its own URI."""
+    return {place.bucket: place.root for place in map(place_of, roots)}

@@ -1,0 +1,180 @@
+"""Follow the runs of jobs, and send their events where OPENLINEAGE_URL says: never in anybody's way."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydelta.errors import InvalidArgumentError
+from pydelta.log import DeltaLog
+from pydelta.tools.lineage.events import Run, Tables, input_of, place_of_input, run_event
+from pydelta.tools.outbox import Outbox, checked_endpoint
+from pydelta.txn.author import engine_info
+
+__all__ = ["Emitter", "JobRun", "current_run", "emitter", "job_run", "note_input", "note_table"]
+
+_LOG = logging.getLogger(__name__)
+_URL: Final = "OPENLINEAGE_URL"
+_LAST_SECONDS: Final = 2.0
+
+
+class Emitter:
+    """Sends events to one endpoint.
+
+    Args:
+        outbox: Takes them.
+        namespace: Of jobs.
+    """
+
+    def __init__(self, outbox: Outbox, namespace: str) -> None:
+        self.outbox = outbox
+        self.namespace = namespace
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> Emitter | None:
+        """Return the emitter that the environment asks for, by OpenLineage's names; None where it asks for none.
+
+        Raises:
+            InvalidArgumentError: OPENLINEAGE_URL is not an HTTP address.
+        """
+        url = env.get(_URL, "").strip()
+        if not url or env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+            return None
+        checked_endpoint(url, name=_URL)
+        path = (env.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage").strip("/")
+        key = env.get("OPENLINEAGE_API_KEY")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        namespace = env.get("OPENLINEAGE_NAMESPACE") or "default"
+        return cls(Outbox(f"{url.rstrip('/')}/{path}", headers=headers), namespace)
+
+    def run(self, job: str, kind: str = "JOB") -> Run:
+        """Begin a run of a job; sends nothing yet."""
+        return Run(id=str(uuid.uuid4()), namespace=self.namespace, job=job, engine=engine_info(), kind=kind)
+
+    def send(self, kind: str, run: Run, tables: Tables, *, at_ms: int, error: str | None = None) -> None:
+        """Send an event; what cannot be sent is dropped and counted."""
+        self.outbox.put(run_event(kind, run, tables, at_ms=at_ms, error=error))
+
+
+_NAMES: Final = (_URL, "OPENLINEAGE_DISABLED", "OPENLINEAGE_ENDPOINT", "OPENLINEAGE_API_KEY", "OPENLINEAGE_NAMESPACE")
+
+
+def emitter() -> Emitter | None:
+    """Return the process's emitter; None where the environment asks for none, or asks in vain: that is told once."""
+    return _emitter_of(tuple((name, os.environ[name]) for name in _NAMES if name in os.environ))
+
+
+@functools.lru_cache(maxsize=16)
+def _emitter_of(env: tuple[tuple[str, str], ...]) -> Emitter | None:
+    try:
+        return Emitter.of(dict(env))
+    except InvalidArgumentError as error:
+        _LOG.warning("No lineage events are sent: %s", error)
+        return None
+
+
+@dataclass(slots=True)
+class JobRun:
+    """A job that is running: what it has read and written so far. Safe to use from several threads."""
+
+    run: Run
+    to: Emitter
+    _inputs: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    _outputs: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self, dataset: Mapping[str, Any]) -> None:
+        """Note what was read; of a table that is read again the newest version."""
+        with self._lock:
+            self._inputs[dataset["namespace"], dataset["name"]] = dataset
+
+    def wrote(self, dataset: Mapping[str, Any], at_ms: int) -> None:
+        """Note what was written, and send it."""
+        with self._lock:
+            self._outputs[dataset["namespace"], dataset["name"]] = _added(
+                self._outputs.get((dataset["namespace"], dataset["name"])), dataset
+            )
+        self.to.send("RUNNING", self.run, self.tables(), at_ms=at_ms)
+
+    def tables(self) -> Tables:
+        """Return what it has read and written so far."""
+        with self._lock:
+            return Tables(inputs=list(self._inputs.values()), outputs=list(self._outputs.values()))
+
+
+def _added(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The newer state of a table that a run writes again, with the rows of all its commits."""
+    if before is None:
+        return now
+    old, new = (item["outputFacets"]["outputStatistics"] for item in (before, now))
+    sums = {name: old[name] + new[name] for name in ("rowCount", "size", "fileCount") if name in old and name in new}
+    kept = {name: value for name, value in new.items() if name != "rowCount"}
+    return {**now, "outputFacets": {"outputStatistics": kept | sums}}
+
+
+_current: list[JobRun] = []
+"""The job of this process, if any: one at a time, since a job is a process."""
+
+
+def current_run() -> JobRun | None:
+    """Return the job that is running in this process."""
+    return _current[-1] if _current else None
+
+
+def note_input(location: str) -> None:
+    """Note that the running job reads files at a location, which no commit tells."""
+    running = current_run()
+    if running is not None:
+        running.read(place_of_input(location))
+
+
+def note_table(log: DeltaLog) -> None:
+    """Note that the running job reads a table, which no commit tells.
+
+    Raises:
+        DeltaError: The table cannot be read.
+    """
+    running = current_run()
+    if running is not None:
+        running.read(input_of(log.update(), running.run.engine))
+
+
+@contextmanager
+def job_run(job: str, failure: Callable[[], str | None]) -> Iterator[None]:
+    """Tell of a job's run: that it began, what its commits wrote, how it ended.
+
+    Args:
+        job: Its name.
+        failure: Asked at the end: why the job failed, in one line; None if it did not.
+    """
+    to = emitter()
+    if to is None:
+        yield
+        return
+    running = JobRun(run=to.run(job), to=to)
+    to.send("START", running.run, Tables(), at_ms=_now_ms())
+    _current.append(running)
+    error: str | None = None
+    try:
+        yield
+        error = failure()
+    except BaseException as raised:
+        error = " ".join(f"{type(raised).__name__}: {raised}".split())
+        raise
+    finally:
+        _current.remove(running)
+        kind = "COMPLETE" if error is None else "FAIL"
+        to.send(kind, running.run, running.tables(), at_ms=_now_ms(), error=error)
+        to.outbox.flush(_LAST_SECONDS)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,127 @@
+"""Tell the scheduler of commits, and let it take such notices: a location in a small JSON document over HTTP.
+
+A notice only makes the scheduler look at a table sooner than it would: it carries nothing that has to be believed. So
+the listener asks for no log-in, and a notice of a table that the scheduler does not know is passed over.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.errors import InvalidArgumentError
+from pydelta.tools.outbox import Outbox, checked_endpoint
+
+if TYPE_CHECKING:
+    from pydelta.txn import HookContext
+
+__all__ = ["NOTICE_URL", "Listener", "announce_commit"]
+
+NOTICE_URL: Final = "PYDELTA_NOTICE_URL"
+"""The variable that names the scheduler's listener, ``http://scheduler:8089/commits``."""
+_LARGEST: Final = 64 * 1024
+_MOST: Final = 10_000
+
+
+def announce_commit(context: HookContext) -> None:
+    """Tell the scheduler of a commit, where PYDELTA_NOTICE_URL names it; see ``pydelta.txn.hooks``. Never waits.
+
+    Raises:
+        InvalidArgumentError: The variable does not hold an address.
+    """
+    url = os.environ.get(NOTICE_URL)
+    if url:
+        _outbox(url).put({"location": context.snapshot.table_uri, "version": context.snapshot.version})
+
+
+@functools.cache
+def _outbox(url: str) -> Outbox:
+    return Outbox(checked_endpoint(url, name=NOTICE_URL))
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Takes ``POST`` requests with a location; answers with a status alone."""
+
+    listener: Listener
+    timeout = 10
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > _LARGEST:
+            return self._answer(413)
+        try:
+            found = json.loads(self.rfile.read(int(length)))
+            location = found.get("location") if isinstance(found, dict) else None
+        except ValueError:
+            location = None
+        if not isinstance(location, str) or not location:
+            return self._answer(400)
+        return self._answer(202 if self.listener.note(location) else 503)
+
+    def _answer(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: there is a request per commit."""
+
+
+class Listener:
+    """Collects the locations of tables that were committed to.
+
+    Args:
+        host, port: Where it listens; port 0 for any.
+        wake: Set at each notice.
+    """
+
+    def __init__(self, host: str, port: int, wake: threading.Event) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._noted: set[str] = set()
+        handler = type("Handler", (_Handler,), {"listener": self})
+        self._server = http.server.ThreadingHTTPServer((host, port), handler)
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, daemon=True, name="pydelta-notices").start()
+
+    @classmethod
+    def open(cls, address: str, wake: threading.Event) -> Listener:
+        """Listen at ``HOST:PORT``.
+
+        Raises:
+            InvalidArgumentError: It is not an address, or not one to listen at.
+        """
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65535:
+            raise InvalidArgumentError(f"{address!r} is not an address.", hint="Write it as host:port, scheduler:8089.")
+        try:
+            return cls(host or "127.0.0.1", int(port), wake)
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"{address} cannot be listened at: {error.strerror}.", hint="Choose another host or port (--listen)."
+            ) from error
+
+    def note(self, location: str) -> bool:
+        """Take a location; False if too many wait."""
+        with self._lock:
+            if len(self._noted) >= _MOST:
+                return False
+            self._noted.add(location)
+        self._wake.set()
+        return True
+
+    def take(self) -> frozenset[str]:
+        """Return the locations since the last call."""
+        with self._lock:
+            found, self._noted = frozenset(self._noted), set()
+        return found
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._server.shutdown()
+        self._server.server_close()

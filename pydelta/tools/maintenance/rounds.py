@@ -1,0 +1,304 @@
+"""Bring tables in shape, round after round: look at each, decide, start what is due in its lane, and note how it ended.
+
+::
+
+    tick --> look at every table --> decide --> lane "sync"      publishes
+                                            --> lane "vacuum"    deletes, one table after the other
+                                            --> lane "optimize"  rewrites, one table after the other
+    what ended --> a row of the book; what failed comes again after a pause that doubles
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from pydelta.errors import DeltaError
+from pydelta.log import DeltaLog
+from pydelta.settings.maintenance import MaintenancePolicy
+from pydelta.tools.maintenance.book import Book, Outcome, Row
+from pydelta.tools.maintenance.decide import Action, Budget, decide
+from pydelta.tools.maintenance.state import Kind, TableState
+from pydelta.tools.maintenance.watch import Watcher
+
+__all__ = ["Do", "Done", "Looked", "Order", "Place", "Rounds"]
+
+_LOG = logging.getLogger(__name__)
+_LANES: Final = {Kind.SYNC: "sync"} | dict.fromkeys(Kind.VACUUMS, "vacuum") | dict.fromkeys(Kind.OPTIMIZES, "optimize")
+_ERROR_LENGTH: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A table that is maintained.
+
+    Args:
+        name: As it is called.
+        location: Where it lies.
+        registered: It has an entry in a metastore.
+    """
+
+    name: str
+    location: str
+    registered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """An action that is to be done.
+
+    Args:
+        place: The table.
+        action: What, and why.
+        policy: By which it is done.
+        state: What the table was like.
+    """
+
+    place: Place
+    action: Action
+    policy: MaintenancePolicy
+    state: TableState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What an action did: fields of a ``Row``.
+
+    Args:
+        outcome: See ``Outcome``.
+        facts: Numbers and versions, by the names of ``Row``.
+        error: In one line.
+        error_code: Its code.
+        exit_code: Of a command that would have done just this; see ``pydelta.errors``.
+    """
+
+    outcome: str = Outcome.DONE
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    error_code: str | None = None
+    exit_code: int = 0
+
+
+Do: TypeAlias = Callable[[Order], Done | None]
+"""Does an action, and tells how it ended; None for one that was given up with the process: it leaves no row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What a look at a table found.
+
+    Args:
+        place: The table.
+        actions: What is due, or held back; with its reason.
+        error: Why it could not be looked at, in one line.
+        exit_code: Of that error.
+    """
+
+    place: Place
+    actions: tuple[Action, ...] = ()
+    error: str | None = None
+    exit_code: int = 0
+
+
+class Rounds:
+    """Maintains tables. ``tick`` is for one thread; actions run in threads of their own.
+
+    Args:
+        book: Where it is noted what was done.
+        do: Does an action; see ``Do``. What it raises is a failure of the action.
+        options: Storage options.
+        defaults: Of policies, by short names.
+        budget: Of a day, for all tables.
+        inventory_of: Tells when the newest inventory of a place was made, epoch milliseconds; None without one.
+        clock: Epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        do: Do,
+        *,
+        options: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+        budget: Budget | None = None,
+        inventory_of: Callable[[str], int | None] = lambda location: None,
+    ) -> None:
+        self.book = book
+        self._do = do
+        self._options = dict(options or {})
+        self._defaults = dict(defaults or {})
+        self._budget = budget or Budget()
+        self._inventory_of = inventory_of
+        self._watchers: dict[str, Watcher] = {}
+        self._lanes = {lane: ThreadPoolExecutor(1, thread_name_prefix=lane) for lane in sorted(set(_LANES.values()))}
+        self._running: dict[tuple[str, str], Order] = {}
+        self._futures: set[Future[None]] = set()
+        self._announced: set[str] = set()
+        self._lock = threading.Lock()
+        self.exit_code = 0
+
+    def tick(
+        self,
+        places: Sequence[Place],
+        *,
+        announced: frozenset[str] = frozenset(),
+        now_ms: int,
+        forget: bool = True,
+    ) -> list[Looked]:
+        """Look at every table, and start what is due; a table that cannot be looked at stops no other.
+
+        Args:
+            places: The tables.
+            announced: Locations of tables of which a commit was announced.
+            now_ms: The clock, epoch milliseconds.
+            forget: These are all the tables; what is known of others is dropped.
+        """
+        self._announced |= announced
+        gone = self._watchers.keys() - {place.location for place in places}
+        for location in gone if forget else ():
+            del self._watchers[location]
+            self._announced.discard(location)
+        found = []
+        for place in places:
+            looked, orders = self.look(place, announced=place.location in self._announced, now_ms=now_ms)
+            found.append(looked)
+            for order in orders:
+                self._start(order)
+        self.write_book()
+        return found
+
+    def look(self, place: Place, *, announced: bool = False, now_ms: int) -> tuple[Looked, list[Order]]:
+        """Look at one table and decide; starts nothing.
+
+        Args:
+            place: The table.
+            announced: A commit to it was announced.
+            now_ms: The clock, epoch milliseconds.
+        """
+        try:
+            watcher = self._watchers.get(place.location)
+            if watcher is None:
+                log = DeltaLog.for_table(place.location, options=self._options)
+                watcher = Watcher(place.name, log, self._defaults, place.registered)
+                self._watchers[place.location] = watcher
+            known = dataclasses.replace(
+                self.book.known(watcher.log.uri),
+                announced=announced and watcher.log.uri != self.book.log.uri,
+            )
+            state, policy = watcher.look(known, now_ms=now_ms)
+            if policy.vacuum == "inventory":
+                state = dataclasses.replace(state, inventory_ms=self._inventory_of(place.location))
+            own = Budget(bytes=policy.budget_bytes, requests=policy.budget_requests)
+            left = self._left(self._budget, None).within(self._left(own, state.uri))
+        except DeltaError as error:
+            return Looked(place=place, error=one_line(error), exit_code=error.exit_code), []
+        actions = tuple(decide(state, policy, left, now_ms=now_ms))
+        due = [
+            Order(place=place, action=action, policy=policy, state=state) for action in actions if action.held is None
+        ]
+        return Looked(place=place, actions=actions), due
+
+    def _left(self, limit: Budget, location: str | None) -> Budget:
+        """What is left of a limit when what is running has been paid, too."""
+        if limit == Budget():
+            return limit
+        left = self.book.left(limit, location)
+        with self._lock:
+            running = [order for order in self._running.values() if location in (None, order.state.uri)]
+        for order in running:
+            left = left.less(order.action)
+        return left
+
+    def _start(self, order: Order) -> None:
+        lane = _LANES[order.action.kind]
+        key = (order.state.uri, lane)
+        with self._lock:
+            if key in self._running:
+                return
+            self._running[key] = order
+            future = self._lanes[lane].submit(self._run, order, key)
+            self._futures.add(future)
+        if order.action.kind == Kind.SYNC:
+            self._announced.discard(order.place.location)
+        future.add_done_callback(self._forget)
+
+    def _forget(self, future: Future[None]) -> None:
+        with self._lock:
+            self._futures.discard(future)
+
+    def _run(self, order: Order, key: tuple[str, str]) -> None:
+        done: Done | None = None
+        try:
+            began, clock = time.monotonic(), time.time_ns() // 1_000_000
+            try:
+                done = self._do(order)
+            except DeltaError as error:
+                done = Done(
+                    outcome=Outcome.FAILED, error=one_line(error), error_code=error.code, exit_code=error.exit_code
+                )
+            except Exception as error:  # noqa: BLE001 -- one action must not end the lane of others
+                _LOG.exception("%s of %s failed", order.action.kind, order.place.name)
+                said = " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_LENGTH]
+                done = Done(outcome=Outcome.FAILED, error=said, exit_code=1)
+            seconds = time.monotonic() - began
+            if done is not None:
+                self.book.note(row_of(order, done, at_ms=clock + round(seconds * 1000), seconds=seconds))
+        finally:
+            with self._lock:
+                self._running.pop(key, None)
+                self.exit_code = max(self.exit_code, done.exit_code if done is not None else 2)
+
+    def write_book(self) -> str | None:
+        """Write the rows that wait; the error in one line where that fails: the rows stay for the next time."""
+        try:
+            self.book.write()
+        except (DeltaError, OSError) as error:
+            _LOG.warning("The book of maintenance could not be written: %s", one_line(error))
+            return one_line(error)
+        return None
+
+    def finish(self) -> str | None:
+        """Wait for what is running, and write the book; see ``write_book``."""
+        while True:
+            with self._lock:
+                running = set(self._futures)
+            if not running:
+                return self.write_book()
+            wait(running)
+
+    def close(self) -> None:
+        """Start nothing any more; what waits in a lane is dropped, what runs goes on to its end."""
+        for lane in self._lanes.values():
+            lane.shutdown(wait=False, cancel_futures=True)
+
+
+def row_of(order: Order, done: Done, *, at_ms: int, seconds: float) -> Row:
+    """Make the row of an action that ended."""
+    failure = order.state.failures.get(order.action.kind)
+    facts = {"version_before": order.state.version} | {
+        name: value for name, value in done.facts.items() if value is not None
+    }
+    return Row(
+        at_ms=at_ms,
+        table=order.place.name,
+        location=order.state.uri,
+        action=order.action.kind,
+        reason=order.action.reason,
+        outcome=done.outcome,
+        attempt=failure.tries + 1 if failure is not None else 1,
+        seconds=round(seconds, 3),
+        error=done.error,
+        error_code=done.error_code,
+        **facts,
+    )
+
+
+def one_line(error: Exception) -> str:
+    """Say what went wrong in one line."""
+    return " ".join(str(error).split())[:_ERROR_LENGTH]

@@ -1,0 +1,261 @@
+"""Compute what a table's maintenance is decided by: from its snapshot and history, without a listing of its data.
+
+::
+
+    live files ----plan_compaction--> small files, and what merging them takes away
+               ----times------------> bytes that came after the last run that put rows in order
+    tombstones --------------------> files and bytes that VACUUM LITE may delete, by the hour of their removal
+    history, the book --------------> when each action was last done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.optimize.plan import BIN, SizeLimits, plan_compaction
+from pydelta.log import Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.log.history import CommitRecord
+from pydelta.settings.maintenance import MaintenancePolicy
+
+__all__ = [
+    "TARGET_BYTES",
+    "Compaction",
+    "Failure",
+    "Kind",
+    "Removals",
+    "TableState",
+    "last_runs",
+    "later_removals",
+    "state_of",
+    "target_bytes",
+]
+
+TARGET_BYTES: Final = 128 * 1024 * 1024
+"""Of new files, where the table has no ``delta.targetFileSize``."""
+_HOUR_MS: Final = 3_600_000
+
+
+class Kind:
+    """The names of actions, as they stand in ``ops.maintenance``."""
+
+    SYNC: Final = "sync"
+    COMPACT: Final = "compact"
+    ZORDER: Final = "zorder"
+    CLUSTER: Final = "cluster"
+    LITE: Final = "vacuum lite"
+    INVENTORY: Final = "vacuum inventory"
+    FULL: Final = "vacuum full"
+
+    OPTIMIZES: Final = (COMPACT, ZORDER, CLUSTER)
+    VACUUMS: Final = (LITE, INVENTORY, FULL)
+    SWEEPS: Final = (INVENTORY, FULL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """What a compaction would do.
+
+    Args:
+        files: Small files that it would read.
+        bytes: Their size.
+        new_files: Files that it would write.
+        ripens_ms: When the next small file is old enough to be taken, epoch milliseconds; None: none is waiting.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    new_files: int = 0
+    ripens_ms: int | None = None
+
+    @property
+    def saved(self) -> int:
+        """How many files the table would have fewer."""
+        return self.files - self.new_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removals:
+    """Files that were removed within an hour.
+
+    Args:
+        last_ms: When the last of them was, epoch milliseconds.
+        files: How many.
+        bytes: Their size, as far as the log says it.
+    """
+
+    last_ms: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The tries of an action since it was last done well.
+
+    Args:
+        tries: How many.
+        last_ms: When the last one ended, epoch milliseconds.
+        said: Its error in one line.
+        code: The error's code.
+    """
+
+    tries: int
+    last_ms: int
+    said: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """A table as far as its maintenance needs it. Times in epoch milliseconds, sizes in bytes.
+
+    Args:
+        name: As it is called.
+        uri: Where it lies.
+        version: The newest.
+        created_ms: When the table was made.
+        commits: Versions that the log may hold: what LITE would look at, at most.
+        files, bytes: Live ones.
+        retention_ms: How long removed files stay.
+        compaction: What merging its small files would do.
+        clustered: It has clustering columns.
+        unordered_files, unordered_bytes: What came after the last run that put rows in order.
+        removals: Files that were removed, by the hour, the oldest first.
+        last: When each kind of action was last done well.
+        failures: Kinds that were tried in vain since.
+        inventory_ms: When the newest inventory of its bucket was made; None without one.
+        announced: A commit was announced and is not yet published.
+        registered: It has an entry in a metastore.
+    """
+
+    name: str
+    uri: str
+    version: int
+    created_ms: int = 0
+    commits: int = 0
+    files: int = 0
+    bytes: int = 0
+    retention_ms: int = 0
+    compaction: Compaction = Compaction()
+    clustered: bool = False
+    unordered_files: int = 0
+    unordered_bytes: int = 0
+    removals: tuple[Removals, ...] = ()
+    last: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    inventory_ms: int | None = None
+    announced: bool = False
+    registered: bool = False
+
+
+def target_bytes(snapshot: Snapshot) -> int:
+    """Return the size of files that maintenance writes into a table."""
+    return snapshot.properties.target_file_size_bytes or TARGET_BYTES
+
+
+def state_of(
+    name: str, snapshot: Snapshot, policy: MaintenancePolicy, *, last: Mapping[str, int], now_ms: int
+) -> TableState:
+    """Sum up a snapshot, column by column.
+
+    Args:
+        name: As the table is called.
+        snapshot: Its newest version.
+        policy: How it wants to be maintained.
+        last: When each kind of action was last done.
+        now_ms: The clock, epoch milliseconds.
+    """
+    core = snapshot.files.core
+    clustered = bool(snapshot.clustering_columns)
+    ordered_ms = last.get(Kind.CLUSTER if clustered else Kind.ZORDER)
+    unordered = core if ordered_ms is None else core.filter(pl.col("modification_time") > ordered_ms)
+    orders = clustered or bool(policy.zorder_by)
+    return TableState(
+        name=name,
+        uri=snapshot.table_uri,
+        version=snapshot.version,
+        created_ms=(snapshot.metadata.created_time or 0) if snapshot.metadata is not None else 0,
+        commits=snapshot.version + 1,
+        files=core.height,
+        bytes=int(core["size"].sum()),
+        retention_ms=snapshot.properties.deleted_file_retention_ms,
+        compaction=_compaction(snapshot, policy, now_ms) if policy.compact else Compaction(),
+        clustered=clustered,
+        unordered_files=unordered.height if orders else 0,
+        unordered_bytes=int(unordered["size"].sum()) if orders else 0,
+        removals=_removals(snapshot),
+        last=dict(last),
+    )
+
+
+def _compaction(snapshot: Snapshot, policy: MaintenancePolicy, now_ms: int) -> Compaction:
+    """What OPTIMIZE would do with these limits: the same plan, without its deletion vectors."""
+    core = snapshot.files.core
+    small = core.filter(pl.col("size") < policy.small_file_bytes)
+    ripe = pl.col("modification_time") <= now_ms - policy.min_age_ms
+    waiting = small.filter(~ripe)
+    plan = plan_compaction(
+        small.filter(ripe).with_columns(deleted_ratio=pl.lit(0.0)),
+        partition_by=[column for column in core.columns if column.startswith(PV_PREFIX)],
+        limits=SizeLimits(target_bytes=target_bytes(snapshot), min_bytes=policy.small_file_bytes),
+    )
+    first = None if waiting.is_empty() else int(waiting["modification_time"].min()) + policy.min_age_ms  # type: ignore[arg-type]
+    return Compaction(files=plan.height, bytes=int(plan["size"].sum()), new_files=plan[BIN].n_unique(), ripens_ms=first)
+
+
+def _removals(snapshot: Snapshot) -> tuple[Removals, ...]:
+    gone = snapshot.tombstones().filter(pl.col("deletion_timestamp").is_not_null())
+    hours = (
+        gone.group_by(pl.col("deletion_timestamp") // _HOUR_MS)
+        .agg(last_ms=pl.col("deletion_timestamp").max(), files=pl.len(), bytes=pl.col("size").fill_null(0).sum())
+        .sort("last_ms")
+    )
+    return tuple(Removals(last_ms=row["last_ms"], files=row["files"], bytes=row["bytes"]) for row in hours.to_dicts())
+
+
+def later_removals(before: Sequence[Removals], now: Sequence[Removals]) -> tuple[Removals, ...]:
+    """Return what is known of removals: a checkpoint leaves out tombstones that VACUUM LITE has not yet looked at.
+
+    Args:
+        before: What was known.
+        now: What the newest snapshot tells.
+    """
+    known = {item.last_ms // _HOUR_MS: item for item in before}
+    for item in now:
+        hour = item.last_ms // _HOUR_MS
+        old = known.get(hour)
+        known[hour] = item if old is None or item.files >= old.files else old
+    return tuple(known[hour] for hour in sorted(known))
+
+
+def last_runs(records: Sequence[CommitRecord]) -> dict[str, int]:
+    """Find when OPTIMIZE and VACUUM last ran, by anyone, from commits that are newest first.
+
+    A VACUUM counts as LITE: which files it looked at, the history does not say for sure.
+    """
+    found: dict[str, int] = {}
+    for record in records:
+        info = record.commit_info
+        operation = ((info.operation if info is not None else None) or "").upper()
+        kind = None
+        if operation == "OPTIMIZE" and info is not None:
+            parameters = info.get("operationParameters") or {}
+            kind = Kind.COMPACT
+            if _names_columns(parameters.get("clusterBy")):
+                kind = Kind.CLUSTER
+            elif _names_columns(parameters.get("zOrderBy")):
+                kind = Kind.ZORDER
+        elif operation == "VACUUM END":
+            kind = Kind.LITE
+        if kind is not None:
+            found.setdefault(kind, record.timestamp_ms)
+    return found
+
+
+def _names_columns(value: object) -> bool:
+    return value not in (None, "", "[]", [])

@@ -1,0 +1,117 @@
+"""Look at tables again and again: one listing of the log's end per look, and sums only when something changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydelta.errors import TableNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.settings.maintenance import MaintenancePolicy
+from pydelta.tools.maintenance.state import Failure, TableState, last_runs, later_removals, state_of
+
+__all__ = ["Known", "Watcher"]
+
+_LOOK_BACK: Final = 100
+"""Commits that are read at the first look, for OPTIMIZE and VACUUM that others ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a table from elsewhere than its log.
+
+    Args:
+        last: When each kind of action was last done well, by the book.
+        failures: The tries since.
+        inventory_ms: When the newest inventory of its bucket was made; None without one.
+        announced: A commit was announced and is not yet published.
+    """
+
+    last: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    inventory_ms: int | None = None
+    announced: bool = False
+
+
+@dataclass(slots=True)
+class Watcher:
+    """One table that is looked at again and again. Not for several threads at once.
+
+    Args:
+        name: As it is called.
+        log: Its log.
+        defaults: Of its policy, by short names.
+        registered: It has an entry in a metastore.
+    """
+
+    name: str
+    log: DeltaLog
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    registered: bool = False
+    _snapshot: Snapshot | None = None
+    _policy: MaintenancePolicy = field(default_factory=MaintenancePolicy)
+    _state: TableState | None = None
+    _history: dict[str, int] = field(default_factory=dict)
+    _read_to: int = -1
+    sums: int = 0
+
+    def look(self, known: Known, *, now_ms: int) -> tuple[TableState, MaintenancePolicy]:
+        """Look at the newest version.
+
+        Args:
+            known: From elsewhere.
+            now_ms: The clock, epoch milliseconds.
+
+        Raises:
+            TableNotFoundError: There is no table (any more).
+            InvalidArgumentError: A property of the policy that cannot be right.
+            DeltaError: The log cannot be read.
+        """
+        snapshot = self.log.update()
+        if snapshot.version < 0 or snapshot.metadata is None:
+            raise TableNotFoundError(
+                f"There is no Delta table at {self.log.uri}.",
+                hint="If it was dropped, drop its entry in the metastore, too.",
+            )
+        if snapshot is not self._snapshot:
+            self._policy = MaintenancePolicy.parse(snapshot.metadata.configuration, self.defaults)
+            self._read_history(snapshot)
+        last = _newest(self._history, known.last)
+        state = self._state
+        if state is None or snapshot is not self._snapshot or self._is_ripe(state, last, now_ms):
+            before = state.removals if state is not None else ()
+            state = state_of(self.name, snapshot, self._policy, last=last, now_ms=now_ms)
+            state = dataclasses.replace(state, removals=later_removals(before, state.removals))
+            self.sums += 1
+        self._snapshot, self._state = snapshot, state
+        return dataclasses.replace(
+            state,
+            failures=dict(known.failures),
+            inventory_ms=known.inventory_ms,
+            announced=known.announced,
+            registered=self.registered,
+        ), self._policy
+
+    def _is_ripe(self, state: TableState, last: Mapping[str, int], now_ms: int) -> bool:
+        """Whether the sums of the same snapshot would be others by now."""
+        ripens_ms = state.compaction.ripens_ms
+        return state.last != last or (ripens_ms is not None and now_ms >= ripens_ms)
+
+    def _read_history(self, snapshot: Snapshot) -> None:
+        """Read the commits that are new, where the policy asks when somebody last ran OPTIMIZE or VACUUM."""
+        if self._snapshot is not None and snapshot.version < self._snapshot.version:  # made anew at the same place
+            self._history, self._read_to, self._state = {}, -1, None
+        asks = self._policy.vacuum != "off" or self._policy.zorder_by or snapshot.clustering_columns
+        if not (self._policy.enabled and asks):
+            return
+        fresh = snapshot.version - self._read_to
+        records = self.log.history(limit=min(fresh, _LOOK_BACK))
+        self._history |= last_runs([record for record in records if record.version > self._read_to])
+        self._read_to = snapshot.version
+
+
+def _newest(one: Mapping[str, int], two: Mapping[str, int]) -> dict[str, int]:
+    found = {kind: max(one.get(kind, -1), two.get(kind, -1)) for kind in one.keys() | two.keys()}
+    return {kind: found[kind] for kind in sorted(found)}

@@ -1,0 +1,165 @@
+"""Read the options of ``pydelta ui``, and start the page."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pydelta.api.console.command_line import storage_options
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pydelta.tools.ui.watch import Watched
+
+__all__ = ["add_ui"]
+
+_METASTORE = "PYDELTA_METASTORE"
+_Many = list[str] | None
+_Tables = Annotated[_Many, typer.Argument(help="Locations of tables, or NAME=LOCATION.")]
+_Folders = Annotated[_Many, typer.Option("--folder", help="A folder: the tables below it are found.")]
+_Databases = Annotated[
+    _Many, typer.Option("--database", "-d", help="Every Delta table that is registered in this database.")
+]
+_Metastore = Annotated[
+    str | None,
+    typer.Option(
+        "--metastore", help=f"thrift://host:9083, for all its databases; for --database, {_METASTORE} will do."
+    ),
+]
+_Streams = Annotated[_Many, typer.Option("--stream", metavar="CHECKPOINT", help="The checkpoint of a streaming query.")]
+_Services = Annotated[
+    _Many,
+    typer.Option(
+        "--service",
+        metavar="NAME=ADDRESS[,LINK]",
+        help="A service to ask, and where its page is; several with a line each.",
+    ),
+]
+_Optional = Annotated[
+    _Many,
+    typer.Option(
+        "--optional-service", metavar="NAME=ADDRESS[,LINK]", help="The same, shown once its host has a name here."
+    ),
+]
+_Schedule = Annotated[
+    _Many, typer.Option("--schedule", metavar="FILE", help="Status file of jobs/schedule.py or jobs/maintain.py.")
+]
+_Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
+_Port = Annotated[int, typer.Option("--port", help="On which port.")]
+_NoLogin = Annotated[
+    bool, typer.Option("--no-login", help="Let in whoever reaches --host, which has to be one private address.")
+]
+_Fresh = Annotated[
+    float, typer.Option("--fresh", min=0, metavar="SECONDS", help="How long what was read is shown again.")
+]
+_Patience = Annotated[
+    float, typer.Option("--patience", min=0.1, metavar="SECONDS", help="How long a page waits for a store.")
+]
+_Commits = Annotated[int, typer.Option("--commits", min=1, help="How many commits are looked back.")]
+_Garbage = Annotated[
+    bool, typer.Option("--garbage", help="List each table, once an hour, for files that VACUUM would delete.")
+]
+_GarbageSeconds = Annotated[float, typer.Option("--garbage-seconds", min=1, help="How long one listing may take.")]
+_Inventory = Annotated[
+    str | None,
+    typer.Option("--inventory", metavar="LOCATION", help="With --garbage: a list of files in the place of listings."),
+]
+_Options = Annotated[
+    _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
+]
+
+
+def add_ui(app: typer.Typer) -> None:
+    """Add the command to an application."""
+
+    @app.command()
+    def ui(
+        tables: _Tables = None,
+        folder: _Folders = None,
+        database: _Databases = None,
+        metastore: _Metastore = None,
+        stream: _Streams = None,
+        service: _Services = None,
+        optional_service: _Optional = None,
+        schedule: _Schedule = None,
+        host: _Host = "127.0.0.1",
+        port: _Port = 8088,
+        no_login: _NoLogin = False,
+        fresh: _Fresh = 5.0,
+        patience: _Patience = 5.0,
+        commits: _Commits = 100,
+        garbage: _Garbage = False,
+        garbage_seconds: _GarbageSeconds = 300.0,
+        inventory: _Inventory = None,
+        option: _Options = None,
+    ) -> None:
+        """A page that shows tables, their commits, twins and streams; it only reads."""
+        options = storage_options(option)
+        given: dict[str, Any] = {"schedules": schedule or [], "fresh": fresh, "patience": patience, "commits": commits}
+        if inventory is not None and not garbage:
+            raise InvalidArgumentError("--inventory says nothing without --garbage.", hint="Give both, or neither.")
+        try:
+            from pydelta.tools.ui.command import run_ui
+        except ModuleNotFoundError as error:
+            raise DeltaEnvironmentError(
+                f"The page needs a package that is not installed: {error.name}.",
+                hint="pip install 'pydelta-lakehouse[ui]'",
+            ) from error
+        from pydelta.api.console.addresses import Addresses
+        from pydelta.tools.ui.services import Service
+
+        if garbage:
+            given["garbage"] = garbage_seconds
+        if inventory is not None:
+            from pydelta.commands.vacuum.list_sources import inventory_at
+
+            given["inventory"] = inventory_at(inventory, options)
+        asked = [
+            (text, optional) for texts, optional in ((service, False), (optional_service, True)) for text in texts or []
+        ]
+        given["services"] = [
+            Service.parse(line, optional=optional)
+            for text, optional in asked
+            for line in text.splitlines()
+            if line.strip()
+        ]
+        watched = _watched((tables or [], folder or [], database or []), metastore, stream or [], options, given)
+        run_ui(watched, Addresses(host=host, page=port, no_login=no_login))
+
+
+def _watched(
+    where: tuple[list[str], list[str], list[str]],
+    metastore: str | None,
+    streams: list[str],
+    options: dict[str, str],
+    given: dict[str, Any],
+) -> Watched:
+    """Gather what the options name: tables, folders and databases; streams and services.
+
+    Raises:
+        InvalidArgumentError: Nothing is to be shown, or a name that cannot be read.
+        DeltaEnvironmentError: No package that speaks to a metastore.
+    """
+    from pydelta.tools.ui.sources import Sources, named_place, open_catalog
+    from pydelta.tools.ui.watch import Watched
+
+    tables, folders, databases = where
+    if not any((*where, metastore, streams, given["services"], given["schedules"])):
+        raise InvalidArgumentError(
+            "Nothing to show was named.",
+            hint="Give locations of tables, --folder, --database or --metastore: pydelta ui --folder /data",
+        )
+    for text in tables:
+        named_place(text)
+    catalog = None
+    if metastore or databases:
+        address = metastore or os.environ.get(_METASTORE)
+        catalog = open_catalog(address, databases, options, given["patience"])
+    return Watched(
+        sources=Sources(tables=tables, folders=folders, options=options),
+        catalog=catalog,
+        checkpoints=streams,
+        **given,
+    )

@@ -1,0 +1,354 @@
+"""Read a table's log into a ``TableState``: its versions, files, last runs, twin and newest commits. Writes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import polars as pl
+
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.list_rows import Inventory
+from pydelta.commands.vacuum.result import VacuumProgress
+from pydelta.errors import DeltaError, ProtocolError, StorageError, TableNotFoundError, VersionNotFoundError
+from pydelta.errors.redaction import hide_text, hide_value
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.checkpoint.hint import read_hint
+from pydelta.log.columns import PV_PREFIX
+from pydelta.log.history import CommitRecord
+from pydelta.log.segment import read_listing
+from pydelta.manifests import MANY_FILES, read_state
+from pydelta.protocol.actions import Metadata
+from pydelta.protocol.features import implied_features
+from pydelta.protocol.paths import LOG_DIR
+from pydelta.protocol.reader_notes import reader_notes
+from pydelta.storage.deadline import Deadline
+from pydelta.tools.ui.commits import Detail, commit_state, describe_commit
+from pydelta.tools.ui.values import (
+    CommitState,
+    FileSums,
+    GarbageState,
+    LastRun,
+    Place,
+    TableState,
+    Trouble,
+    TwinState,
+)
+from pydelta.tools.ui.words import duration, of
+
+__all__ = ["MANY_SMALL", "Reader", "TwinOf", "measure_garbage", "now_ms", "read_detail", "sum_files"]
+
+MANY_SMALL: Final = 100
+"""From so many small files on, the page says so."""
+_LATE_CHECKPOINT: Final = 5
+"""So many times the table's checkpoint interval without a checkpoint is told."""
+_DEFAULT_TARGET: Final = 128 * 1024 * 1024
+_KEPT_COMMITS: Final = 1000
+_SYNC_ENABLED: Final = "pydelta.sync.enabled"
+
+TwinOf = Callable[[str, DeltaLog], Mapping[str, Any]]
+"""Name and log of a registered table -> the fields of a ``TwinState``, as its catalog tells them."""
+
+
+def now_ms() -> int:
+    """Return the clock, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was worked out of one snapshot, and the commits that were read before."""
+
+    snapshot: Snapshot | None = None
+    sums: FileSums | None = None
+    table_id: str | None = None
+    newest: int = -1
+    commits: list[CommitState] = field(default_factory=list)
+
+
+class Reader:
+    """Reads one table, again and again; what does not change is worked out once. Not for several threads at once.
+
+    Args:
+        place: Where it lies.
+        options: Storage options.
+        commits: How many commits are looked back the first time.
+        log: In the place of the log of ``place``.
+    """
+
+    def __init__(
+        self, place: Place, *, options: Mapping[str, str] | None = None, commits: int = 100, log: DeltaLog | None = None
+    ) -> None:
+        self.place = place
+        self._options = options
+        self._commits = commits
+        self._log = log
+        self._known = _Known()
+
+    @property
+    def log(self) -> DeltaLog:
+        """The table's log.
+
+        Raises:
+            DeltaError: The location cannot be opened.
+        """
+        if self._log is None:
+            self._log = DeltaLog.for_table(self.place.uri, options=self._options)
+        return self._log
+
+    def read(self, twin_of: TwinOf | None = None) -> TableState:
+        """Read the newest version; what cannot be read becomes a trouble of the state, not an error."""
+        began = now_ms()
+        try:
+            snapshot = self.log.update()
+            if snapshot.version < 0:
+                raise TableNotFoundError(
+                    f"There is no Delta table at {self.place.uri}.",
+                    hint="If it was dropped, take it off the list, or drop its entry in the metastore.",
+                )
+            self._take(snapshot)
+        except (DeltaError, OSError, ValueError, ArithmeticError, pl.exceptions.PolarsError) as error:
+            return TableState(place=self.place, read_ms=began, troubles=(Trouble.of(error),))
+        state = self._state(snapshot, began)
+        twin, troubles = self._twin(state, twin_of)
+        state = dataclasses.replace(state, twin=twin)
+        found = sorted([*troubles, *find_troubles(state, snapshot)], key=lambda trouble: -trouble.weight)
+        return dataclasses.replace(state, troubles=tuple(found))
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Work out what a new snapshot changes."""
+        known = self._known
+        if known.snapshot is snapshot:
+            return
+        assert snapshot.metadata is not None
+        if known.table_id != snapshot.metadata.id or known.newest > snapshot.version:
+            known = _Known(table_id=snapshot.metadata.id)
+        limit = snapshot.version - known.newest if known.commits else self._commits
+        records: Sequence[CommitRecord] = self.log.history(limit=limit)
+        while known.commits and records[-1].version > known.newest + 1 and len(records) == limit:
+            limit *= 2  # others have committed meanwhile: no commit between may be left out
+            records = self.log.history(limit=limit)
+        fresh = [commit_state(record) for record in records if known.newest < record.version <= snapshot.version]
+        known.commits = [*fresh, *known.commits][: max(_KEPT_COMMITS, self._commits)]
+        known.newest = snapshot.version
+        known.sums = sum_files(snapshot, self.log.settings.optimize_min_file_bytes)
+        known.snapshot = snapshot
+        self._known = known
+
+    def _state(self, snapshot: Snapshot, began: int) -> TableState:
+        metadata, protocol, commits = snapshot.metadata, snapshot.protocol, self._known.commits
+        assert metadata is not None
+        assert protocol is not None
+        return TableState(
+            place=self.place,
+            read_ms=began,
+            version=snapshot.version,
+            timestamp_ms=snapshot.timestamp_ms,
+            table_id=metadata.id,
+            description=hide_text(metadata.description) if metadata.description else None,
+            columns=tuple((item.name, str(item.data_type)) for item in snapshot.schema.fields),
+            partition_columns=snapshot.partition_columns,
+            clustering_columns=snapshot.clustering_columns,
+            properties={name: str(hide_value(name, value)) for name, value in metadata.configuration.items()},
+            features=tuple(sorted(implied_features(protocol))),
+            protocol=f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}",
+            files=self._known.sums,
+            checkpoint=_last_checkpoint(self.log),
+            optimize=_last(commits, "OPTIMIZE"),
+            vacuum=_last(commits, "VACUUM END", "VACUUM"),
+            looked_back=len(commits),
+            garbage=_said_by_vacuum(commits),
+            writers={hide_text(app): (txn.version, txn.last_updated) for app, txn in snapshot.set_transactions.items()},
+            commits=tuple(commits),
+        )
+
+    def _twin(self, state: TableState, twin_of: TwinOf | None) -> tuple[TwinState | None, list[Trouble]]:
+        if twin_of is not None and self.place.registered:
+            try:
+                return TwinState(**twin_of(self.place.name, self.log)), []
+            except DeltaError as error:
+                trouble = Trouble.of(error)
+                return TwinState(name=None, state="unknown", problem=trouble.what), [trouble]
+        try:
+            published = read_state(self.log.store)
+        except StorageError as error:
+            return None, [Trouble.of(error)]
+        if published is None or state.version is None:
+            return None, []
+        behind = max(state.version - published.version, 0)
+        seconds = 0.0
+        if behind:
+            unseen = [commit for commit in state.commits if commit.version > published.version]
+            seconds = max((state.read_ms - min(commit.timestamp_ms for commit in unseen)) / 1000, 0) if unseen else 0.0
+        return TwinState(
+            name=None, state="behind" if behind else "current", manifest_version=published.version,
+            lag_versions=behind, lag_seconds=seconds,
+        ), []  # fmt: skip
+
+
+def sum_files(snapshot: Snapshot, min_bytes: int | None) -> FileSums:
+    """Count a snapshot's files, column by column.
+
+    Args:
+        snapshot: The version.
+        min_bytes: Size from which OPTIMIZE leaves a file alone; None for the table's target.
+    """
+    small_below = min_bytes or snapshot.properties.target_file_size_bytes or _DEFAULT_TARGET
+    core = snapshot.files.core
+    keys = [name for name in core.columns if name.startswith(PV_PREFIX)]
+    is_small = pl.col("size") < small_below
+    parts = (
+        core.group_by(keys) if keys else core.with_columns(all=pl.lit(value=True)).group_by("all")
+    ).agg(files=pl.len(), small=is_small.sum())  # fmt: skip
+    gone = snapshot.tombstones()
+    return FileSums(
+        live=core.height,
+        live_bytes=int(core["size"].sum()),
+        small=int(parts.filter(pl.col("small") > 1)["small"].sum()),
+        small_below_bytes=small_below,
+        with_vectors=core.height - core["dv_id"].null_count(),
+        removed=gone.height,
+        removed_bytes=int(gone["size"].sum()),
+        most_in_partition=int(str(parts["files"].max() or 0)),
+    )
+
+
+def _last_checkpoint(log: DeltaLog) -> LastRun | None:
+    """The newest complete checkpoint: listed from where the hint says, since a hint may be older than what is there."""
+    hint = read_hint(log.store)
+    starts = [f"{hint.version:020d}", ""] if hint is not None else [""]
+    for start in starts:
+        listing = read_listing(log.store.list_from(start, prefix=LOG_DIR))
+        if listing.checkpoints:
+            newest = listing.checkpoints[0]
+            return LastRun(version=newest.version, timestamp_ms=newest.files[0].modification_time_ms)
+    return None
+
+
+def _last(commits: Sequence[CommitState], *operations: str) -> LastRun | None:
+    found = next((commit for commit in commits if (commit.operation or "").upper() in operations), None)
+    return LastRun(version=found.version, timestamp_ms=found.timestamp_ms) if found is not None else None
+
+
+def _said_by_vacuum(commits: Sequence[CommitState]) -> GarbageState | None:
+    """What the last VACUUM left: nothing that was garbage then, where it ended; what it meant to delete otherwise."""
+    for commit in commits:
+        operation = (commit.operation or "").upper()
+        if operation == "VACUUM END":
+            source = f"nothing was left by the VACUUM of version {commit.version}; later garbage is not counted"
+            return GarbageState(files=0, bytes=0, timestamp_ms=commit.timestamp_ms, source=source)
+        if operation == "VACUUM START":
+            files, size = (commit.metrics.get(name, "") for name in ("numFilesToDelete", "sizeOfDataToDelete"))
+            return GarbageState(
+                files=int(files) if files.isdecimal() else None,
+                bytes=int(size) if size.isdecimal() else None,
+                timestamp_ms=commit.timestamp_ms,
+                source=f"the VACUUM of version {commit.version} meant to delete these, and has not ended",
+            )
+    return None
+
+
+def find_troubles(state: TableState, snapshot: Snapshot) -> list[Trouble]:
+    """Say what is wrong with a table that can be read."""
+    found, sums, twin, name = [], state.files, state.twin, state.place.name
+    assert sums is not None
+    assert state.version is not None
+    if twin is not None and twin.state in ("blocked", "no table"):
+        found.append(
+            Trouble(
+                what=f"The twin cannot be brought to version {state.version}: {twin.problem or twin.state}",
+                next=f"catalog_sync verify {name} says more; readers of the twin see version {twin.seen_version}.",
+                weight=2,
+            )
+        )
+    elif twin is not None and twin.lag_versions:
+        waiting = f", for {duration(twin.lag_seconds)}" if twin.lag_seconds else ""
+        what = "The manifests are" if twin.name is None else f"The twin {twin.name} is"
+        command = f"pydelta generate {state.place.uri}" if twin.name is None else f"catalog_sync sync {name}"
+        found.append(Trouble(what=f"{what} {of(twin.lag_versions, 'version')} behind{waiting}.", next=f"Run {command}"))
+    elif twin is not None and twin.state == "not synced" and state.properties.get(_SYNC_ENABLED, "").lower() == "true":
+        found.append(
+            Trouble(
+                what=f"The table asks for a twin ({_SYNC_ENABLED}) and has none.", next=f"Run catalog_sync sync {name}"
+            )
+        )
+    assert snapshot.metadata is not None
+    found += [
+        Trouble(what=note, next="Read the table with an engine that reads it right, such as Spark.")
+        for note in reader_notes(snapshot.metadata)
+    ]
+    if sums.small >= MANY_SMALL:
+        found.append(Trouble(what=f"{of(sums.small, 'small file')} could be merged.", next="OPTIMIZE the table."))
+    if twin is not None and twin.seen_version is not None and sums.most_in_partition > MANY_FILES:
+        found.append(
+            Trouble(
+                what=f"A partition has {sums.most_in_partition} files: readers are slow beyond {MANY_FILES}.",
+                next="OPTIMIZE it.",
+            )
+        )
+    since = state.version - (state.checkpoint.version if state.checkpoint is not None else -1)
+    if since > _LATE_CHECKPOINT * snapshot.properties.checkpoint_interval:
+        found.append(
+            Trouble(
+                what=f"No checkpoint for {since} commits, though delta.checkpointInterval is "
+                f"{snapshot.properties.checkpoint_interval}.",
+                next=f"Run pydelta checkpoint {state.place.uri}",
+            )
+        )
+    return found
+
+
+def read_detail(log: DeltaLog, version: int) -> Detail:
+    """Read one commit and explain it.
+
+    Raises:
+        VersionNotFoundError: The log has no such commit.
+        DeltaError: It cannot be read.
+    """
+    [(record, actions)] = log.commits(version, version)
+    before = None
+    if version > 0 and any(isinstance(action, Metadata) for action in actions):
+        with contextlib.suppress(VersionNotFoundError, ProtocolError):  # the log no longer tells
+            before = log.snapshot(version=version - 1).metadata
+    return describe_commit(record, actions, before)
+
+
+class _TooLongError(DeltaError):
+    """A listing that was asked for takes longer than it may."""
+
+    code = "PYDELTA_LISTING_TOO_LONG"
+
+
+def measure_garbage(log: DeltaLog, *, seconds: float, inventory: Inventory | None = None) -> GarbageState:
+    """List a table, or read an inventory, and count what VACUUM would delete. Deletes and writes nothing.
+
+    Args:
+        log: The table.
+        seconds: How long that may take.
+        inventory: A list of files in the place of a listing.
+
+    Raises:
+        DeltaError: It took longer, or the table cannot be read.
+    """
+    deadline = Deadline(seconds)
+
+    def stop_late(progress: VacuumProgress) -> None:
+        if not deadline.remaining():
+            raise _TooLongError(
+                f"Listing the table took longer than {seconds:.0f} s ({progress.listed} files so far): its garbage is "
+                "not known.",
+                hint="Give pydelta ui an --inventory, or more time with --garbage-seconds.",
+            )
+
+    result = vacuum(log, VacuumRequest(dry_run=True, inventory=inventory), progress=stop_late)
+    return GarbageState(
+        files=result.files.height,
+        bytes=result.bytes,
+        noncurrent_bytes=result.noncurrent_bytes,
+        timestamp_ms=now_ms(),
+        source="an inventory" if inventory is not None else "a listing of the table",
+    )

@@ -1,0 +1,96 @@
+"""Run ``pydelta ui``: listen until the process is asked to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from waitress.server import create_server
+
+from pydelta.api.console.addresses import Addresses, check_free, check_private, in_url
+from pydelta.api.console.terminal import Terminal
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.tools.ui.server import Application
+from pydelta.tools.ui.watch import Watch, Watched
+
+__all__ = ["DEFAULT_PORT", "check_exposed", "run_ui"]
+
+DEFAULT_PORT: Final = 8088
+_THREADS: Final = 8
+
+
+def check_exposed(addresses: Addresses) -> None:
+    """Refuse to be read by other machines, but for one private address and with ``--no-login``.
+
+    Raises:
+        InvalidArgumentError: The host is not an address of this machine.
+        DeltaEnvironmentError: Others would reach it.
+    """
+    if addresses.is_loopback:
+        return
+    if not addresses.no_login:
+        raise DeltaEnvironmentError(
+            f"The page would be open to other machines on {addresses.host}, and it asks for no log-in.",
+            hint="Listen on 127.0.0.1 and put a proxy with a log-in before it; or give --no-login with one private "
+            "address, such as a container's whose port is published on 127.0.0.1.",
+        )
+    check_private(addresses)
+
+
+def run_ui(watched: Watched, addresses: Addresses) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        watched: What is shown.
+        addresses: Where to listen.
+
+    Raises:
+        InvalidArgumentError, DeltaEnvironmentError: It cannot listen there.
+    """
+    if addresses.page is None:
+        raise InvalidArgumentError("The page has no port.", hint="Give --port.")
+    check_exposed(addresses)
+    check_free(addresses)
+    logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # what goes wrong there is told on the page
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a request that waits a moment is nothing to tell
+    application = Application(Watch(watched), host=addresses.host)
+    try:
+        server = create_server(
+            application,
+            host=addresses.host,
+            port=addresses.page,
+            threads=_THREADS,
+            ident=None,
+            clear_untrusted_proxy_headers=True,
+        )
+    except (OSError, socket.gaierror) as error:
+        raise DeltaEnvironmentError(
+            f"The page cannot be served on {addresses.host}:{addresses.page}: {os.strerror(error.errno or 0)}.",
+            hint="Choose another port with --port, or stop what listens there.",
+        ) from error
+    Terminal().write(f"Tables, streams and services: http://{in_url(addresses.host)}:{addresses.page}")
+    if addresses.no_login and not addresses.is_loopback:
+        Terminal().write(f"Without a log-in: whoever reaches {addresses.host} can read it.")
+    sys.stdout.flush()
+    _serve(server)
+
+
+def _serve(server: Any) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before: dict[int, Callable[..., Any] | int | None] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.run()
+    finally:
+        server.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)

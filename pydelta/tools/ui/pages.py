@@ -1,0 +1,170 @@
+"""Render the pages and the JSON from values. Whatever other people wrote is escaped; nothing is read here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from pydelta.tools.ui.commits import Detail
+from pydelta.tools.ui.streams import reads_or_writes
+from pydelta.tools.ui.values import CommitState, StreamState, TableState, Trouble
+from pydelta.tools.ui.watch import Overview
+from pydelta.tools.ui.words import age, amount, duration, moment, number, of
+
+__all__ = [
+    "commit_page",
+    "json_text",
+    "message_page",
+    "overview_page",
+    "stylesheet",
+    "table_json",
+    "table_page",
+    "tables_json",
+]
+
+_FOLDER: Final = Path(__file__).parent / "templates"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        auto_reload=False,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {
+        "amount": amount,
+        "duration": duration,
+        "moment": moment,
+        "number": number,
+        "of": of,
+        "rows": rows_text,
+        "rows_sentence": rows_sentence,
+        "seen": seen_text,
+        "unseen": unseen_text,
+    }
+    found.globals["age"] = age
+    return found
+
+
+@lru_cache(maxsize=1)
+def stylesheet() -> bytes:
+    """Return the one stylesheet."""
+    return (_FOLDER / "page.css").read_bytes()
+
+
+def rows_text(commit: CommitState) -> str:
+    """Write what a commit did to rows: ``+300``, ``~5``, ``−12``."""
+    rows = commit.rows
+    if not rows.known:
+        return "not recorded"
+    marks = (("+", rows.inserted), ("~", rows.updated), ("−", rows.deleted))
+    parts = [f"{mark}{number(count)}" for mark, count in marks if count]
+    return " ".join(parts) or "none"
+
+
+def unseen_text(table: TableState) -> str:
+    """Say how far was looked back for something that was not found."""
+    if table.commits and table.commits[-1].version == 0:
+        return "never"
+    return f"not in {of(table.looked_back, 'commit')}"
+
+
+def rows_sentence(commit: CommitState) -> str:
+    """Write what a commit did to rows as a sentence."""
+    rows = commit.rows
+    if not rows.known:
+        return "How many rows it changed is not recorded."
+    named = ((rows.inserted, "inserted"), (rows.updated, "updated"), (rows.deleted, "deleted"))
+    parts = [f"{of(count, 'row')} {what}" for count, what in named if count]
+    return f"{', '.join(parts) or 'No row changed'}."
+
+
+def seen_text(table: TableState, version: int) -> str:
+    """Say whether readers of the symlink manifests see a version."""
+    twin = table.twin
+    if twin is None or (twin.manifest_version is None and twin.metastore_version is None):
+        return "No manifests are published: only readers of the log see it (Spark, Trino's Delta connector, pydelta)."
+    seen = twin.seen_version
+    who = f"Readers of the twin {twin.name} (Trino's catalog hive)" if twin.name else "Readers of the manifests"
+    if seen is None:
+        return f"{who} do not see it: {twin.state}."
+    if seen >= version:
+        return f"{who} see it: they are at version {seen}."
+    return f"{who} do not see it yet: they are at version {seen}."
+
+
+def overview_page(view: Overview) -> str:
+    """Render ``/``."""
+    bad = sum(1 for table in view.tables if table.weight)
+    return _environment().get_template("overview.html").render(view=view, now=view.now_ms, bad=bad)
+
+
+def table_page(view: Overview, table: TableState) -> str:
+    """Render the page of a table."""
+    return (
+        _environment()
+        .get_template("table.html")
+        .render(view=view, now=view.now_ms, table=table, streams=_streams(view, table), known=_known(view))
+    )
+
+
+def commit_page(view: Overview, table: TableState, detail: Detail) -> str:
+    """Render the page of a commit."""
+    return _environment().get_template("commit.html").render(view=view, now=view.now_ms, table=table, detail=detail)
+
+
+def message_page(title: str, trouble: Trouble) -> str:
+    """Render what is said in the place of a page."""
+    return _environment().get_template("message.html").render(title=title, trouble=trouble)
+
+
+def _streams(view: Overview, table: TableState) -> list[StreamState]:
+    return [stream for stream in view.streams if reads_or_writes(stream, table)]
+
+
+def _known(view: Overview) -> dict[str, str]:
+    """Where the checkpoint of an application id is, for those that are known."""
+    return {stream.query_id: stream.location for stream in view.streams if stream.query_id}
+
+
+def tables_json(view: Overview) -> Overview:
+    """Return what ``/api/tables`` says: of each table's commits, the newest alone."""
+    return dataclasses.replace(
+        view, tables=tuple(dataclasses.replace(table, commits=table.commits[:1]) for table in view.tables)
+    )
+
+
+def table_json(view: Overview, table: TableState) -> dict[str, Any]:
+    """Return what ``/api/table`` says."""
+    return {"table": table, "streams": _streams(view, table), "nowMs": view.now_ms}
+
+
+def json_text(value: Any) -> bytes:
+    """Write values as JSON; names of fields as the command line has them: ``numFiles`` for ``num_files``."""
+    return json.dumps(_plain(value), ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {_camel(item.name): _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,165 @@
+"""Ask services whether they answer: pages by HTTP, other ports by a connection, the scheduler by its status file."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import http.client
+import ipaddress
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from pydelta.errors import InvalidArgumentError
+from pydelta.errors.redaction import hide_text
+from pydelta.tools.ui.values import ServiceState
+from pydelta.tools.ui.words import duration
+
+__all__ = ["Service", "ask", "read_schedule"]
+
+_OK: Final = 400
+_ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
+_FORMS: Final = "Write NAME=ADDRESS or NAME=ADDRESS,LINK: Trino=http://trino:8080/v1/info,http://127.0.0.1:8080"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A service to ask.
+
+    Args:
+        name: As it is shown.
+        address: ``http://host:port/path``, ``https://…``, or any scheme with host and port (``thrift://``, ``tcp://``).
+        link: Where a browser finds it; None without.
+        optional: It is shown only from when its host has a name here.
+    """
+
+    name: str
+    address: str
+    link: str | None = None
+    optional: bool = False
+
+    @classmethod
+    def parse(cls, text: str, *, optional: bool = False) -> Self:
+        """Read ``NAME=ADDRESS`` or ``NAME=ADDRESS,LINK``.
+
+        Args:
+            text: What is read.
+            optional: As the service has it.
+
+        Raises:
+            InvalidArgumentError: It is none; the message shows no password.
+        """
+        name, _, rest = text.partition("=")
+        address, _, link = rest.partition(",")
+        try:
+            parts = urlsplit(address)
+            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+            of_link = urlsplit(link).scheme
+        except ValueError:
+            port = None
+        if not name or not address or port is None or not parts.hostname:
+            raise InvalidArgumentError(f"{hide_text(text)!r} does not name a service.", hint=_FORMS)
+        if link and of_link not in ("http", "https"):
+            raise InvalidArgumentError(f"The link of {name} is not an address of a page.", hint=_FORMS)
+        return cls(name=name, address=address, link=link or None, optional=optional)
+
+
+def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
+    """Ask a service once.
+
+    Args:
+        service: The service.
+        seconds: How long it may take.
+        now_ms: The time, epoch milliseconds.
+    """
+    parts = urlsplit(service.address)
+    where = hide_text(service.address)
+    if service.optional and not _has_name(str(parts.hostname)):
+        return ServiceState(
+            name=service.name, ok=False, said=f"{where}: its host has no name here", link=service.link, there=False,
+            next=_ADVICE, checked_ms=now_ms,
+        )  # fmt: skip
+    try:
+        ok, said = _http(service.address, seconds) if parts.scheme in ("http", "https") else _tcp(parts, seconds)
+    except TimeoutError:
+        ok, said = False, f"{where} has not answered within {duration(seconds)}"
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        ok, said = False, f"{where}: {hide_text(str(reason))}"
+    return ServiceState(
+        name=service.name, ok=ok, said=said, link=service.link, next=None if ok else _ADVICE, checked_ms=now_ms
+    )
+
+
+def _has_name(host: str) -> bool:
+    # With a dot at its end a name is not looked for in the domains of the machine, where another of that name may be.
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    try:
+        socket.getaddrinfo(host if "." in host else f"{host}.", None)
+    except OSError:
+        return False
+    return True
+
+
+def _http(address: str, seconds: float) -> tuple[bool, str]:
+    parts = urlsplit(address)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    assert parts.hostname is not None
+    connection = kind(parts.hostname, parts.port, timeout=seconds)
+    try:
+        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    return status < _OK, "answers" if status < _OK else f"{hide_text(address)} answers with HTTP status {status}"
+
+
+def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:
+    with socket.create_connection((parts.hostname, parts.port), timeout=seconds):
+        return True, "takes connections"
+
+
+def read_schedule(path: str, *, now_ms: int) -> list[ServiceState]:
+    """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``: a state for each of its lines."""
+    try:
+        rows = json.loads(Path(path).read_text())
+        return [_line(row, now_ms) for row in rows]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a status file of jobs/schedule.py or jobs/maintain.py"
+        return [
+            ServiceState(
+                name="Scheduler", ok=False, said=f"{path} cannot be read: {reason}", checked_ms=now_ms,
+                next="Look whether the scheduler runs with --status and this file; in the stack: make status.",
+            )
+        ]  # fmt: skip
+
+
+def _line(row: Mapping[str, Any], now_ms: int) -> ServiceState:
+    code, since, ended = row.get("code"), row.get("since"), row.get("ended")
+    parts = []
+    if since:
+        parts.append(f"running for {duration(_seconds(str(since), now_ms))}")
+    if ended:
+        parts.append(f"last ended {duration(_seconds(str(ended), now_ms))} ago")
+    if code:
+        words = str(row.get("said") or "").strip().splitlines()
+        parts.append(f"with exit code {code}" + (f": {hide_text(words[-1])}" if words else ""))
+    if row.get("warning") and not code:
+        parts.append(hide_text(str(row.get("said"))))
+    return ServiceState(
+        name=hide_text(f"Scheduled: {row['commands']}"),
+        ok=not code,
+        said=", ".join(parts) or "has not run yet",
+        next="Look at the scheduler's log; in the stack: make logs SERVICE=scheduler." if code else None,
+        checked_ms=now_ms,
+    )
+
+
+def _seconds(text: str, now_ms: int) -> float:
+    return max(now_ms / 1000 - dt.datetime.fromisoformat(text).timestamp(), 0.0)

@@ -1,0 +1,350 @@
+"""Keep what the page shows: read off the request, in threads of each store's own, with deadlines and a short cache.
+
+::
+
+    request --needs what was read since t--> jobs that are older are started, each in the lane of its store
+            <--what there is when all are done, or when patience ends: with its time, and what is late--
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydelta.commands.vacuum.list_rows import Inventory
+from pydelta.errors import TableNotFoundError
+from pydelta.storage.deadline import Deadline
+from pydelta.tools.ui.collect import Reader, measure_garbage, now_ms, read_detail
+from pydelta.tools.ui.commits import Detail
+from pydelta.tools.ui.services import Service, ask, read_schedule
+from pydelta.tools.ui.sources import Catalog, Found, Sources, find_places
+from pydelta.tools.ui.streams import read_stream, with_backlog
+from pydelta.tools.ui.values import GarbageState, Place, ServiceState, StreamState, TableState, Trouble
+from pydelta.tools.ui.words import duration
+
+__all__ = ["Overview", "Watch", "Watched"]
+
+_LOG = logging.getLogger(__name__)
+_WORKERS: Final = 4
+_DETAILS: Final = 256
+_NEVER: Final = float("-inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What is watched, and how.
+
+    Args:
+        sources: Where tables are.
+        catalog: The metastore's; None without one.
+        checkpoints: Of streaming queries.
+        services: That are asked.
+        schedules: Status files of ``jobs/schedule.py`` and ``jobs/maintain.py``.
+        fresh: Seconds for which what was read is shown again without a look at the log.
+        patience: Seconds that a request waits for what is being read.
+        commits: How many commits are looked back.
+        garbage: Seconds that listing one table for garbage may take; None: it is not listed.
+        garbage_every: Seconds for which that is shown.
+        inventory: A list of files in the place of listings.
+    """
+
+    sources: Sources
+    catalog: Catalog | None = None
+    checkpoints: Sequence[str] = ()
+    services: Sequence[Service] = ()
+    schedules: Sequence[str] = ()
+    fresh: float = 5.0
+    patience: float = 5.0
+    commits: int = 100
+    garbage: float | None = None
+    garbage_every: float = 3600.0
+    inventory: Inventory | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Everything at one moment; tables with what is wrong first."""
+
+    now_ms: int
+    tables: tuple[TableState, ...]
+    streams: tuple[StreamState, ...]
+    services: tuple[ServiceState, ...]
+    troubles: tuple[Trouble, ...]
+
+    def table(self, name: str) -> TableState | None:
+        """Return the table of a name or a location, if it is one of those shown."""
+        return next((table for table in self.tables if name in (table.place.name, table.place.uri)), None)
+
+
+class _Lane:
+    """Runs work in a few threads that nobody waits for when the process ends."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._threads = 0
+        self._unfinished = 0
+        self._lock = threading.Lock()
+
+    def put(self, work: Callable[[], None]) -> None:
+        self._work.put(work)
+        with self._lock:
+            self._unfinished += 1
+            if self._threads < min(self._unfinished, _WORKERS):
+                self._threads += 1
+                threading.Thread(target=self._loop, daemon=True, name="pydelta-ui").start()
+
+    def _loop(self) -> None:
+        while True:
+            self._work.get()()
+            with self._lock:
+                self._unfinished -= 1
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Something that is read again and again, never twice at once; ``began`` is that of the last result."""
+
+    run: Callable[[], Any]
+    lane: _Lane
+    result: Any = None
+    trouble: Trouble | None = None
+    began: float = _NEVER
+    asked: float | None = None
+    reader: Reader | None = None
+
+
+@dataclass(slots=True)
+class _Jobs:
+    clock: Callable[[], float]
+    done: threading.Condition = field(default_factory=threading.Condition)
+    lanes: dict[str, _Lane] = field(default_factory=dict)
+
+    def lane(self, uri: str) -> _Lane:
+        """The lane of a store: one that does not answer keeps no other waiting."""
+        scheme, _, rest = uri.partition("://")
+        with self.done:
+            return self.lanes.setdefault(f"{scheme}://{rest.partition('/')[0]}", _Lane())
+
+    def start(self, job: _Job) -> None:
+        """Start a job that is not running; the caller holds the lock."""
+        job.asked = self.clock()
+        job.lane.put(lambda: self._run(job))
+
+    def _run(self, job: _Job) -> None:
+        began = self.clock()
+        result, trouble = job.result, None
+        try:
+            result = job.run()
+        except Exception as error:  # noqa: BLE001 -- what one table does must not end the thread of others
+            trouble = Trouble.of(error)
+            _LOG.warning("pydelta ui: %s", trouble.what)
+        with self.done:
+            job.result, job.trouble, job.began, job.asked = result, trouble, began, None
+            self.done.notify_all()
+
+    def settle(self, jobs: Iterable[_Job], since: float, deadline: Deadline) -> None:
+        """Start what is older than ``since``, and wait until all is done or the deadline is over."""
+        wanted = list(jobs)
+        with self.done:
+            while True:
+                late = [job for job in wanted if job.began < since]
+                for job in late:
+                    if job.asked is None:
+                        self.start(job)
+                if not late or not self.done.wait(timeout=min(deadline.remaining(), 3600)):
+                    return
+
+
+class Watch:
+    """Reads what is watched when somebody asks for it. Safe to use from several threads.
+
+    Args:
+        watched: What, and how.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, watched: Watched, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.watched = watched
+        self._clock = clock
+        self._jobs = _Jobs(clock)
+        self._find = _Job(run=self._find_places, lane=_Lane())
+        self._tables: dict[str, _Job] = {}
+        self._garbage: dict[str, _Job] = {}
+        options = watched.sources.options
+        self._streams = [
+            _Job(run=lambda place=place: read_stream(place, options), lane=self._jobs.lane(place))  # type: ignore[misc]
+            for place in watched.checkpoints
+        ]
+        self._services = [
+            _Job(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=now_ms()), lane=_Lane())  # type: ignore[misc]
+            for item in watched.services
+        ]
+        self._met = {item.name for item in watched.services if not item.optional}
+        self._details: OrderedDict[tuple[str, str | None, int], Detail] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def overview(self, *, waits: bool = True) -> Overview:
+        """Return everything, as fresh as was asked for, or what there is when patience ends.
+
+        Args:
+            waits: False: what there is at once, while the rest is being read.
+        """
+        watched, now = self.watched, self._clock()
+        patience = watched.patience if waits else 0.0
+        deadline, since = Deadline(patience, clock=self._clock), now - watched.fresh
+        self._jobs.settle([*self._streams, *self._services], since, Deadline(0.0))  # starts them
+        self._jobs.settle([self._find], since, Deadline(patience / 2, clock=self._clock))
+        found: Found = self._find.result or Found(places=())
+        tables = self._jobs_of(found.places)
+        # A name that nobody knows may take long to look up: what was not met yet is not waited for.
+        met = [job for item, job in zip(watched.services, self._services, strict=True) if item.name in self._met]
+        self._jobs.settle([*tables, *self._streams, *met], since, deadline)
+        self._start_garbage(found.places, now)
+        states = [self._state(place, job) for place, job in zip(found.places, tables, strict=True)]
+        states.sort(key=lambda state: (-state.weight, state.place.name))
+        troubles = [*found.troubles, *([self._find.trouble] if self._find.trouble else [])]
+        if self._is_late(self._find) or (self._find.result is None and not troubles):
+            troubles.append(
+                self._late("Tables are being looked for", "the metastore, or the store of a folder,", self._find)
+            )
+        streams = [
+            job.result or StreamState(location=place, trouble=self._late(f"{place} is being read", "its store", job))
+            for place, job in zip(watched.checkpoints, self._streams, strict=True)
+        ]
+        return Overview(
+            now_ms=now_ms(),
+            tables=tuple(states),
+            streams=tuple(with_backlog(streams, states)),
+            services=tuple(self._asked_services()),
+            troubles=tuple(troubles),
+        )
+
+    def detail(self, table: TableState, version: int) -> Detail:
+        """Explain one commit of a table.
+
+        Raises:
+            VersionNotFoundError: The log has no such commit.
+            DeltaError: It cannot be read, or the table is no longer there.
+            TimeoutError: The store does not answer in time.
+        """
+        key = (table.place.uri, table.table_id, version)
+        with self._lock:
+            if key in self._details:
+                self._details.move_to_end(key)
+                return self._details[key]
+        answer: queue.SimpleQueue[Detail | Exception] = queue.SimpleQueue()
+        job = self._tables.get(table.place.uri)
+        if job is None or job.reader is None:
+            raise TableNotFoundError(f"{table.place.name} is no longer shown.", hint="Go back to the tables.")
+        reader = job.reader
+
+        def read() -> None:
+            try:
+                answer.put(read_detail(reader.log, version))
+            except Exception as error:  # noqa: BLE001 -- raised again where it was asked for
+                answer.put(error)
+
+        self._jobs.lane(table.place.uri).put(read)
+        try:
+            found = answer.get(timeout=self.watched.patience)
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(found, Exception):
+            raise found
+        with self._lock:
+            self._details[key] = found
+            while len(self._details) > _DETAILS:
+                self._details.popitem(last=False)
+        return found
+
+    def _find_places(self) -> Found:
+        before: Found | None = self._find.result
+        return find_places(self.watched.sources, self.watched.catalog, before.places if before else ())
+
+    def _jobs_of(self, places: Sequence[Place]) -> list[_Job]:
+        """The job of each table; those of tables that are gone are forgotten."""
+        with self._lock:
+            kept = {}
+            for place in places:
+                job = self._tables.get(place.uri)
+                if job is None or job.reader is None or job.reader.place != place:
+                    job = self._table_job(place)
+                kept[place.uri] = job
+            self._tables = kept
+            return list(kept.values())
+
+    def _table_job(self, place: Place) -> _Job:
+        watched = self.watched
+        reader = Reader(place, options=watched.sources.options, commits=watched.commits)
+        twin_of = watched.catalog.twin if watched.catalog is not None else None
+        return _Job(run=lambda: reader.read(twin_of), lane=self._jobs.lane(place.uri), reader=reader)
+
+    def _start_garbage(self, places: Sequence[Place], now: float) -> None:
+        """List tables for garbage where that was asked for; no request waits for it."""
+        watched, seconds = self.watched, self.watched.garbage
+        if seconds is None:
+            return
+        with self._jobs.done:
+            for place in places:
+                reader = self._tables[place.uri].reader if place.uri in self._tables else None
+                if reader is None:
+                    continue
+                job = self._garbage.setdefault(
+                    place.uri,
+                    _Job(
+                        run=lambda reader=reader: measure_garbage(  # type: ignore[misc]
+                            reader.log, seconds=seconds, inventory=watched.inventory
+                        ),
+                        lane=self._jobs.lanes.setdefault(f"garbage of {place.uri.split('/')[2:3]}", _Lane()),
+                    ),
+                )
+                if job.asked is None and job.began < now - watched.garbage_every:
+                    self._jobs.start(job)
+
+    def _state(self, place: Place, job: _Job) -> TableState:
+        state: TableState = job.result or TableState(place=place, read_ms=now_ms())
+        added = [job.trouble] if job.trouble else []
+        if self._is_late(job) or (job.result is None and job.trouble is None):
+            added.append(self._late(f"The log of {place.name} is being read", "its store", job))
+        measured = self._garbage.get(place.uri)
+        if measured is not None and measured.trouble is not None:
+            added.append(dataclasses.replace(measured.trouble, weight=1))
+        if measured is not None and isinstance(measured.result, GarbageState):
+            state = dataclasses.replace(state, garbage=measured.result)
+        troubles = sorted([*state.troubles, *added], key=lambda trouble: -trouble.weight)
+        return dataclasses.replace(state, troubles=tuple(troubles))
+
+    def _is_late(self, job: _Job) -> bool:
+        """Whether it has been asked for longer than a request waits."""
+        return job.asked is not None and self._clock() - job.asked >= self.watched.patience
+
+    def _late(self, what: str, who: str, job: _Job) -> Trouble:
+        """Say that something takes long; after the patience of a request it counts as an error."""
+        asked = job.asked
+        seconds = self._clock() - asked if asked is not None else 0.0
+        if not self._is_late(job):
+            return Trouble(what=f"{what}.", next="Load the page again in a moment.")
+        return Trouble(
+            what=f"{what}, and {who} has not answered for {duration(seconds)}; older numbers are shown, if any.",
+            next="Look whether it runs and is reached from here; for a store: pydelta doctor with its address.",
+            weight=2,
+        )
+
+    def _asked_services(self) -> Iterable[ServiceState]:
+        for service, job in zip(self.watched.services, self._services, strict=True):
+            if service.name not in self._met:
+                if job.result is None or not job.result.there:
+                    continue
+                self._met.add(service.name)
+            yield job.result or ServiceState(
+                name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=now_ms()
+            )
+        for path in self.watched.schedules:
+            yield from read_schedule(path, now_ms=now_ms())
