@@ -90,8 +90,9 @@ def _mix(path: str, conf: dict[str, str]) -> dict[str, Any]:
 
 
 def _create(path: str, schema: pa.Schema) -> None:
-    from pydelta.commands.create import CreateMode, TableDefinition, create_table
+    from pydelta.commands.create import CreateMode, TableDefinition
     from pydelta.protocol.types import PrimitiveType, StructField, StructType
+    from pydelta.testing.commands import create_table
 
     fields = tuple(StructField(field.name, PrimitiveType("long")) for field in schema)
     log = DeltaLog.for_table(path)

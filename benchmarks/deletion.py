@@ -22,10 +22,11 @@ import deltalake
 
 from benchmarks._peer import reference_engine
 from benchmarks._timing import ratios
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.result import VacuumMode
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, Metadata
+from pydelta.testing.commands import vacuum
 from pydelta.txn import Operation, start_transaction
 
 COMMITS, FILES, PARTITIONS, ROUNDS = 300, 200, 100, 3
@@ -119,7 +120,7 @@ def _file(path: Path, partition: int) -> AddFile:
 def _ours(kind: str, path: str) -> float:
     mode: VacuumMode = "lite" if kind == "lite" else "full"
     started = time.perf_counter()
-    vacuum(DeltaLog.for_table(path), VacuumRequest(retention_hours=0, enforce_retention=False, mode=mode))
+    vacuum(DeltaLog.for_table(path), Vacuum(retention_hours=0, enforce_retention=False, mode=mode))
     return time.perf_counter() - started
 
 

@@ -85,11 +85,12 @@ STEPS: Final = """
 """
 
 VACUUM: Final = """
-    from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+    from pydelta.testing.commands import vacuum
+    from pydelta.commands.vacuum.command import Vacuum
     from pydelta.commands.vacuum.list_sources import from_parquet
     from pydelta.log import DeltaLog
     started, spent = time.perf_counter(), time.process_time()
-    found = vacuum(DeltaLog.for_table(path), VacuumRequest(
+    found = vacuum(DeltaLog.for_table(path), Vacuum(
         retention_hours=0.0, dry_run=True, mode="inventory", inventory=from_parquet(path + "/_inventory"),
         enforce_retention=False,
     ))

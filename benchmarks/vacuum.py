@@ -39,13 +39,14 @@ OURS = """
     import json, sys, time
     from benchmarks._timing import peak_mb
     from pydelta.commands.vacuum.list_sources import inventory_from_delta
-    from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+    from pydelta.testing.commands import vacuum
+    from pydelta.commands.vacuum.command import Vacuum
     from pydelta.log import DeltaLog
     table, report, conf = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     started = time.perf_counter()
     log = DeltaLog.for_table(table, options=conf)
     found = inventory_from_delta(DeltaLog.for_table(report, options=conf)) if report else None
-    result = vacuum(log, VacuumRequest(
+    result = vacuum(log, Vacuum(
         retention_hours=0.0, dry_run=True, mode="inventory" if report else "full", inventory=found,
         enforce_retention=False,
     ))

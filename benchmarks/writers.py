@@ -20,11 +20,12 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError as TheirError
 
 from pydelta.api.python.local import open_table
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
+from pydelta.testing.commands import create_table
 
 WRITERS = tuple(int(number) for number in os.environ.get("PYDELTA_BENCH_WRITERS", "1,4,16,64").split(","))
 COMMITS = int(os.environ.get("PYDELTA_BENCH_COMMITS", "128"))

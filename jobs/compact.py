@@ -18,7 +18,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from pydelta.commands.optimize.command import OptimizeRequest, optimize
+from pydelta.commands.context import Context
+from pydelta.commands.optimize.command import Optimize
+from pydelta.commands.run import run as run_command
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.settings import Settings, parse_bytes
@@ -142,17 +144,13 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
     age = Age.of(log.update(), days=options.older_than, now=moment, zone=engine.time_zone())
     conditions = [f"({text})" for text in (options.where, age.condition) if text is not None]
     limits = [limit for limit in (age.modified_before_ms, options.modified_before) if limit is not None]
-    result = optimize(
-        log,
-        engine,
-        _sized(settings_of(spark), options),
-        OptimizeRequest(
-            condition=" AND ".join(conditions) or None,
-            zorder_by=listed(options.zorder_by) or (),
-            max_files_per_partition=options.max_files_per_partition,
-            modified_before_ms=min(limits, default=None),
-        ),
+    command = Optimize(
+        condition=" AND ".join(conditions) or None,
+        zorder_by=listed(options.zorder_by) or (),
+        max_files_per_partition=options.max_files_per_partition,
+        modified_before_ms=min(limits, default=None),
     )
+    result = run_command(command, Context(log, engine, settings=_sized(settings_of(spark), options)))
     return CompactResult(
         table=options.table,
         version=result.version,

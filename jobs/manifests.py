@@ -114,27 +114,22 @@ def _sync(
 
 def _purge(spark: SparkSession, log: DeltaLog) -> int:
     """Rewrite the files with deletion vectors; how many there were."""
-    from pydelta.commands.optimize.reorg import purge
-    from pydelta.engines.spark.engine import SparkEngine
-    from pydelta.engines.spark.logs import settings_of
+    from pydelta.commands.optimize.reorg import Purge
+    from pydelta.engines.spark.running import run_in_session
 
-    return purge(log, SparkEngine(spark), settings_of(spark)).num_removed_files
+    return run_in_session(spark, Purge(), log).num_removed_files
 
 
 def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
     """Compact the partitions of more files than ``most``; how many files went."""
-    from pydelta.commands.optimize.command import OptimizeRequest, optimize
-    from pydelta.engines.spark.engine import SparkEngine
-    from pydelta.engines.spark.logs import settings_of
+    from pydelta.commands.optimize.command import Optimize
+    from pydelta.engines.spark.running import run_in_session
 
     snapshot = log.update()
     crowded = _crowded(snapshot, most)
     if not crowded:
         return 0
-    result = optimize(
-        log, SparkEngine(spark), settings_of(spark), OptimizeRequest(condition=_condition(snapshot, crowded))
-    )
-    return len(result.removed)
+    return len(run_in_session(spark, Optimize(condition=_condition(snapshot, crowded)), log).removed)
 
 
 def _crowded(snapshot: Snapshot, most: int) -> list[tuple[str | None, ...]]:

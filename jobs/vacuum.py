@@ -23,11 +23,14 @@ from typing import Any
 
 from catalog_sync.registered import metastore_of, registered_locations, table_location
 from catalog_sync.thrift.client import Metastore
-from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, VacuumResult, vacuum
+from pydelta.commands.context import Context
+from pydelta.commands.run import run as run_command
+from pydelta.commands.vacuum.command import Vacuum, VacuumOptions, VacuumResult
 from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
+from pydelta.settings.clock import now_ms as current_ms
 from pydelta.tools.inventory import loaded_until, place_of, places_of, read_split, split_by_table
 from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 from pydelta.tools.maintenance.decide import MAKE_INVENTORY
@@ -181,16 +184,17 @@ def _vacuum(
         if isinstance(inventory, InvalidArgumentError):
             raise inventory
         log = DeltaLog.for_table(location, options=conf)
-        request = VacuumRequest(
+        command = Vacuum(
             retention_hours=options.retain,
             dry_run=options.dry_run,
             mode="lite" if options.lite else "inventory" if inventory is not None else "full",
             inventory=inventory,
             where=options.where,
             enforce_retention=Settings.resolve(conf).retention_check and not options.no_retention_check,
+            options=VacuumOptions(deletes_per_second=options.deletes_per_second),
         )
-        how = VacuumOptions(deletes_per_second=options.deletes_per_second)
-        result = vacuum(log, request, now_ms=now_ms, options=how)
+        clock = current_ms if now_ms is None else lambda: now_ms
+        result = run_command(command, Context(log, clock=clock))
     except DeltaError as error:
         report |= error_row(error)
     else:

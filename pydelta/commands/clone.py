@@ -22,14 +22,13 @@ from urllib.parse import quote
 import polars as pl
 
 from pydelta.commands.convert import ParquetFolder
-from pydelta.commands.create import refuse_foreign_files
+from pydelta.commands.create import REPLACES, refuse_foreign_files
+from pydelta.commands.run import Attempt, Command, existing_table, refuse_append_only
 from pydelta.commands.vacuum.clone_notes import note_clone
 from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
     TableAlreadyExistsError,
-    TableNotFoundError,
-    UnsafeOperationError,
     error_context,
 )
 from pydelta.errors.conditions import Condition
@@ -46,18 +45,16 @@ from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
 from pydelta.storage import Store, open_store
 from pydelta.storage.discarding import discard
-from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation, OptimisticTransaction
 from pydelta.txn.prepare import row_id_high_water_mark
 
 __all__ = [
-    "CloneRequest",
+    "Clone",
     "CloneResult",
     "Copier",
     "FileCopy",
     "ThreadCopier",
     "absolute_add",
-    "clone_parquet",
-    "clone_table",
     "cloned_metadata",
 ]
 
@@ -157,133 +154,92 @@ def open_and_copy(files: Sequence[FileCopy], *, source: str, target: str, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloneRequest:
-    """What to clone, and how.
+class Clone(Command[CloneResult]):
+    """Make a table out of a version of another one, or out of the Parquet files in a folder, which stays as it is.
 
     Args:
+        source: The table, or the folder, to clone; another place than the target's.
         shallow: Name the source's files instead of copying them. VACUUM of the source leaves them alone where the clone
             could be noted beside it (``_pydelta/clones``), else it breaks the clone.
         replace: Put the clone in the place of a table that is there.
-        version: The version to clone; the newest for neither this nor a time.
+        version: The version to clone; the newest for neither this nor a time. A folder has none.
         timestamp_ms: Epoch milliseconds: the last version that is not newer.
         properties: Table properties, over the source's.
-    """
-
-    shallow: bool
-    replace: bool = False
-    version: int | None = None
-    timestamp_ms: int | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
-def clone_table(
-    source: DeltaLog,
-    target: DeltaLog,
-    request: CloneRequest,
-    *,
-    copier: Copier | None = None,
-    begin: Begin = start_transaction,
-) -> CloneResult:
-    """Make a table out of a version of another one.
-
-    Args:
-        source: The table to clone.
-        target: Where to; another place than the source's.
-        request: What to clone, and how.
+        folder: What a folder of Parquet files holds, see ``commands.convert.described``; None for a Delta table.
         copier: Copies files for a deep clone; threads of this process by default.
-        begin: Starts the transaction on the target.
 
     Raises:
         TableNotFoundError: There is no source table.
         TableAlreadyExistsError: A table, or other files, are at the target, and ``replace`` is not said.
         VersionNotFoundError: The source's log does not reach the version.
+        InvalidArgumentError: A version of a folder was asked for, or the target is the source.
         UnsafeOperationError: The target is append-only.
         UnsupportedFeatureError: The source has a feature that this engine cannot write.
         StorageError: A file could not be copied. What was copied is removed again; no version was made.
-        DeltaConcurrentModificationException: Another transaction changed the target meanwhile.
 
     Protocol: "Add File and Remove File", "Deletion Vectors", "Row Tracking".
     """
-    with error_context(table=source.uri):
-        if source.uri == target.uri:
-            raise InvalidArgumentError(
-                "A table cannot be cloned onto itself.",
-                hint="Choose another target.",
-                condition=Condition.of("DELTA_UNSUPPORTED_CLONE_REPLACE_SAME_TABLE", tableName=target.uri),
-            )
-        if not source.table_exists():
-            raise TableNotFoundError(f"There is no Delta table at {source.uri}.", hint="Check the location.")
-        snapshot = source.snapshot(version=request.version, timestamp_ms=request.timestamp_ms)
-        properties = checked_properties(request.properties)
-    with error_context(table=target.uri):
-        txn = begin(target)
-        _refuse_target(txn, target, replace=request.replace)
-        work = _Clone(txn, source, target, _Cloned.of(snapshot), properties, copier or ThreadCopier())
-        result = work.run(shallow=request.shallow)
-        if request.shallow:
-            note_clone(source, target.uri, version=snapshot.version)
+
+    source: DeltaLog = field(repr=False)
+    shallow: bool
+    replace: bool = False
+    version: int | None = None
+    timestamp_ms: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    folder: ParquetFolder | None = None
+    copier: Copier | None = None
+
+    makes_table = True
+
+    def execute(self, attempt: Attempt) -> CloneResult:
+        """See ``Command.execute``."""
+        source, target = self.source, attempt.log
+        with error_context(table=source.uri):
+            if source.uri == target.uri:
+                raise InvalidArgumentError(
+                    "A table cannot be cloned onto itself.",
+                    hint="Choose another target.",
+                    condition=Condition.of("DELTA_UNSUPPORTED_CLONE_REPLACE_SAME_TABLE", tableName=target.uri),
+                )
+            cloned = self._cloned()
+            properties = checked_properties(self.properties)
+        self._refuse_target(attempt)
+        work = _Clone(attempt.txn, source, target, cloned, properties, self.copier or ThreadCopier())
+        result = work.run(shallow=self.shallow)
+        if self.shallow and self.folder is None:
+            note_clone(source, target.uri, version=cloned.version)
         return result
 
-
-def clone_parquet(
-    source: DeltaLog,
-    target: DeltaLog,
-    request: CloneRequest,
-    folder: ParquetFolder,
-    *,
-    copier: Copier | None = None,
-    begin: Begin = start_transaction,
-) -> CloneResult:
-    """Make a table out of the Parquet files in a folder. The folder stays as it is.
-
-    Args:
-        source: Of the folder.
-        target: Where to; another place than the folder.
-        request: How; a folder has no versions.
-        folder: What is in it; see ``commands.convert.described``.
-        copier: Copies files for a deep clone; threads of this process by default.
-        begin: Starts the transaction on the target.
-
-    Raises:
-        As ``clone_table``, and InvalidArgumentError: A version or time was asked for.
-    """
-    with error_context(table=source.uri):
-        if request.version is not None or request.timestamp_ms is not None:
+    def _cloned(self) -> _Cloned:
+        if self.folder is None:
+            existing_table(self.source.update())
+            return _Cloned.of(self.source.snapshot(version=self.version, timestamp_ms=self.timestamp_ms))
+        if self.version is not None or self.timestamp_ms is not None:
             raise InvalidArgumentError(
                 "A folder of Parquet files has no versions to clone.",
                 hint="Leave VERSION or TIMESTAMP AS OF out.",
             )
-        properties = checked_properties(request.properties)
-    with error_context(table=target.uri):
-        txn = begin(target)
-        _refuse_target(txn, target, replace=request.replace)
-        cloned = _Cloned(
+        metadata = self.folder.metadata
+        return _Cloned(
             provider="parquet",
             version=_NO_VERSION,
-            metadata=folder.metadata,
-            protocol=required_protocol(folder.metadata),
-            adds=folder.adds,
+            metadata=metadata,
+            protocol=required_protocol(metadata),
+            adds=self.folder.adds,
         )
-        work = _Clone(txn, source, target, cloned, properties, copier or ThreadCopier())
-        return work.run(shallow=request.shallow)
 
-
-def _refuse_target(txn: OptimisticTransaction, target: DeltaLog, *, replace: bool) -> None:
-    if not txn.table_exists:
-        refuse_foreign_files(target.store, target.uri)
-        return
-    if not replace:
-        raise TableAlreadyExistsError(
-            f"There is a Delta table at {target.uri}, at version {txn.snapshot.version}.",
-            hint="Clone with replace=True, or choose another target.",
-            condition=Condition.of("DELTA_TABLE_ALREADY_EXISTS", tableName=target.uri),
-        )
-    if txn.snapshot.properties.append_only:
-        raise UnsafeOperationError(
-            "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
-            hint="Set delta.appendOnly to false first, if you really want to replace it.",
-            condition=Condition.of("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=target.uri, config="delta.appendOnly"),
-        )
+    def _refuse_target(self, attempt: Attempt) -> None:
+        target = attempt.log
+        if not attempt.txn.table_exists:
+            refuse_foreign_files(target.store, target.uri)
+        elif not self.replace:
+            raise TableAlreadyExistsError(
+                f"There is a Delta table at {target.uri}, at version {attempt.snapshot.version}.",
+                hint="Clone with replace=True, or choose another target.",
+                condition=Condition.of("DELTA_TABLE_ALREADY_EXISTS", tableName=target.uri),
+            )
+        else:
+            refuse_append_only(attempt.snapshot, REPLACES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from pydelta.commands.run import Attempt, Command
 from pydelta.commands.write.plan import TableDefinition, new_metadata, stored_schema
 from pydelta.errors import (
     InvalidArgumentError,
@@ -22,7 +23,6 @@ from pydelta.errors import (
     SchemaError,
     TableNotFoundError,
     UnsupportedFeatureError,
-    error_context,
 )
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog
@@ -39,14 +39,14 @@ from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.schema import StructField, StructType
 from pydelta.settings import Settings, TableProperties
 from pydelta.storage.interface import ObjectInfo
-from pydelta.txn import Operation, OptimisticTransaction
+from pydelta.txn import Operation
 
 __all__ = [
+    "Convert",
     "ConvertResult",
     "FileStatistics",
     "Footers",
     "ParquetFolder",
-    "convert_to_delta",
     "data_files",
     "described",
     "merged_schema",
@@ -89,22 +89,13 @@ class Footers(Protocol):
         """Return statistics of each file; ``schema`` has the data columns alone."""
 
 
-def convert_to_delta(
-    txn: OptimisticTransaction,
-    footers: Footers,
-    *,
-    partition_schema: StructType | None = None,
-    settings: Settings | None = None,
-    collect_statistics: bool = True,
-    time_zone: str = "UTC",
-) -> ConvertResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convert(Command[ConvertResult]):
     """Make a Delta table of the Parquet files in a folder, where they are.
 
     Args:
-        txn: Begun in the folder.
         footers: Reads the files' footers.
         partition_schema: Names and types of the partition columns, which the folders' names must have.
-        settings: For the properties that a new table gets.
         collect_statistics: Take statistics out of the footers, so that queries can skip files.
         time_zone: Zone of timestamps in folders' names.
 
@@ -118,20 +109,29 @@ def convert_to_delta(
         UnsupportedFeatureError: The folder is the output of a stream, whose own log says which files count.
         StorageError: A file is not a Parquet file, or the store failed. The folder stays as it was.
     """
-    log = txn.log
-    with error_context(table=log.uri):
+
+    footers: Footers
+    partition_schema: StructType | None = None
+    collect_statistics: bool = True
+    time_zone: str = "UTC"
+
+    makes_table = True
+
+    def execute(self, attempt: Attempt) -> ConvertResult:
+        """See ``Command.execute``."""
+        txn = attempt.txn
         if txn.table_exists:
             return ConvertResult(version=None)
         found = described(
-            log,
-            footers,
-            partition_schema=partition_schema,
-            settings=settings,
-            collect_statistics=collect_statistics,
-            time_zone=time_zone,
+            attempt.log,
+            self.footers,
+            partition_schema=self.partition_schema,
+            settings=attempt.settings,
+            collect_statistics=self.collect_statistics,
+            time_zone=self.time_zone,
         )
         txn.update_metadata(found.metadata)
-        committed = txn.commit(found.adds, _operation(found.metadata, len(found.adds), collect_statistics))
+        committed = txn.commit(found.adds, _operation(found.metadata, len(found.adds), self.collect_statistics))
         return ConvertResult(version=committed.version, num_converted_files=len(found.adds))
 
 

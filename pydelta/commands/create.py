@@ -12,10 +12,9 @@
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from pydelta.commands.alter.clustering import (
     CLUSTERING_FEATURES,
@@ -24,6 +23,7 @@ from pydelta.commands.alter.clustering import (
     clustering_paths,
     plan_clustering,
 )
+from pydelta.commands.run import Attempt, Command, Refusal, refuse_append_only
 from pydelta.commands.write.plan import (
     TableDefinition,
     check_columns,
@@ -34,28 +34,33 @@ from pydelta.errors import (
     SchemaError,
     TableAlreadyExistsError,
     TableNotFoundError,
-    UnsafeOperationError,
-    error_context,
 )
 from pydelta.errors.conditions import Condition
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.log import Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.schema_edits import all_paths, fields_along, name_of
 from pydelta.protocol.types import StructType
 from pydelta.settings import Settings, checked_properties
 from pydelta.storage import Store
-from pydelta.txn import Begin, Committed, Operation, start_transaction
+from pydelta.txn import Committed, Operation
 
 __all__ = [
+    "REPLACES",
+    "Create",
     "CreateMode",
     "CreatePlan",
     "CreateResult",
     "TableDefinition",
-    "create_table",
     "plan_create",
     "refuse_foreign_files",
 ]
+
+
+REPLACES: Final = Refusal(
+    "it cannot be replaced: its rows would go",
+    "Set delta.appendOnly to false first, if you really want to replace it.",
+)
 
 
 class CreateMode(enum.Enum):
@@ -172,45 +177,36 @@ def _refuse_unchecked_not_null(schema: StructType) -> None:
             )
 
 
-def create_table(
-    log: DeltaLog,
-    definition: TableDefinition,
-    *,
-    mode: CreateMode,
-    settings: Settings,
-    managed: bool = False,
-    begin: Begin = start_transaction,
-) -> CreateResult:
-    """Create or replace a table, in one commit. Arguments and errors as ``plan_create``; ``begin`` starts it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create(Command[CreateResult]):
+    """Create or replace a table, in one commit. Arguments and errors as ``plan_create``.
 
     Raises:
         TableAlreadyExistsError: Also when the location has files and no log: they would become part of no table.
         UnsafeOperationError: A replace would remove rows from an append-only table.
-        DeltaConcurrentModificationException: Another transaction created or changed the table meanwhile.
 
     Protocol: "Change Metadata", "Protocol Evolution".
     """
-    with error_context(table=log.uri):
-        txn = begin(log)
-        snapshot = txn.snapshot
-        plan = plan_create(snapshot, definition, mode=mode, settings=settings, managed=managed)
+
+    definition: TableDefinition
+    mode: CreateMode
+    managed: bool = False
+
+    makes_table = True
+
+    def execute(self, attempt: Attempt) -> CreateResult:
+        """See ``Command.execute``."""
+        txn, snapshot = attempt.txn, attempt.snapshot
+        plan = plan_create(snapshot, self.definition, mode=self.mode, settings=attempt.settings, managed=self.managed)
         if plan.metadata is None:
             return CreateResult(version=None)
         actions: list[Action] = []
         if plan.removes_files:
-            if snapshot.properties.append_only:
-                raise UnsafeOperationError(
-                    "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
-                    hint="Set delta.appendOnly to false first, if you really want to replace it.",
-                    condition=Condition.of(
-                        "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=txn.snapshot.table_uri, config="delta.appendOnly"
-                    ),
-                )
-            now_ms = time.time_ns() // 1_000_000
-            going = snapshot.files.adds(txn.read_files())
-            actions += [add.remove(deletion_timestamp=now_ms) for add in going]
+            refuse_append_only(snapshot, REPLACES)
+            now_ms = attempt.now_ms()
+            actions += [add.remove(deletion_timestamp=now_ms) for add in snapshot.files.adds(txn.read_files())]
         else:
-            refuse_foreign_files(log.store, snapshot.table_uri)
+            refuse_foreign_files(attempt.log.store, snapshot.table_uri)
         txn.update_metadata(plan.metadata)
         if plan.clustering is not None:
             txn.update_protocol(upgrade(snapshot.protocol or required_protocol(plan.metadata), CLUSTERING_FEATURES))

@@ -1,33 +1,42 @@
-"""Define what commands ask of the engine that runs queries; ``pydelta.engines.spark.engine`` implements it with Spark.
+"""Define what commands ask of the engine that reads and writes rows.
 
-Commands plan with values alone; whatever needs rows to be read or written goes through ``Engine``, so that
-everything in this package imports and tests with pyspark absent.
+::
+
+    Engine = FindsRows      conditions, partitions, matching rows
+           + RewritesFiles  new files without rows, with new values, in another order
+           + ChecksRules    expressions and rows that a change of the schema depends on
+           + FollowsSession a statement that is run again, and what a session caches over a table
+
+Commands plan with values alone; whatever needs rows goes through the engine, so that everything in this package
+imports and is tested without pyspark. ``pydelta.engines.arrow`` implements it in this process,
+``pydelta.engines.spark`` with Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import polars as pl
 
 from pydelta.commands.optimize.plan import Layout
+from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Expr
-from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
 from pydelta.protocol.row_sets import RowSet
+from pydelta.protocol.types import DataType
 
 __all__ = [
     "NOTHING_WRITTEN",
+    "NO_ENGINE",
     "Assignments",
     "BoundCondition",
+    "BoundUpdate",
     "Engine",
-    "RearrangingEngine",
+    "RefusingEngine",
     "RewriteOutput",
-    "TellingEngine",
-    "rewritten_by",
-    "ways_of",
 ]
 
 
@@ -94,8 +103,21 @@ NOTHING_WRITTEN: Final = RewriteOutput(adds=(), num_rows=0)
 """Of a command that has written nothing, or not yet."""
 
 
-class Engine(Protocol):
-    """Runs the parts of a command that read or write rows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundUpdate:
+    """Condition and assignments of one UPDATE, resolved together: they see one clock and one zone.
+
+    Args:
+        condition: Which rows change; None for all.
+        native: The engine's own form of the assignments.
+    """
+
+    condition: BoundCondition | None
+    native: Any
+
+
+class FindsRows(Protocol):
+    """Finds the rows of conditions."""
 
     def time_zone(self) -> str:
         """Return the session's zone, which timestamps in partition values without a zone are in."""
@@ -119,6 +141,17 @@ class Engine(Protocol):
             Rows of the file by its place in ``files``; files without one are absent.
         """
 
+    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
+        """Count the rows in data files, hidden ones too, by the files themselves and not by what the log says of them.
+
+        Raises:
+            StorageError: A file cannot be read.
+        """
+
+
+class RewritesFiles(Protocol):
+    """Writes files of a table out of others."""
+
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
         """Write the live rows of ``files`` except those given into new files (``dataChange`` true), as they are.
 
@@ -130,44 +163,36 @@ class Engine(Protocol):
             rows: By place in ``files``; every place is there.
         """
 
-    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
-        """Count the rows in data files, hidden ones too, by the files themselves and not by what the log says of them.
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
+        """Resolve condition (or None) and assignments against the table.
 
         Raises:
-            StorageError: A file cannot be read.
+            ParseError: A text is not an expression.
+            BindError: A column that is not there, in the condition, as a target or in a value.
+            SchemaMismatchError: A value of a type that its column cannot hold.
+            InvalidArgumentError: The condition cannot be one, nothing is set, something is set twice.
         """
 
-    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """Delete files that a failed command wrote. Call it only when their commit surely did not land."""
+    def write_updated(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        bound: BoundUpdate,
+        *,
+        copy_others: bool,
+    ) -> RewriteOutput:
+        """Write rows of files with their new values, and with ``copy_others`` the other rows as they are.
 
-    def committed(self, snapshot: Snapshot) -> None:
-        """Refresh what the engine caches over the table; called after each commit."""
+        Where the table records a change data feed, both images of each changed row go to ``changes``.
 
-
-@runtime_checkable
-class TellingEngine(Protocol):
-    """An engine that has several ways to do a step."""
-
-    def ways(self) -> Mapping[str, str]:
-        """Tell how the steps of the command bound last were done, and why, under names for the history.
-
-        ``scannedBy`` and ``rewrittenBy``: ``arrow`` for this process, or ``spark: `` and the reason.
+        Args:
+            snapshot: The table.
+            files: Rows of its file table.
+            rows: The rows that change, by place in ``files``, where every place is there; None for all.
+            bound: What they change to.
+            copy_others: Whether the other rows are written as well.
         """
-
-
-def ways_of(engine: object) -> Mapping[str, str]:
-    """Return what an engine or a merge tells of its ways, for ``operationMetrics``; nothing where it has one alone."""
-    return engine.ways() if isinstance(engine, TellingEngine) else {}
-
-
-def rewritten_by(engine: Engine) -> Mapping[str, str]:
-    """Return of ``ways_of`` how files were written, for commands that look for no row."""
-    return {name: way for name, way in ways_of(engine).items() if name == "rewrittenBy"}
-
-
-@runtime_checkable
-class RearrangingEngine(Engine, Protocol):
-    """An engine that also rewrites files without changing a row."""
 
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
@@ -193,7 +218,167 @@ class RearrangingEngine(Engine, Protocol):
         Args:
             snapshot: The table.
             files: What is rewritten.
-            plan: The same files as rows of the file table, in the same order, with ``bin`` (UInt32), one a partition.
+            plan: The same files as rows of the file table, in the same order, with ``bin`` (UInt32), one per partition.
             layout: Columns and curve.
             target_bytes: Bytes of old files that go into one new file.
         """
+
+    def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
+        """Write all live rows into new files that look as the definition has it; row ids are kept."""
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
+        """Delete files that a failed command wrote. Call it only when their commit surely did not land."""
+
+    def ways(self) -> Mapping[str, str]:
+        """Return how the steps of the command bound last were done, and why, under names for the history.
+
+        ``scannedBy`` and ``rewrittenBy``: ``arrow`` for this process, or ``spark: `` and the reason; nothing from an
+        engine that has one way only.
+        """
+
+
+class ChecksRules(Protocol):
+    """Understands SQL expressions of a table's definition, and reads rows for them."""
+
+    def check_condition(self, snapshot: Snapshot, expression: str) -> None:
+        """Check that a condition can be evaluated over the table's rows.
+
+        Raises:
+            ParseError: The text is not an expression.
+            BindError: It names a column that the table does not have.
+            InvalidArgumentError: It is not boolean or not deterministic, or holds a subquery or an aggregate.
+        """
+
+    def check_default(self, expression: str, data_type: DataType) -> None:
+        """Check that an expression can be the default of a column.
+
+        Raises:
+            ParseError, BindError, InvalidArgumentError: It does not parse, names a column, or is of another type.
+        """
+
+    def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
+        """Count the rows for which the condition is not true, and show one of them as text."""
+
+    def furthest_value(self, snapshot: Snapshot, column: str, *, lowest: bool) -> int | None:
+        """Return the highest or lowest value of a bigint column; None where no row has one."""
+
+
+class FollowsSession(Protocol):
+    """Keeps a session in step with its statements and their commits."""
+
+    def bind_again(self) -> None:
+        """Let what is resolved next have the clock and the zone of what was resolved last: a statement runs again."""
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """Refresh what the engine caches over the table; the transaction calls it after its commit."""
+
+
+class Engine(FindsRows, RewritesFiles, ChecksRules, FollowsSession, Protocol):
+    """Runs the parts of a command that read or write rows."""
+
+
+class RefusingEngine:
+    """An engine that refuses each step which needs rows, and has nothing to keep in step.
+
+    Engines that do some of the steps extend it.
+    """
+
+    def refuse(self, step: str) -> NoReturn:
+        """Raise the error of a step that this engine does not do.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
+        raise InvalidArgumentError(
+            f"This needs to {step}, which takes a Spark session.",
+            hint="Run it in a Spark session, as SQL or through DeltaTable.",
+        )
+
+    def time_zone(self) -> str:
+        """See ``FindsRows.time_zone``: UTC."""
+        return "UTC"
+
+    def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
+        """See ``FindsRows.bind_condition``."""
+        self.refuse("resolve a condition")
+
+    def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        """See ``FindsRows.match_partitions``."""
+        self.refuse("compare partition values")
+
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
+        """See ``FindsRows.match_rows``."""
+        self.refuse("read rows")
+
+    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
+        """See ``FindsRows.count_rows``."""
+        self.refuse("read files")
+
+    def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
+        """See ``RewritesFiles.write_without``."""
+        self.refuse("rewrite files")
+
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
+        """See ``RewritesFiles.bind_update``."""
+        self.refuse("resolve expressions")
+
+    def write_updated(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        bound: BoundUpdate,
+        *,
+        copy_others: bool,
+    ) -> RewriteOutput:
+        """See ``RewritesFiles.write_updated``."""
+        self.refuse("write rows")
+
+    def compact(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
+    ) -> RewriteOutput:
+        """See ``RewritesFiles.compact``."""
+        self.refuse("rewrite files")
+
+    def lay_out(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
+    ) -> RewriteOutput:
+        """See ``RewritesFiles.lay_out``."""
+        self.refuse("put rows in order")
+
+    def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
+        """See ``RewritesFiles.rewrite_as``."""
+        self.refuse("rewrite all rows")
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
+        """See ``RewritesFiles.discard``: an engine that wrote nothing has nothing to delete."""
+
+    def ways(self) -> Mapping[str, str]:
+        """See ``RewritesFiles.ways``."""
+        return {}
+
+    def check_condition(self, snapshot: Snapshot, expression: str) -> None:
+        """See ``ChecksRules.check_condition``."""
+        self.refuse("resolve an expression or read rows")
+
+    def check_default(self, expression: str, data_type: DataType) -> None:
+        """See ``ChecksRules.check_default``."""
+        self.refuse("resolve an expression or read rows")
+
+    def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
+        """See ``ChecksRules.rows_against``."""
+        self.refuse("resolve an expression or read rows")
+
+    def furthest_value(self, snapshot: Snapshot, column: str, *, lowest: bool) -> int | None:
+        """See ``ChecksRules.furthest_value``."""
+        self.refuse("resolve an expression or read rows")
+
+    def bind_again(self) -> None:
+        """See ``FollowsSession.bind_again``."""
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """See ``FollowsSession.committed``: there is no session whose caches could be behind."""
+
+
+NO_ENGINE: Final = RefusingEngine()
+"""Of commands that the log alone decides."""

@@ -18,6 +18,8 @@ from typing import Final
 
 import polars as pl
 
+from pydelta.commands.context import Context
+from pydelta.commands.run import Task
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
@@ -29,7 +31,6 @@ from pydelta.errors import (
     UnsafeOperationError,
     UnsupportedFeatureError,
     VersionNotFoundError,
-    error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.checkpoint.hint import HINT_PATH, read_hint
@@ -43,9 +44,9 @@ from pydelta.protocol.vectors import stored_range, vector_path
 from pydelta.storage import open_store
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.readers import read_all
-from pydelta.txn import Begin, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Operation, OptimisticTransaction
 
-__all__ = ["FsckReport", "fsck"]
+__all__ = ["Fsck", "FsckReport"]
 
 _READERS: Final = 16
 _WRITING_MS: Final = 24 * 3_600_000
@@ -114,8 +115,9 @@ class FsckReport:
         )
 
 
-def fsck(log: DeltaLog, *, repair: bool = False, begin: Begin = start_transaction) -> FsckReport:
-    """Look a table over; change nothing unless told to.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fsck(Task[FsckReport]):
+    """Look a table over; change nothing unless asked to.
 
     A repair removes the entries of missing data files from the log, in one commit: their rows are lost either way,
     and the rest of the table can be read again. It deletes checkpoints that cannot be read, once a new one is there.
@@ -123,9 +125,7 @@ def fsck(log: DeltaLog, *, repair: bool = False, begin: Begin = start_transactio
     vectors stay as they are.
 
     Args:
-        log: The table.
         repair: Whether to repair.
-        begin: Starts the transaction of a repair.
 
     Returns:
         What was found; of a repair too, what was found before it.
@@ -137,18 +137,23 @@ def fsck(log: DeltaLog, *, repair: bool = False, begin: Begin = start_transactio
         UnsupportedFeatureError: A feature that this engine does not know.
         StorageError: The store failed.
     """
-    with error_context(table=log.uri):
+
+    repair: bool = False
+
+    def perform(self, context: Context) -> FsckReport:
+        """See ``Task.perform``."""
+        log = context.log
         objects = list(log.store.list_from("", prefix=LOG_DIR))
         listing = read_listing(objects)
         if listing.is_empty:
             raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
         report = _check_log(log, objects, listing)
         try:
-            txn = begin(log)
+            txn = context.start()
             checked = _check_files(log, txn.snapshot, report)
         except (LogCorruptedError, LogGapError) as error:
             return replace(report, unreadable=error.message)
-        return _repair(txn, checked) if repair else checked
+        return _repair(context, txn, checked) if self.repair else checked
 
 
 # --- the log -----------------------------------------------------------------------------------------------------
@@ -348,7 +353,7 @@ def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFr
 # --- repair ------------------------------------------------------------------------------------------------------
 
 
-def _repair(txn: OptimisticTransaction, report: FsckReport) -> FsckReport:
+def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) -> FsckReport:
     log, snapshot, repaired = txn.log, txn.snapshot, None
     if report.unreachable:
         folder, why = report.unreachable[0]
@@ -362,7 +367,7 @@ def _repair(txn: OptimisticTransaction, report: FsckReport) -> FsckReport:
     if report.missing_files:
         gone = snapshot.files.core.filter(pl.col("path").is_in(list(report.missing_files)))
         txn.mark_read(gone)
-        now = time.time_ns() // 1_000_000
+        now = context.clock()
         actions = [add.remove(deletion_timestamp=now) for add in snapshot.files.adds(gone)]
         operation = Operation(name="FSCK", parameters={}, metrics={"numMissingFiles": len(actions)})
         repaired = txn.commit(actions, operation).version

@@ -7,14 +7,15 @@ history stays. Files that VACUUM or a hand has deleted are looked for first: not
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 
 from pydelta.commands.alter.clustering import restored_clustering
+from pydelta.commands.run import Attempt, Command, Refusal, refuse_append_only
 from pydelta.commands.vacuum.marks import find_running
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError, VersionNotFoundError
 from pydelta.errors.conditions import Condition
@@ -25,10 +26,13 @@ from pydelta.protocol.features import implied_features, upgrade
 from pydelta.protocol.identity import HIGH_WATER_MARK, with_marks_of
 from pydelta.protocol.types import parse_schema
 from pydelta.protocol.vectors import vector_path
-from pydelta.txn import Begin, Operation, start_transaction
+from pydelta.txn import Operation
 
-__all__ = ["RestorePlan", "RestoreResult", "plan_restore", "restore"]
+__all__ = ["Restore", "RestorePlan", "RestoreResult", "plan_restore"]
 
+_REMOVES: Final = Refusal(
+    "RESTORE cannot remove files from it", "Set delta.appendOnly to false first, if you really want to restore."
+)
 _SHOWN_MISSING = 10
 _CLOCKS_APART_MS = 600_000
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
@@ -78,66 +82,65 @@ def plan_restore(*, current: pl.DataFrame, target: pl.DataFrame) -> RestorePlan:
     )
 
 
-def restore(
-    log: DeltaLog,
-    *,
-    version: int | None = None,
-    timestamp_ms: int | None = None,
-    begin: Begin = start_transaction,
-) -> RestoreResult:
-    """Make an earlier version the current state, as a new version.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore(Command[RestoreResult]):
+    """RESTORE: an earlier version becomes the current state, as a new version.
 
     Args:
-        log: The table.
         version: The version to go back to, or
         timestamp_ms: a time in epoch milliseconds; the newest version at or before it is taken.
-        begin: Starts the transaction.
 
     Raises:
         InvalidArgumentError: Neither or both of version and time were given.
         VersionNotFoundError: The log does not reach it.
         UnsafeOperationError: Files of that version no longer exist (they are named), a VACUUM that is under way may
             delete them, or the table is append-only.
-        DeltaConcurrentModificationException: Another transaction won; nothing was changed.
 
     Protocol: "Add File and Remove File", "Change Metadata".
     """
-    if (version is None) == (timestamp_ms is None):
-        raise InvalidArgumentError(
-            "RESTORE needs either a version or a timestamp.",
-            hint="Give exactly one of the two.",
-            condition=Condition.of("DELTA_ONEOF_IN_TIMETRAVEL"),
+
+    version: int | None = None
+    timestamp_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that it says once where to go."""
+        if (self.version is None) == (self.timestamp_ms is None):
+            raise InvalidArgumentError(
+                "RESTORE needs either a version or a timestamp.",
+                hint="Give exactly one of the two.",
+                condition=Condition.of("DELTA_ONEOF_IN_TIMETRAVEL"),
+            )
+
+    def execute(self, attempt: Attempt) -> RestoreResult:
+        """See ``Command.execute``."""
+        log, txn, current = attempt.log, attempt.txn, attempt.snapshot
+        target = _target(log, self.version, self.timestamp_ms)
+        if target.version == current.version:
+            return RestoreResult.of(_metrics(current), version=None)
+        txn.read_whole_table(exactly=True)
+        plan = plan_restore(current=current.files.core, target=target.files.core)
+        if plan.leaving.height:
+            refuse_append_only(current, _REMOVES)
+        returning, leaving = target.files.add_actions(plan.returning), current.files.add_actions(plan.leaving)
+        if returning:
+            txn.bring_back()
+            _refuse_vacuumed(log, current, plan.returning)
+            _refuse_missing(log, plan.returning, returning, version=target.version)
+        if target.metadata is not None and current.metadata is not None:
+            stamped = current.in_commit_timestamps_enabled
+            txn.update_metadata(restored_metadata(target.metadata, current.metadata, stamped=stamped))
+        if target.protocol is not None and current.protocol is not None:
+            txn.update_protocol(upgrade(current.protocol, implied_features(target.protocol)))
+        clustering = restored_clustering(current, target)
+        actions: Sequence[Action] = joined(
+            removes_of(leaving, deletion_timestamp=attempt.now_ms()),
+            changing(returning, True),
+            () if clustering is None else (clustering,),
         )
-    txn = begin(log)
-    current = txn.snapshot
-    target = _target(log, version, timestamp_ms)
-    if target.version == current.version:
-        return RestoreResult.of(_metrics(current), version=None)
-    txn.read_whole_table(exactly=True)
-    plan = plan_restore(current=current.files.core, target=target.files.core)
-    if plan.leaving.height:
-        _refuse_append_only(current)
-    returning, leaving = target.files.add_actions(plan.returning), current.files.add_actions(plan.leaving)
-    if returning:
-        txn.bring_back()
-        _refuse_vacuumed(log, current, plan.returning)
-        _refuse_missing(log, plan.returning, returning, version=target.version)
-    now_ms = time.time_ns() // 1_000_000
-    if target.metadata is not None and current.metadata is not None:
-        stamped = current.in_commit_timestamps_enabled
-        txn.update_metadata(restored_metadata(target.metadata, current.metadata, stamped=stamped))
-    if target.protocol is not None and current.protocol is not None:
-        txn.update_protocol(upgrade(current.protocol, implied_features(target.protocol)))
-    clustering = restored_clustering(current, target)
-    actions: Sequence[Action] = joined(
-        removes_of(leaving, deletion_timestamp=now_ms),
-        changing(returning, True),
-        () if clustering is None else (clustering,),
-    )
-    metrics = _metrics(target, leaving=leaving, returning=returning)
-    asked = {"version": version, "timestamp": timestamp_ms}
-    committed = txn.commit(actions, Operation(name="RESTORE", parameters=asked, metrics=dict(metrics)))
-    return RestoreResult.of(metrics, version=committed.version)
+        metrics = _metrics(target, leaving=leaving, returning=returning)
+        asked = {"version": self.version, "timestamp": self.timestamp_ms}
+        committed = txn.commit(actions, Operation(name="RESTORE", parameters=asked, metrics=dict(metrics)))
+        return RestoreResult.of(metrics, version=committed.version)
 
 
 def _metrics(after: Snapshot, *, leaving: Sequence[AddFile] = (), returning: Sequence[AddFile] = ()) -> dict[str, int]:
@@ -174,18 +177,6 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
         marked = with_marks_of(parse_schema(schema_string), parse_schema(current.schema_string))
         schema_string = marked.to_json()
     return target.replace(configuration=configuration, schema_string=schema_string)
-
-
-def _refuse_append_only(current: Snapshot) -> None:
-    if current.properties.append_only:
-        raise UnsafeOperationError(
-            "This table is append-only (delta.appendOnly=true), and RESTORE would remove files.",
-            hint="Set delta.appendOnly to false first, if you really want to restore.",
-            table=current.table_uri,
-            condition=Condition.of(
-                "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=current.table_uri, config="delta.appendOnly"
-            ),
-        )
 
 
 def _target(log: DeltaLog, version: int | None, timestamp_ms: int | None) -> Snapshot:

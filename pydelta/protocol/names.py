@@ -8,10 +8,21 @@ from typing import Final
 
 from pydelta.errors import InvalidArgumentError
 
-__all__ = ["path_text", "quoted", "unquoted"]
+__all__ = ["camel_case", "path_text", "quoted", "unquoted"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+def camel_case(name: str) -> str:
+    """Spell a Python name as JSON and the history do.
+
+    Example:
+        >>> camel_case("num_deleted_rows")
+        'numDeletedRows'
+    """
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
 
 
 def quoted(*parts: str) -> str:

@@ -11,24 +11,22 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 
-from pydelta.commands.alter.command import alter_table
-from pydelta.commands.alter.features import add_feature, drop_feature
+from pydelta.commands.alter.command import Alter
+from pydelta.commands.alter.features import AddFeature, DropFeature
 from pydelta.commands.alter.requests import AddColumns, NewColumn
 from pydelta.commands.change.hidden_rows import mark_deleted
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
-from pydelta.commands.change.merge import merge as run_merge
-from pydelta.commands.change.update import UpdatingEngine
-from pydelta.commands.change.update import update as run_update
-from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.engine import Engine, RearrangingEngine
-from pydelta.commands.optimize.command import OptimizeRequest
-from pydelta.commands.optimize.command import optimize as run_optimize
-from pydelta.commands.optimize.reorg import purge as run_purge
-from pydelta.commands.restore import restore
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause
+from pydelta.commands.change.update import Update
+from pydelta.commands.clone import Clone
+from pydelta.commands.context import Context
+from pydelta.commands.optimize.command import Optimize
+from pydelta.commands.optimize.reorg import Purge
+from pydelta.commands.restore import Restore
+from pydelta.commands.run import run as run_command
 from pydelta.commands.stream.sink import Epoch, EpochTransaction, OutputMode
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
@@ -51,7 +49,7 @@ from pydelta.testing.row_files import (
     written_rows,
     written_values,
 )
-from pydelta.txn import Committed, Operation, start_transaction
+from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.phases import READ, SILENT, Observer
 
 __all__ = [
@@ -157,7 +155,7 @@ def back_to(version: int, model: Callable[[Rows], Rows]) -> LogOperation:
     """Restore a version, whose rows the model gives."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
-        restore(log, version=version, begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE))
+        run_command(Restore(version=version), _context(log, observer))
 
     return LogOperation(name="restore", run=run, model=model)
 
@@ -265,18 +263,22 @@ def compact(partition: str) -> LogOperation:
     return LogOperation(name="compact", run=run, model=lambda rows: rows)
 
 
+def _context(log: DeltaLog, observer: Observer, settings: Settings | None = None) -> Context:
+    """Return the context of a command whose rows are in the log, and whose transaction an observer watches."""
+
+    def begin(table: DeltaLog) -> OptimisticTransaction:
+        return start_transaction(table, observer=observer, backoff=NO_PAUSE)
+
+    return Context(log, LogEngine(), settings=settings, begin=begin)
+
+
 def optimize(partition: str | None = None) -> LogOperation:
     """Run OPTIMIZE of one partition, or of the table, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         condition = None if partition is None else Compare("=", Column(("p",)), Literal(partition, "string"))
-        return run_optimize(
-            log,
-            cast(RearrangingEngine, LogEngine()),
-            Settings(optimize_give_way_ms=0),
-            OptimizeRequest(condition=condition),
-            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
-        ).committed
+        context = _context(log, observer, Settings(optimize_give_way_ms=0))
+        return run_command(Optimize(condition=condition), context).committed
 
     return LogOperation(name="optimize", run=run, model=lambda rows: rows)
 
@@ -285,13 +287,8 @@ def update_value(value: int, new: int) -> LogOperation:
     """Update the rows with ``x = value``, as the command does where the table writes deletion vectors."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        return run_update(
-            log,
-            cast(UpdatingEngine, LogEngine()),
-            (("x", new),),
-            Compare("=", Column(("x",)), Literal(value, "long")),
-            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
-        ).committed
+        where = Compare("=", Column(("x",)), Literal(value, "long"))
+        return run_command(Update(assignments=(("x", new),), condition=where), _context(log, observer)).committed
 
     def model(rows: Rows) -> Rows:
         after = _without(rows, lambda row: row[1] == value)
@@ -311,14 +308,8 @@ def upsert_value(value: int, new: int, partition: str) -> LogOperation:
     )
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        return run_merge(
-            log,
-            cast(Engine, LogEngine()),
-            lambda snapshot: LogUpsert(snapshot, value, new, partition),
-            clauses,
-            Settings(),
-            begin_transaction=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
-        ).committed
+        command = Merge(lambda snapshot: LogUpsert(snapshot, value, new, partition), clauses)
+        return run_command(command, _context(log, observer, Settings())).committed
 
     def model(rows: Rows) -> Rows:
         after = _without(rows, lambda row: row[1] == value)
@@ -332,12 +323,7 @@ def purge() -> LogOperation:
     """Run REORG … APPLY (PURGE) of the table, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        return run_purge(
-            log,
-            cast(RearrangingEngine, LogEngine()),
-            Settings(),
-            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
-        ).committed
+        return run_command(Purge(), _context(log, observer, Settings())).committed
 
     return LogOperation(name="purge", run=run, model=lambda rows: rows)
 
@@ -346,9 +332,7 @@ def support(feature: str) -> LogOperation:
     """Add a feature to the table's protocol, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        return add_feature(
-            log, feature, begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE)
-        ).committed
+        return run_command(AddFeature(feature), _context(log, observer)).committed
 
     return LogOperation(name="support", run=run, model=lambda rows: rows)
 
@@ -358,7 +342,7 @@ def drop(feature: str) -> LogOperation:
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         del observer
-        return drop_feature(log, feature).committed
+        return run_command(DropFeature(name=feature), Context(log)).committed
 
     return LogOperation(name="drop", run=run, model=lambda rows: rows)
 
@@ -368,9 +352,7 @@ def alter(column: str) -> LogOperation:
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         change = AddColumns(columns=(NewColumn(path=(column,), data_type=PrimitiveType("long")),))
-        return alter_table(
-            log, change, begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE)
-        ).committed
+        return run_command(Alter(change), _context(log, observer)).committed
 
     return LogOperation(name="alter", run=run, model=lambda rows: rows)
 
@@ -381,12 +363,7 @@ def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
     create_table(source, [add_file(partition, values)])
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        return clone_table(
-            source,
-            log,
-            CloneRequest(shallow=True, replace=True),
-            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
-        ).committed
+        return run_command(Clone(source=source, shallow=True, replace=True), _context(log, observer)).committed
 
     return LogOperation(
         name="clone over",

@@ -16,8 +16,7 @@ import polars as pl
 
 from pydelta.commands.change.merge import MergeMatches
 from pydelta.commands.change.reconcile import Passed
-from pydelta.commands.change.update import BoundUpdate
-from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
+from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, RefusingEngine, RewriteOutput
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vector_files import read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal
@@ -117,7 +116,7 @@ def rows_of(snapshot: Snapshot) -> Rows:
     return found
 
 
-class LogEngine:
+class LogEngine(RefusingEngine):
     """``RearrangingEngine`` and ``UpdatingEngine`` over files without bytes, as far as the operations need one."""
 
     def time_zone(self) -> str:
@@ -276,6 +275,10 @@ class LogUpsert:
             paired=1 if places else 0,
         )
         return RewriteOutput(adds=tuple(adds), num_rows=rows), passed
+
+    def ways(self) -> Mapping[str, str]:
+        """See ``Merging.ways``: there is one."""
+        return {}
 
     def close(self) -> None:
         """Do nothing: nothing was kept."""

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
+from pydelta.commands.context import Context
+from pydelta.commands.run import run as run_command
+from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
 from pydelta.commands.vacuum.result import VacuumMode
 from pydelta.log import DeltaLog
 from pydelta.log.vector_files import write_vectors
@@ -71,6 +73,7 @@ def vacuum_all(mode: VacuumMode = "full") -> LogOperation:
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         watched = DeltaLog(WatchedStore(log.store, observer), settings=log.settings)
         options = VacuumOptions(list_workers=1, delete_workers=1, sleep=lambda seconds: None)
-        vacuum(watched, VacuumRequest(retention_hours=1, enforce_retention=False, mode=mode), options=options)
+        command = Vacuum(retention_hours=1, enforce_retention=False, mode=mode, options=options)
+        run_command(command, Context(watched))
 
     return LogOperation(name=f"vacuum {mode}", run=run, model=lambda rows: rows)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.log import DeltaLog
 from pydelta.storage import PutOutcome
 from pydelta.storage.local import LocalStore
+from pydelta.testing.commands import vacuum
 
 
 class _Liar:
@@ -95,7 +96,7 @@ class _Vacuuming(_Liar):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         if _is_commit(path) and b"VACUUM END" in data and not type(self).done:
             type(self).done = True
-            request = VacuumRequest(retention_hours=0, enforce_retention=False)
+            request = Vacuum(retention_hours=0, enforce_retention=False)
             vacuum(DeltaLog(LocalStore(self._inner.root)), request)
         return self._inner.put_if_absent(path, data)
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from pydelta.commands.change import delete as delete_module
-from pydelta.commands.change.delete import delete
 from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.settings import Settings
+from pydelta.testing.commands import delete
 from pydelta.testing.operations import NO_PAUSE
 from pydelta.testing.orders import WatchedStore, run_every_order
 from pydelta.testing.parquet_rows import parquet_rows

@@ -10,14 +10,13 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, merge
-from pydelta.commands.change.update import update
-from pydelta.commands.optimize.command import optimize
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
 from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import merge, optimize, update
 from pydelta.testing.operations import add_file, append, create_table, rows_of
 from pydelta.testing.row_files import LogEngine, LogUpsert
 

@@ -9,12 +9,12 @@ import pytest
 
 from pydelta.api.python.local import LocalTable
 from pydelta.commands.create import CreateMode, TableDefinition
-from pydelta.commands.create import create_table as define
 from pydelta.log import DeltaLog
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import create_table as define
 from pydelta.testing.operations import append, create_table
 from pydelta.txn.phases import SILENT
 

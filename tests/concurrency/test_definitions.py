@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddConstraint, ChangeColumn, RenameColumn, SetProperties
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions
 from pydelta.errors import BindError, ConstraintViolatedError, DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.protocol.identity import identities, identity_metadata
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
+from pydelta.testing.commands import alter_table, create_table, write_table
 from pydelta.testing.operations import NO_PAUSE, add_file, rows_of
 from pydelta.testing.operations import create_table as create_rows
 from pydelta.testing.orders import WatchedStore, run_every_order

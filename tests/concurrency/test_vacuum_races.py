@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from pydelta.commands.restore import restore
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.errors import (
     ConcurrentDeleteReadException,
     DeltaConcurrentModificationException,
@@ -15,6 +14,7 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import restore, vacuum
 from pydelta.testing.lockstep import interleavings, run_lockstep
 from pydelta.testing.operations import (
     NO_PAUSE,
@@ -92,7 +92,7 @@ def test_whatever_happens_meanwhile_only_garbage_goes(name, mode):
         left = {info.path for info in store.list_all()}
         if mode == "full":
             assert left.isdisjoint(garbage)
-        vacuum(DeltaLog(store), VacuumRequest(retention_hours=1, enforce_retention=False))
+        vacuum(DeltaLog(store), Vacuum(retention_hours=1, enforce_retention=False))
         assert missing_files(store, known) == []
         assert {info.path for info in store.list_all()}.isdisjoint(garbage)
 

@@ -282,10 +282,10 @@ def test_pages_are_of_a_thousand_keys_and_ranges_end_with_the_page_of_their_last
 
 
 def test_a_vacuum_counts_its_requests_as_the_service_does(s3_server, s3_store):
-    from pydelta.commands.vacuum.command import vacuum
     from pydelta.log import DeltaLog
     from pydelta.settings import Settings
     from pydelta.testing import TableBuilder
+    from pydelta.testing.commands import vacuum
 
     table = TableBuilder(s3_store, columns={"x": "long"})
     table.commit()

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from pydelta.api.python.local import LocalTable
-from pydelta.commands.change.delete import delete
 from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import CommitStateUnknownError, DeltaError
 from pydelta.log import DeltaLog
@@ -21,6 +20,7 @@ from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
+from pydelta.testing.commands import delete
 from pydelta.testing.parquet_rows import parquet_rows
 from pydelta.testing.tables import TableBuilder
 

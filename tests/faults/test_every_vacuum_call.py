@@ -7,7 +7,7 @@ import itertools
 import polars as pl
 import pytest
 
-from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -16,6 +16,7 @@ from pydelta.protocol.actions import CommitInfo, decode_commit
 from pydelta.protocol.paths import commit_file
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
@@ -59,7 +60,7 @@ def run(yard, store, name):
         )
     options = VacuumOptions(list_workers=1, delete_workers=1, sleep=lambda seconds: None)
     mode = "lite" if name == "lite" else "full"
-    return vacuum(DeltaLog(store), VacuumRequest(mode=mode, inventory=inventory), now_ms=yard.now_ms, options=options)
+    return vacuum(DeltaLog(store), Vacuum(mode=mode, inventory=inventory), now_ms=yard.now_ms, options=options)
 
 
 KEPT = {"p=1/live", "p=1/lately", "p=1/told", "p=1/under way"}

@@ -10,10 +10,8 @@ import uuid
 
 import pytest
 
-from pydelta.commands.change.delete import delete
-from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions
 from pydelta.errors import CommitStateUnknownError, StorageError
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
@@ -24,6 +22,7 @@ from pydelta.settings import Settings
 from pydelta.storage import open_store
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
+from pydelta.testing.commands import clone_table, delete, write_table
 from pydelta.testing.operations import (
     add_file,
     create_table,
@@ -97,7 +96,7 @@ def write(log, inner):
 def clone(log, inner):
     source = DeltaLog(MemoryStore(f"memory://unknown{next(_NAMES)}/source"))
     create_table(source, [put(source.store, add_file("1", [1]))])
-    return clone_table(source, log, CloneRequest(shallow=False, replace=True))
+    return clone_table(source, log, shallow=False, replace=True)
 
 
 COMMANDS = {

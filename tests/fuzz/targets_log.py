@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from pydelta.api.python.local import LocalTable
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.log.checkpoint.hint import decode_hint
@@ -24,6 +24,7 @@ from pydelta.protocol.roaring import decode_bitmap, encode_bitmap
 from pydelta.protocol.types import PrimitiveType
 from pydelta.protocol.vectors import deleted_rows
 from pydelta.storage.uris import normalize_uri, split_location
+from pydelta.testing.commands import vacuum
 from tests.fuzz.contract import Broken, Target
 from tests.fuzz.guarded import ROOT, GuardedStore, lake_store, refuse_strays
 from tests.fuzz.seeds import checkpoints, commits, others, table_objects
@@ -97,7 +98,7 @@ def _use(store: GuardedStore, named: str) -> None:
         if read != count:
             raise Broken(f"{count} files are {read} when the checkpoint that was written is read")
     with _ours():
-        vacuum(DeltaLog(store), VacuumRequest(retention_hours=0, enforce_retention=False), now_ms=_LATE_MS)
+        vacuum(DeltaLog(store), Vacuum(retention_hours=0, enforce_retention=False), now_ms=_LATE_MS)
     after = {info.path for info in store.list_all()}
     needed = {path for path in before if path.startswith("_delta_log/") or path in live}
     if lost := needed - after:

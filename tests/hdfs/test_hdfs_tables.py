@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pydelta.api.cli.cli import main
-from pydelta.commands.fsck import fsck
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import from_csv
 from pydelta.commands.vacuum.plan import directories_above
 from pydelta.errors import StorageError, StoragePermissionError
 from pydelta.log import DeltaLog
 from pydelta.storage import PutOutcome, open_store
+from pydelta.testing.commands import fsck, vacuum
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table, overwrite, rows_of
 
@@ -161,7 +161,7 @@ GONE = {"p=3/gone.parquet", "p=2/deep/er/stray 50%.parquet", "p=4/stray"}
 def test_vacuum_deletes_what_nothing_needs_and_the_directories_that_are_left(store, root, capsys):
     yard = grown(store)
     before, walked = yard.files(), directories(store)
-    planned = vacuum(yard.log, VacuumRequest(dry_run=True), now_ms=yard.now_ms)
+    planned = vacuum(yard.log, Vacuum(dry_run=True), now_ms=yard.now_ms)
     assert (yard.files(), directories(store)) == (before, walked)
     assert (set(planned.files["path"]), planned.removed_directories, planned.bytes) == (GONE, 5, 7)
     done = vacuum(yard.log, now_ms=yard.now_ms)
@@ -191,7 +191,7 @@ def test_vacuum_by_a_list_by_the_log_and_of_a_partition(store, root, hdfs, tmp_p
         rows = [f'"{base}/{path}",7,false,{yard.now_ms - 500 * 3_600_000}' for path in sorted(before)]
         (tmp_path / "list.csv").write_text("\n".join(["path,length,isDir,modificationTime", *rows]))
         inventory = from_csv(str(tmp_path / "list.csv"))
-        found = vacuum(yard.log, VacuumRequest(inventory=inventory, dry_run=True), now_ms=yard.now_ms)
+        found = vacuum(yard.log, Vacuum(inventory=inventory, dry_run=True), now_ms=yard.now_ms)
         assert set(found.files["path"]) == GONE | young
         assert found.list_requests == len(directories_above(found.files["path"])), "whether they are tables"
 
@@ -206,11 +206,11 @@ def test_vacuum_by_a_list_by_the_log_and_of_a_partition(store, root, hdfs, tmp_p
             other.store.put("x", b"1")
     assert yard.files() == before
 
-    assert vacuum(yard.log, VacuumRequest(where="p = '4'"), now_ms=yard.now_ms).deleted == 1
+    assert vacuum(yard.log, Vacuum(where="p = '4'"), now_ms=yard.now_ms).deleted == 1
     assert before - yard.files() == {"p=4/stray"}
-    lite = vacuum(yard.log, VacuumRequest(mode="lite"), now_ms=yard.now_ms)
+    lite = vacuum(yard.log, Vacuum(mode="lite"), now_ms=yard.now_ms)
     assert (set(lite.files["path"]), lite.deleted, lite.list_requests) == ({"p=3/gone.parquet"}, 1, 1)
-    vacuum(yard.log, VacuumRequest(inventory=inventory), now_ms=yard.now_ms)
+    vacuum(yard.log, Vacuum(inventory=inventory), now_ms=yard.now_ms)
     assert before - yard.files() == GONE | young
     code, out, _ = told(capsys, "vacuum", root, "--dry-run")
     assert (code, "Found 0 files" in out) == (0, True)

@@ -15,7 +15,6 @@ from catalog_sync.errors import NotOursError
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, native_tables, sync_native
 from catalog_sync.sync import sync_table
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddColumns, First, NewColumn
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
@@ -23,6 +22,7 @@ from pydelta.protocol.types import PrimitiveType
 from pydelta.settings import Settings
 from pydelta.storage.backoff import Backoff
 from pydelta.testing import SimulatedCrash
+from pydelta.testing.commands import alter_table
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 
 

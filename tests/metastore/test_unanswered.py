@@ -14,12 +14,12 @@ from catalog_sync.native import sync_native
 from catalog_sync.sync import sync_table
 from catalog_sync.thrift.client import BATCH
 from catalog_sync.thrift.memory import MemoryMetastore
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddColumns, NewColumn
 from pydelta.log import DeltaLog
 from pydelta.protocol.types import PrimitiveType
 from pydelta.storage.deadline import Deadline
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import alter_table
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 
 TWIN = TableName(database="lake_symlink", name="orders")

@@ -120,14 +120,15 @@ def test_we_read_what_it_writes(spark, exchange, name):
 @pytest.mark.parametrize("which", VACUUMED)
 def test_a_vacuum_leaves_the_files_that_its_vacuum_leaves(exchange, tmp_path, which):
     """Of tables of either engine, checksums beside the files included; and the history says the same of it."""
-    from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+    from pydelta.commands.vacuum.command import Vacuum
     from pydelta.log import DeltaLog
+    from pydelta.testing.commands import vacuum
 
     theirs = json.loads((exchange / "vacuumed.json").read_text())[which]
     name, _, mode = which.lower().partition(" ")
     shutil.copytree(exchange / name, tmp_path / "t")
     log = DeltaLog.for_table(str(tmp_path / "t"))
-    result = vacuum(log, VacuumRequest(retention_hours=0, enforce_retention=False, mode=mode))
+    result = vacuum(log, Vacuum(retention_hours=0, enforce_retention=False, mode=mode))
     left = (item.relative_to(tmp_path / "t") for item in (tmp_path / "t").rglob("*") if item.is_file())
     assert sorted(str(item) for item in left if item.parts[0] != "_delta_log") == theirs["left"]
     start = next(item for item in log.history() if item.version == result.start_version).commit_info

@@ -7,7 +7,6 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import (
     AddColumns,
     AddConstraint,
@@ -28,6 +27,7 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.identity import identities
 from pydelta.protocol.types import PrimitiveType
 from pydelta.tables import DeltaTable, IdentityGenerator
+from pydelta.testing.commands import alter_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import from_csv
 from pydelta.errors import LogCorruptedError
 from pydelta.manifests import publish, verify_manifests
 from pydelta.manifests.contents import manifest_lines
 from pydelta.protocol.partitions import partition_dir
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
@@ -66,9 +67,7 @@ def test_a_row_of_a_list_is_one_file_whatever_its_name_holds(tmp_path_factory, n
         }
     )
     rows.write_csv(folder / "list.csv")
-    result = vacuum(
-        yard.log, VacuumRequest(inventory=from_csv(str(folder / "list.csv"), encoded=False)), now_ms=yard.now_ms
-    )
+    result = vacuum(yard.log, Vacuum(inventory=from_csv(str(folder / "list.csv"), encoded=False)), now_ms=yard.now_ms)
     assert result.files["path"].to_list() == [gone]
     assert yard.files() == {f"live-{name}"}
 

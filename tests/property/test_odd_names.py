@@ -19,11 +19,8 @@ from hypothesis import strategies as st
 
 from pydelta.api.python.local import LocalTable
 from pydelta.api.routing.datasource_read import read_file
-from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
-from pydelta.commands.fsck import fsck
-from pydelta.commands.restore import restore
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.create import CreateMode, TableDefinition
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import SchemaError
 from pydelta.log import DeltaLog
@@ -34,6 +31,7 @@ from pydelta.protocol.paths import encode_log_path, is_absolute_path
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.local import LocalStore
+from pydelta.testing.commands import clone_table, create_table, fsck, restore, vacuum
 from pydelta.txn import Operation, start_transaction
 
 NAMES = (
@@ -170,8 +168,8 @@ class World:
     def vacuum(self, choice: int) -> None:
         later = time.time_ns() // 1_000_000 + 60_000
         how = {
-            0: VacuumRequest(retention_hours=0, enforce_retention=False),
-            1: VacuumRequest(retention_hours=0, enforce_retention=False, mode="lite"),
+            0: Vacuum(retention_hours=0, enforce_retention=False),
+            1: Vacuum(retention_hours=0, enforce_retention=False, mode="lite"),
         }.get(choice % 3)
         if how is None:
             listed = list(self.log.store.list_all())
@@ -184,7 +182,7 @@ class World:
                 }
             )
             inventory = from_frame(frame, encoded=False)
-            how = VacuumRequest(retention_hours=0, enforce_retention=False, inventory=inventory)
+            how = Vacuum(retention_hours=0, enforce_retention=False, inventory=inventory)
         vacuum(self.log, how, now_ms=later)
         self.oldest = self.log.update().version
 
@@ -199,16 +197,16 @@ class World:
         self.clones += 1
         root = self.folder / NAMES[choice % len(NAMES)] / f"clone{self.clones}"
         log = DeltaLog(LocalStore(str(root)), settings=Settings())
-        clone_table(self.log, log, CloneRequest(shallow=bool(choice % 2)))
+        clone_table(self.log, log, shallow=bool(choice % 2))
         self.check(log, self.rows)
         rows = dict(self.rows)
         for table in (self.log, log):
-            request = VacuumRequest(retention_hours=0, enforce_retention=False)
+            request = Vacuum(retention_hours=0, enforce_retention=False)
             vacuum(table, request, now_ms=time.time_ns() // 1_000_000 + 60_000)
             self.check(log, rows)
         self.oldest = self.log.update().version
         again = DeltaLog(LocalStore(str(root.parent / f"again{self.clones}")), settings=Settings())
-        clone_table(log, again, CloneRequest(shallow=bool(choice // 2 % 2)))
+        clone_table(log, again, shallow=bool(choice // 2 % 2))
         self.check(again, rows)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.commands.vacuum.lite import read_clean_version
 from pydelta.errors import CannotVacuumLiteError
@@ -24,6 +24,7 @@ from pydelta.protocol.actions import AddFile, Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.vectors import vector_path
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import HOUR_MS, Yard
 
 _NAMES = itertools.count()
@@ -173,7 +174,7 @@ class Model:
         must_go = old - self.needed(cutoff, unreadable_too=True)
         clean = read_clean_version(self.yard.store)
         try:
-            request = VacuumRequest(
+            request = Vacuum(
                 retention_hours=hours, enforce_retention=False,
                 mode="full" if mode == "inventory" else mode, inventory=inventory,
             )  # fmt: skip

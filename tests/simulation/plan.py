@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from unittest import mock
 
-from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaConcurrentModificationException,
@@ -27,6 +27,7 @@ from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path
 from pydelta.settings import Settings
 from pydelta.testing import operations as ops
 from pydelta.testing import row_files
+from pydelta.testing.commands import vacuum
 from pydelta.testing.row_files import Rows
 from pydelta.testing.stores import SimulatedCrash
 from pydelta.txn import Committed, transaction
@@ -125,7 +126,7 @@ def _operation(step: Step, newest: int) -> tuple[Callable[[DeltaLog], Any], Call
     if kind == "vacuum":
         return lambda log: vacuum(log, options=_SLEEPLESS), _same, None
     if kind == "vacuum without retention":
-        request = VacuumRequest(retention_hours=0, enforce_retention=False)
+        request = Vacuum(retention_hours=0, enforce_retention=False)
         return lambda log: vacuum(log, request, options=_SLEEPLESS), _same, None
     if kind == "overwriting writer":
         return lambda log: _overwrite_commit(log, part, value), lambda rows: rows + Counter({(part, value): 1}), None

@@ -9,10 +9,11 @@ import urllib.request
 import pytest
 from conftest import DATABASE, INGEST_ORDERS, ORDERS, ORDERS_FILE, ROOT, WORK
 
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import create_table
 
 pytestmark = pytest.mark.before_submit
 

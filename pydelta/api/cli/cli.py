@@ -242,10 +242,13 @@ def generate(
     option: _Option = None,
 ) -> None:
     """Publish symlink manifests: what changed since they were last published."""
-    from pydelta.manifests import ManifestOptions, publish, verify_manifests
+    from pydelta.commands.context import Context
+    from pydelta.commands.generate import Generate
+    from pydelta.commands.run import run
+    from pydelta.manifests import verify_manifests
 
     log = _log(path, option)
-    result = publish(log, ManifestOptions(where=where, time_zone=time_zone, full=full))
+    result = run(Generate(where=where, time_zone=time_zone, full=full), Context(log))
     report = verify_manifests(log) if verify else None
     if as_json:
         found = _camel(result)
@@ -292,13 +295,14 @@ def vacuum(
 ) -> None:
     """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
     from pydelta.api.console.vacuum_display import live_counts, summary_lines
-    from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest
-    from pydelta.commands.vacuum.command import vacuum as run
+    from pydelta.commands.context import Context
+    from pydelta.commands.run import run
+    from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
     from pydelta.commands.vacuum.list_sources import inventory_at
 
     log = _log(path, option)
     with nullcontext() if as_json else live_counts() as progress:
-        request = VacuumRequest(
+        command = Vacuum(
             retention_hours=retain,
             dry_run=dry_run,
             mode="lite" if lite else "full",
@@ -306,8 +310,10 @@ def vacuum(
             where=where,
             time_zone=time_zone,
             enforce_retention=check,
+            progress=progress,
+            options=VacuumOptions(deletes_per_second=rate),
         )
-        result = run(log, request, progress=progress, options=VacuumOptions(deletes_per_second=rate))
+        result = run(command, Context(log))
     for text in result.warnings:
         print(f"Warning: {text}", file=sys.stderr)
     if as_json:
@@ -331,9 +337,11 @@ def fsck(
     option: _Option = None,
 ) -> None:
     """Look for missing files, holes in the log, unreadable checkpoints and stray files."""
-    from pydelta.commands.fsck import fsck as run
+    from pydelta.commands.context import Context
+    from pydelta.commands.fsck import Fsck
+    from pydelta.commands.run import run
 
-    report = run(_log(path, option), repair=repair)
+    report = run(Fsck(repair=repair), Context(_log(path, option)))
     stray = report.stray_files
     if as_json:
         print_json({**_camel(report), "ok": report.ok, "strayFiles": stray["path"].to_list()})

@@ -22,15 +22,16 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from pydelta.commands.change.candidates import existing_table
-from pydelta.commands.change.delete import DeleteResult, delete
-from pydelta.commands.change.merge import MergeResult, Merging, merge
-from pydelta.commands.change.update import UpdateResult, update
+from pydelta.commands.change.delete import Delete, DeleteResult
+from pydelta.commands.change.merge import Merge, MergeResult, Merging
+from pydelta.commands.change.update import Update, UpdateResult
+from pydelta.commands.context import Context
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.optimize.command import OptimizeRequest, OptimizeResult, optimize
-from pydelta.commands.optimize.reorg import PurgeResult, purge
-from pydelta.commands.vacuum.command import VacuumRequest, VacuumResult, vacuum
-from pydelta.commands.write.command import WriteResult, WriteTarget, write_table
+from pydelta.commands.optimize.command import Optimize, OptimizeResult
+from pydelta.commands.optimize.reorg import Purge, PurgeResult
+from pydelta.commands.run import existing_table, run
+from pydelta.commands.vacuum.command import Vacuum, VacuumResult
+from pydelta.commands.write.command import Write, WriteResult, WriteTarget
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.columns import TableColumns, fields_in, partition_scalar, refuse_depth, refuse_table
 from pydelta.engines.arrow.conform import conformed
@@ -104,6 +105,7 @@ class LocalTable:
         self._log = log
         self._time_zone = time_zone
         self._engine = ArrowEngine(log, time_zone=time_zone)
+        self._context = Context(log, self._engine)
 
     def __repr__(self) -> str:
         return f"LocalTable({self._log.uri!r})"
@@ -166,14 +168,9 @@ class LocalTable:
                 if isinstance(given, TextFile)
                 else ArrowRows(self._log, snapshot, given)
             )
-            return write_table(
-                self._log,
-                source,
-                WriteOptions(mode=WriteMode.APPEND),
-                self._engine,
-                self._log.settings,
-                begin=lambda log: start_transaction(log, snapshot),  # whose rules were looked at
-            )
+            # The write reads the snapshot whose rules were checked above.
+            context = self._context.beginning(lambda log: start_transaction(log, snapshot))
+            return run(Write(source, WriteOptions(mode=WriteMode.APPEND)), context)
 
     def delete(self, where: str | None = None) -> DeleteResult:
         """Delete the rows for which a condition is true; all rows without one. See ``DeltaTable.delete``.
@@ -181,8 +178,7 @@ class LocalTable:
         Raises:
             UnsupportedFeatureError: The condition, or a file, takes Spark; the message says what.
         """
-        with error_context(table=self._log.uri):
-            return delete(self._log, self._engine, where, settings=self._log.settings, always=("true",))
+        return run(Delete(condition=where, always=("true",)), self._context)
 
     def update(self, set: Mapping[str, str], where: str | None = None) -> UpdateResult:  # noqa: A002 - as in SQL
         """Set columns of the rows for which a condition is true; of all rows without one.
@@ -195,9 +191,7 @@ class LocalTable:
         Raises:
             UnsupportedFeatureError: A value, the condition or the table takes Spark; the message says what.
         """
-        with error_context(table=self._log.uri):
-            engine = self._engine
-            return update(self._log, engine, list(set.items()), where, settings=self._log.settings)
+        return run(Update(assignments=list(set.items()), condition=where), self._context)
 
     def merge(
         self,
@@ -239,7 +233,7 @@ class LocalTable:
                     )
                 return engine.merging(snapshot, source.as_table(snapshot.schema), keys, clauses)
 
-            return merge(self._log, engine, begin, clauses, self._log.settings)
+            return run(Merge(begin, clauses), self._context)
 
     def optimize(
         self, where: str | None = None, *, zorder_by: Sequence[str] = (), full: bool = False
@@ -255,8 +249,7 @@ class LocalTable:
             UnsupportedFeatureError: A file takes Spark, or a partition is too large to sort here; the message says so.
             DeltaConcurrentModificationException: A file was deleted meanwhile; run it again.
         """
-        request = OptimizeRequest(condition=where, zorder_by=tuple(zorder_by), full=full)
-        return optimize(self._log, self._engine, self._log.settings, request)
+        return run(Optimize(condition=where, zorder_by=tuple(zorder_by), full=full), self._context)
 
     def purge(self, where: str | None = None) -> PurgeResult:
         """Rewrite the files of which deletion vectors hide rows, without those rows; see ``REORG … APPLY (PURGE)``.
@@ -265,7 +258,7 @@ class LocalTable:
             UnsupportedFeatureError: A file takes Spark; the message says why.
             DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
         """
-        return purge(self._log, self._engine, self._log.settings, condition=where)
+        return run(Purge(condition=where), self._context)
 
     def vacuum(self, retention_hours: float | None = None, *, dry_run: bool = False) -> VacuumResult:
         """Delete the files that no retained version needs; see ``VACUUM``.
@@ -277,7 +270,7 @@ class LocalTable:
         Raises:
             UnsafeOperationError: The retention is below the table's.
         """
-        return vacuum(self._log, VacuumRequest(retention_hours=retention_hours, dry_run=dry_run))
+        return run(Vacuum(retention_hours=retention_hours, dry_run=dry_run), self._context)
 
 
 def _given(rows: pa.Table | pl.DataFrame | TextFile, log: DeltaLog, zone: str | None) -> pa.Table | TextFile:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.api.python.arguments import check_condition, given_values
 from pydelta.api.python.own_columns import OwnColumns
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeResult
-from pydelta.commands.change.merge import merge as run_merge
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause, MergeResult
 from pydelta.engines.spark.change.merge import TARGET_ALIAS, MergeStatement, SparkMerge
-from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.local_rows import local_frame
-from pydelta.engines.spark.logs import run_once, settings_of, user_errors
+from pydelta.engines.spark.logs import settings_of, user_errors
+from pydelta.engines.spark.running import run_in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -142,8 +141,7 @@ class DeltaMergeBuilder:
             def begin(snapshot: Snapshot) -> Merging:
                 return SparkMerge(self.spark, snapshot, self.source, statement)
 
-            engine = SparkEngine(self.spark, alias=self.alias)
-            return run_once(self.spark, lambda settings: run_merge(self.log, engine, begin, self.clauses, settings))
+            return run_in_session(self.spark, Merge(begin, self.clauses), self.log, alias=self.alias)
 
     def _with(
         self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Assignments | None

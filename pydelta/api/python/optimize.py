@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pydelta.api.python.arguments import check_columns, check_type
-from pydelta.commands.optimize.command import OptimizeRequest, optimize
-from pydelta.engines.spark.engine import SparkEngine
+from pydelta.commands.optimize.command import Optimize
 from pydelta.engines.spark.frames import optimize_frame
-from pydelta.engines.spark.logs import settings_of, user_errors
+from pydelta.engines.spark.logs import user_errors
+from pydelta.engines.spark.running import run_in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,10 +83,6 @@ class DeltaOptimizeBuilder:
 
     def _run(self, zorder_by: Iterable[str] = (), *, full: bool = False) -> DataFrame:
         with user_errors(self._log):
-            result = optimize(
-                self._log,
-                SparkEngine(self._spark, alias=self._alias),
-                settings_of(self._spark),
-                OptimizeRequest(condition=self._condition, zorder_by=tuple(zorder_by), full=full),
-            )
+            command = Optimize(condition=self._condition, zorder_by=tuple(zorder_by), full=full)
+            result = run_in_session(self._spark, command, self._log, alias=self._alias)
             return optimize_frame(self._spark, self._log, result)

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, cast
@@ -40,29 +41,25 @@ from pydelta.api.python.remote import RemoteDeltaTable, RemoteTableBuilder
 from pydelta.api.python.remote_calls import active_remote, is_remote
 from pydelta.api.sql.targets import clone_target, log_for_name, register_table
 from pydelta.api.sql.vacuum import run_vacuum, vacuum_frame
-from pydelta.commands.alter.features import add_feature, drop_feature, upgrade_protocol
-from pydelta.commands.alter.track_rows import enable_row_tracking
-from pydelta.commands.change.delete import DeleteResult
-from pydelta.commands.change.delete import delete as run_delete
-from pydelta.commands.change.update import UpdateResult
-from pydelta.commands.change.update import update as run_update
-from pydelta.commands.clone import CloneRequest, clone_table
+from pydelta.commands.alter.features import AddFeature, DropFeature, UpgradeProtocol
+from pydelta.commands.alter.track_rows import EnableRowTracking
+from pydelta.commands.change.delete import Delete, DeleteResult
+from pydelta.commands.change.update import Update, UpdateResult
+from pydelta.commands.clone import Clone
 from pydelta.commands.create import CreateMode
-from pydelta.commands.optimize.reorg import PurgeResult
-from pydelta.commands.optimize.reorg import purge as run_purge
-from pydelta.commands.restore import RestoreResult
-from pydelta.commands.restore import restore as run_restore
-from pydelta.commands.vacuum.command import VacuumRequest
+from pydelta.commands.generate import Generate
+from pydelta.commands.optimize.reorg import Purge, PurgeResult
+from pydelta.commands.restore import Restore, RestoreResult
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.engines.spark.catalog.lookup import parse_identifier
 from pydelta.engines.spark.change.merge import TARGET_ALIAS
-from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
-from pydelta.engines.spark.logs import active_session, log_for_path, run_once, settings_of, timestamp_ms, user_errors
+from pydelta.engines.spark.logs import active_session, log_for_path, timestamp_ms, user_errors
 from pydelta.engines.spark.maintenance.clone import SparkCopier
 from pydelta.engines.spark.maintenance.convert import convert, partition_fields
-from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.engines.spark.running import run_in_session
+from pydelta.errors import TableNotFoundError
 from pydelta.errors.conditions import Condition
-from pydelta.manifests import publish
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -219,7 +216,7 @@ class DeltaTable:
         Protocol: "Row Tracking".
         """
         with user_errors(self._log):
-            enable_row_tracking(self._log, begin=SparkEngine(self._spark).begin)
+            run_in_session(self._spark, EnableRowTracking(), self._log)
 
     def alias(self, aliasName: str) -> DeltaTable:
         """Name this table, for conditions that use the name as a qualifier."""
@@ -245,11 +242,8 @@ class DeltaTable:
         """
         check_condition(condition)
         with user_errors(self._log):
-            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
-            return run_once(
-                self._spark,
-                lambda settings: run_delete(self._log, engine, condition, settings=settings, always=("true",)),
-            )
+            command = Delete(condition=self._columns.by_name(condition), always=("true",))
+            return run_in_session(self._spark, command, self._log, alias=self._alias)
 
     def update(
         self,
@@ -277,11 +271,9 @@ class DeltaTable:
         values = given_values(set, "'set'")
         check_condition(condition)
         with user_errors(self._log):
-            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
-            values = tuple(self._columns.values_by_name(dict(values)).items())
-            return run_once(
-                self._spark, lambda settings: run_update(self._log, engine, values, condition, settings=settings)
-            )
+            assignments = tuple(self._columns.values_by_name(dict(values)).items())
+            command = Update(assignments=assignments, condition=self._columns.by_name(condition))
+            return run_in_session(self._spark, command, self._log, alias=self._alias)
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.
@@ -308,15 +300,7 @@ class DeltaTable:
         """
         check_type(mode, str, what="mode")
         with user_errors(self._log):
-            if mode.lower() != "symlink_format_manifest":
-                raise InvalidArgumentError(
-                    f"GENERATE has no mode {mode!r}.",
-                    hint="The only mode is symlink_format_manifest.",
-                    condition=Condition.of(
-                        "DELTA_MODE_NOT_SUPPORTED", mode=mode, supportedModes="symlink_format_manifest"
-                    ),
-                )
-            publish(self._log)
+            run_in_session(self._spark, Generate(mode=mode), self._log)
 
     def optimize(self) -> DeltaOptimizeBuilder:
         """Rewrite small files into large ones, or rows into an order that lets queries skip files.
@@ -343,8 +327,8 @@ class DeltaTable:
         """
         check_condition(condition)
         with user_errors(self._log):
-            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
-            return run_purge(self._log, engine, settings_of(self._spark), condition=condition)
+            command = Purge(condition=self._columns.by_name(condition))
+            return run_in_session(self._spark, command, self._log, alias=self._alias)
 
     def vacuum(
         self,
@@ -372,8 +356,8 @@ class DeltaTable:
         check_vacuum(dryRun, mode, inventory, where)
         hours = hours_of(retentionHours)
         with user_errors(self._log):
-            request = VacuumRequest(retention_hours=hours, dry_run=dryRun, mode=mode, where=where)
-            result = run_vacuum(self._spark, self._log, request, inventory=inventory)
+            command = Vacuum(retention_hours=hours, dry_run=dryRun, mode=mode, where=where)
+            result = run_vacuum(self._spark, self._log, command, inventory=inventory)
             return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
 
     def history(self, limit: int | None = None) -> DataFrame:
@@ -432,7 +416,7 @@ class DeltaTable:
             StorageError: A file could not be copied; no version was made.
         """
         check_clone(target, isShallow, replace, properties)
-        return self._clone(target, CloneRequest(shallow=isShallow, replace=replace, properties=properties or {}))
+        return self._clone(target, self._cloning(isShallow, replace, properties))
 
     def cloneAtVersion(
         self,
@@ -449,8 +433,8 @@ class DeltaTable:
         """
         check_needed("version", version, int)
         check_clone(target, isShallow, replace, properties)
-        request = CloneRequest(shallow=isShallow, replace=replace, version=version, properties=properties or {})
-        return self._clone(target, request)
+        command = dataclasses.replace(self._cloning(isShallow, replace, properties), version=version)
+        return self._clone(target, command)
 
     def cloneAtTimestamp(
         self,
@@ -465,15 +449,17 @@ class DeltaTable:
         check_needed("timestamp", timestamp, str, datetime)
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
-        request = CloneRequest(shallow=isShallow, replace=replace, timestamp_ms=epoch_ms, properties=properties or {})
-        return self._clone(target, request)
+        command = dataclasses.replace(self._cloning(isShallow, replace, properties), timestamp_ms=epoch_ms)
+        return self._clone(target, command)
 
-    def _clone(self, target: str, request: CloneRequest) -> DeltaTable:
+    def _cloning(self, shallow: bool, replace: bool, properties: Mapping[str, str] | None) -> Clone:
+        return Clone(source=self._log, shallow=shallow, replace=replace, properties=properties or {})
+
+    def _clone(self, target: str, command: Clone) -> DeltaTable:
         with user_errors():
             name, location = clone_target(self._spark, target)
             log = log_for_path(self._spark, location)
-            begin = SparkEngine(self._spark).begin
-            clone_table(self._log, log, request, copier=SparkCopier(self._spark), begin=begin)
+            run_in_session(self._spark, dataclasses.replace(command, copier=SparkCopier(self._spark)), log)
             if name is not None:
                 register_table(self._spark, name, log)
             return DeltaTable(self._spark, log)
@@ -494,8 +480,7 @@ class DeltaTable:
         check_needed("readerVersion", readerVersion, int)
         check_needed("writerVersion", writerVersion, int)
         with user_errors(self._log):
-            begin = SparkEngine(self._spark).begin
-            upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion, begin=begin)
+            run_in_session(self._spark, UpgradeProtocol(readerVersion, writerVersion), self._log)
 
     def addFeatureSupport(self, featureName: str) -> None:
         """Let the table support a feature, in lists of features; that alone turns nothing on.
@@ -507,7 +492,7 @@ class DeltaTable:
         """
         check_needed("featureName", featureName, str)
         with user_errors(self._log):
-            add_feature(self._log, featureName, begin=SparkEngine(self._spark).begin)
+            run_in_session(self._spark, AddFeature(featureName), self._log)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Take a feature out of the table's protocol.
@@ -525,11 +510,11 @@ class DeltaTable:
         check_needed("featureName", featureName, str)
         check_flag("truncateHistory", truncateHistory)
         with user_errors(self._log):
-            engine = SparkEngine(self._spark)
-            drop_feature(self._log, featureName, truncate_history=bool(truncateHistory), engine=engine)
+            command = DropFeature(name=featureName, truncate_history=bool(truncateHistory))
+            run_in_session(self._spark, command, self._log)
 
     def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
         with user_errors(self._log):
-            begin = SparkEngine(self._spark).begin
-            result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms, begin=begin)
+            command = Restore(version=version, timestamp_ms=timestamp_ms)
+            result: RestoreResult = run_in_session(self._spark, command, self._log)
             return restore_frame(self._spark, result)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget, plan_write, write_table
+from pydelta.commands.context import Context
+from pydelta.commands.engine import RefusingEngine, RewriteOutput
+from pydelta.commands.run import run
+from pydelta.commands.write.command import Write, WriteMode, WriteOptions, WriteTarget, plan_write
 from pydelta.commands.write.plan import WritePlan
 from pydelta.engines.arrow.conform import without_empty
 from pydelta.engines.arrow.layout import Session, TableShape, add_of, make_task, written_columns
@@ -117,7 +119,8 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         """Commit the files as one version, on the driver."""
         adds = [add_of(record) for record in _records(messages)]
         log = self._log()
-        write_table(log, _Written(self._schema, adds), self._options, _WithoutSpark(log.store), self._settings)
+        context = Context(log, _WithoutSpark(log.store), settings=self._settings)
+        run(Write(_Written(self._schema, adds), self._options), context)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop what finished tasks of the failed job wrote, on the driver.
@@ -168,37 +171,15 @@ class _Written:
         )
 
 
-class _WithoutSpark:
-    """The parts of ``Engine`` that an append or a whole overwrite can meet."""
+class _WithoutSpark(RefusingEngine):
+    """Deletes what an append or a whole overwrite has written in vain; these need no other step."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def time_zone(self) -> str:
-        return "UTC"
-
-    def bind_condition(self, snapshot: Snapshot, condition: Any) -> Any:
-        raise NotImplementedError
-
-    def match_partitions(self, snapshot: Snapshot, files: Any, condition: Any) -> Any:
-        raise NotImplementedError
-
-    def match_rows(self, snapshot: Snapshot, files: Any, condition: Any) -> Any:
-        raise NotImplementedError
-
-    def write_without(self, snapshot: Snapshot, files: Any, rows: Any) -> Any:
-        raise NotImplementedError
-
-    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
-        raise NotImplementedError
-
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """See ``Engine.discard``."""
-        del snapshot
+        """See ``RewritesFiles.discard``."""
         discard(self._store, [decode_log_path(add.path).text for add in adds])
-
-    def committed(self, snapshot: Snapshot) -> None:
-        """No session, so no cache to refresh."""
 
 
 def _records(messages: Sequence[WriterCommitMessage | None]) -> list[dict[str, Any]]:

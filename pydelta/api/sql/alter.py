@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.api.sql.nodes import Nodes, Target, text_of
 from pydelta.commands.alter.clustering import path_text
-from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.requests import (
     AddColumns,
     AddConstraint,
@@ -28,8 +28,8 @@ from pydelta.commands.alter.requests import (
 from pydelta.engines.spark.catalog.databases import drop_managed_tables, is_on_objects
 from pydelta.engines.spark.catalog.entries import drop_table, follow, rename_table, set_location
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, look_up, twin_refusal
-from pydelta.engines.spark.engine import SparkEngine
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.engines.spark.running import run_in_session
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ def _target(nodes: Nodes, table: Any) -> Target | None:
 
 def _apply(nodes: Nodes, target: Target, change: Change) -> None:
     log = nodes.log(target)
-    with error_context(table=log.uri):
-        engine = SparkEngine(nodes.spark, alias=target.alias)
-        alter_table(log, change, engine=engine)
+    run_in_session(nodes.spark, Alter(change), log, alias=target.alias)
     follow(nodes.spark, target.parts, log.update())
 
 

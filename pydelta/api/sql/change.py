@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydelta.api.sql.nodes import Named, Nodes, Target, is_default
-from pydelta.commands.change.candidates import existing_table
-from pydelta.commands.change.delete import delete as run_delete
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, Merging
-from pydelta.commands.change.merge import merge as run_merge
-from pydelta.commands.change.update import update as run_update
+from pydelta.commands.change.delete import Delete
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause, Merging
+from pydelta.commands.change.update import Update
+from pydelta.commands.run import existing_table
 from pydelta.engines.spark.change.merge import MergeStatement, SparkMerge
-from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.frames import counts_frame
-from pydelta.engines.spark.logs import absent_path, run_once, settings_of
+from pydelta.engines.spark.logs import absent_path, settings_of
+from pydelta.engines.spark.running import run_in_session
 from pydelta.engines.spark.write.columns import absent
 from pydelta.errors import BindError, InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError, error_context
 from pydelta.errors.conditions import Condition
@@ -65,13 +64,8 @@ def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
 def _delete(nodes: Nodes, target: Target, condition: Column | None, *, truncates: bool = False) -> DataFrame:
     log = nodes.log(target)
     with _changing(target, log):
-        engine = SparkEngine(nodes.spark, alias=target.alias)
-        result = run_once(
-            nodes.spark,
-            lambda settings: run_delete(
-                log, engine, condition, settings=settings, always=("true",), truncates=truncates
-            ),
-        )
+        command = Delete(condition=condition, always=("true",), truncates=truncates)
+        result = run_in_session(nodes.spark, command, log, alias=target.alias)
     return _counts(
         nodes, result.skipped, num_affected_rows=-1 if result.num_deleted_rows is None else result.num_deleted_rows
     )
@@ -88,10 +82,8 @@ def update(nodes: Nodes, node: Any) -> DataFrame | None:
         assignments = _assignments(nodes, node.assignments(), (target,), schema)
         where = nodes.optional(node.condition())
         condition = None if where is None else nodes.column(where, target)
-        engine = SparkEngine(nodes.spark, alias=target.alias)
-        result = run_once(
-            nodes.spark, lambda settings: run_update(log, engine, assignments, condition, settings=settings)
-        )
+        command = Update(assignments=assignments, condition=condition)
+        result = run_in_session(nodes.spark, command, log, alias=target.alias)
     return _counts(nodes, result.skipped, num_affected_rows=result.num_updated_rows)
 
 
@@ -108,8 +100,7 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
         def begin(snapshot: Snapshot) -> Merging:
             return SparkMerge(nodes.spark, snapshot, source, statement)
 
-        engine = SparkEngine(nodes.spark, alias=target.alias)
-        result = run_once(nodes.spark, lambda settings: run_merge(log, engine, begin, statement.clauses, settings))
+        result = run_in_session(nodes.spark, Merge(begin, statement.clauses), log, alias=target.alias)
     counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
     return _counts(
         nodes,

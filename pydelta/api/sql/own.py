@@ -9,17 +9,19 @@ from pydelta.api.sql.explain import explained, optimize_way
 from pydelta.api.sql.grammar import statements as st
 from pydelta.api.sql.nodes import Nodes
 from pydelta.api.sql.vacuum import fsck_frame, run_vacuum, vacuum_frame
-from pydelta.commands.alter.command import alter_table
-from pydelta.commands.alter.features import drop_feature
+from pydelta.commands.alter.command import Alter
+from pydelta.commands.alter.features import DropFeature
 from pydelta.commands.alter.requests import SyncIdentity
-from pydelta.commands.clone import CloneRequest, clone_parquet, clone_table
+from pydelta.commands.clone import Clone
+from pydelta.commands.context import Context
 from pydelta.commands.convert import ParquetFolder, described
-from pydelta.commands.fsck import fsck as run_fsck
-from pydelta.commands.optimize.command import OptimizeRequest, plan_optimize
-from pydelta.commands.optimize.command import optimize as run_optimize
-from pydelta.commands.optimize.reorg import purge as run_purge
-from pydelta.commands.restore import restore as run_restore
-from pydelta.commands.vacuum.command import VacuumRequest
+from pydelta.commands.fsck import Fsck
+from pydelta.commands.generate import Generate
+from pydelta.commands.optimize.command import Optimize, PlanOptimize
+from pydelta.commands.optimize.reorg import Purge
+from pydelta.commands.restore import Restore
+from pydelta.commands.run import run
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.engines.spark.catalog.absent import absent_name
 from pydelta.engines.spark.catalog.define import enter
 from pydelta.engines.spark.catalog.entries import follow, session_identifier
@@ -31,6 +33,7 @@ from pydelta.engines.spark.logs import log_for_path, settings_of
 from pydelta.engines.spark.maintenance.clone import SparkCopier
 from pydelta.engines.spark.maintenance.convert import SparkFooters, convert, partition_fields
 from pydelta.engines.spark.maintenance.parquet_sources import ParquetSource, folder_partitions, parquet_source
+from pydelta.engines.spark.running import run_in_session
 from pydelta.errors import (
     InvalidArgumentError,
     LogCorruptedError,
@@ -39,7 +42,6 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.errors.conditions import Condition
-from pydelta.manifests import ManifestOptions, publish
 from pydelta.protocol.names import quoted
 
 if TYPE_CHECKING:
@@ -62,8 +64,8 @@ def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
     return _Run(nodes).run(statement)
 
 
-def _request(statement: st.Optimize) -> OptimizeRequest:
-    return OptimizeRequest(condition=statement.where, zorder_by=statement.zorder_by, full=statement.full)
+def _request(statement: st.Optimize) -> Optimize:
+    return Optimize(condition=statement.where, zorder_by=statement.zorder_by, full=statement.full)
 
 
 class _Run:
@@ -86,13 +88,7 @@ class _Run:
 
     def _optimize(self, statement: st.Optimize) -> DataFrame:
         log = self._log(statement.table, "OPTIMIZE")
-        with error_context(table=log.uri):
-            result = run_optimize(
-                log,
-                SparkEngine(self._spark, alias=statement.table[-1]),
-                settings_of(self._spark),
-                _request(statement),
-            )
+        result = run_in_session(self._spark, _request(statement), log, alias=statement.table[-1])
         return optimize_frame(self._spark, log, result)
 
     def _explainoptimize(self, statement: st.ExplainOptimize) -> DataFrame:
@@ -100,50 +96,40 @@ class _Run:
         log = self._log(asked.table, "OPTIMIZE")
         with error_context(table=log.uri):
             engine = SparkEngine(self._spark, alias=asked.table[-1])
-            planned = plan_optimize(log, engine, settings_of(self._spark), _request(asked))
+            context = Context(log, engine, settings=settings_of(self._spark))
+            planned = run(PlanOptimize(_request(asked)), context)
             way = f"Files rewritten by: {optimize_way(engine, planned)}"
         return explained(self._nodes, "OPTIMIZE", ".".join(asked.table), planned.snapshot, [way])
 
     def _reorg(self, statement: st.Reorg) -> DataFrame:
         log = self._log(statement.table, "REORG")
-        with error_context(table=log.uri):
-            engine = SparkEngine(self._spark, alias=statement.table[-1])
-            result = run_purge(log, engine, settings_of(self._spark), condition=statement.where)
+        result = run_in_session(self._spark, Purge(condition=statement.where), log, alias=statement.table[-1])
         return optimize_frame(self._spark, log, result.rewritten)
 
     def _generate(self, statement: st.Generate) -> DataFrame:
         log = self._log(statement.table, "GENERATE")
-        with error_context(table=log.uri):
-            if statement.mode.lower() != "symlink_format_manifest":
-                raise InvalidArgumentError(
-                    f"GENERATE has no mode {statement.mode!r}.",
-                    hint="The only mode is symlink_format_manifest.",
-                    condition=Condition.of(
-                        "DELTA_MODE_NOT_SUPPORTED", mode=statement.mode, supportedModes="symlink_format_manifest"
-                    ),
-                )
-            publish(log, ManifestOptions(where=statement.where, time_zone=self._nodes.jvm.time_zone()))
+        zone = self._nodes.jvm.time_zone()
+        run_in_session(self._spark, Generate(mode=statement.mode, where=statement.where, time_zone=zone), log)
         return self._nodes.jvm.nothing()
 
     def _restore(self, statement: st.Restore) -> DataFrame:
         log = self._log(statement.table, "RESTORE")
         with error_context(table=log.uri):
-            at, begin = self._time(statement.to), SparkEngine(self._spark).begin
-            result = run_restore(log, version=statement.to.version, timestamp_ms=at, begin=begin)
+            command = Restore(version=statement.to.version, timestamp_ms=self._time(statement.to))
+            result = run_in_session(self._spark, command, log)
         follow(self._spark, statement.table, log.update())
         return restore_frame(self._spark, result)
 
     def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
         log = self._log(statement.table, "ALTER TABLE DROP FEATURE")
-        with error_context(table=log.uri):
-            engine = SparkEngine(self._spark)
-            drop_feature(log, statement.feature, truncate_history=statement.truncate_history, engine=engine)
+        command = DropFeature(name=statement.feature, truncate_history=statement.truncate_history)
+        run_in_session(self._spark, command, log)
         follow(self._spark, statement.table, log.update())
         return self._nodes.jvm.nothing()
 
     def _syncidentity(self, statement: st.SyncIdentity) -> DataFrame:
         log = self._log(statement.table, "ALTER TABLE")
-        alter_table(log, SyncIdentity(column=statement.column), engine=SparkEngine(self._spark))
+        run_in_session(self._spark, Alter(SyncIdentity(column=statement.column)), log)
         return self._nodes.jvm.nothing()
 
     def _clone(self, statement: st.Clone) -> DataFrame:
@@ -174,19 +160,17 @@ class _Run:
         log = log_for_path(self._spark, self._nodes.jvm.qualify(location))
         at = statement.at or st.Travel()
         with error_context(table=source.uri):
-            request = CloneRequest(
+            command = Clone(
+                source=source,
                 shallow=statement.shallow,
                 replace=statement.replace,
                 version=at.version,
                 timestamp_ms=self._time(at),
                 properties=statement.properties,
+                folder=None if folder is None else self._described(source, folder),
+                copier=SparkCopier(self._spark),
             )
-            copier, begin = SparkCopier(self._spark), SparkEngine(self._spark).begin
-            if folder is None:
-                result = clone_table(source, log, request, copier=copier, begin=begin)
-            else:
-                found = self._described(source, folder)
-                result = clone_parquet(source, log, request, found, copier=copier, begin=begin)
+        result = run_in_session(self._spark, command, log)
         if not by_path:
             managed = entry.managed if entry is not None else statement.location is None
             enter(self._spark, statement.table, log.update(), managed=managed, replace=True)
@@ -217,19 +201,19 @@ class _Run:
             text = statement.inventory_query or f"SELECT * FROM {quoted(*(statement.inventory or ()))}"
             listed = self._nodes.query(self._nodes.jvm.parse(text))
         with error_context(table=log.uri):
-            request = VacuumRequest(
+            command = Vacuum(
                 retention_hours=statement.retain_hours,
                 dry_run=statement.dry_run,
                 mode="lite" if statement.mode == "LITE" else "full",
                 where=statement.where,
                 time_zone=self._nodes.jvm.time_zone(),
             )
-            result = run_vacuum(self._spark, log, request, inventory=listed)
+            result = run_vacuum(self._spark, log, command, inventory=listed)
         return vacuum_frame(self._spark, result)
 
     def _fsck(self, statement: st.Fsck) -> DataFrame:
         log = self._log(statement.table, "FSCK")
-        report = run_fsck(log, repair=not statement.dry_run, begin=SparkEngine(self._spark).begin)
+        report = run_in_session(self._spark, Fsck(repair=not statement.dry_run), log)
         if report.unreadable is not None:
             raise LogCorruptedError(
                 report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri

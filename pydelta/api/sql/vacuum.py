@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from pydelta.api.console.vacuum_display import live_counts, partition_lines, summary_lines
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
-from pydelta.commands.vacuum.result import VacuumOptions, VacuumResult
-from pydelta.engines.spark.engine import SparkEngine
+from pydelta.commands.vacuum.result import VacuumResult
 from pydelta.engines.spark.local_rows import local_frame
 from pydelta.engines.spark.logs import settings_of
+from pydelta.engines.spark.running import run_in_session
 from pydelta.protocol.paths import plain_root
 
 if TYPE_CHECKING:
@@ -85,16 +85,16 @@ def _may_lie_under(frame: DataFrame, root: str) -> Any:
 def run_vacuum(
     spark: SparkSession,
     log: DeltaLog,
-    request: VacuumRequest,
+    command: Vacuum,
     *,
     inventory: Inventory | DataFrame | str | None = None,
 ) -> VacuumResult:
-    """Run ``vacuum`` with what the session says.
+    """Run a VACUUM with what the session says.
 
     Args:
         spark: The session; its ``retentionDurationCheck`` counts.
         log: The table.
-        request: What to delete; its inventory comes from ``inventory``, and whether retention is checked from the
+        command: What to delete; its inventory comes from ``inventory``, and whether retention is checked from the
             session.
         inventory: An inventory, a DataFrame of one, or the name of a table that is one.
 
@@ -102,18 +102,18 @@ def run_vacuum(
         What was deleted, or would be; what a person wants to know of it is written to standard error.
 
     Raises:
-        DeltaError: As ``vacuum`` does.
+        DeltaError: As ``Vacuum`` does.
     """
     if isinstance(inventory, str):
         inventory = inventory_of(spark.table(inventory), description=f"The inventory {inventory}")
     listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
-    request = replace(request, inventory=listed, enforce_retention=settings_of(spark).retention_check)
-    with live_counts() as tell:
-        options = VacuumOptions(begin=SparkEngine(spark).begin)
-        result = vacuum(log, request, progress=tell, options=options)
+    with live_counts() as show:
+        checked = settings_of(spark).retention_check
+        command = replace(command, inventory=listed, enforce_retention=checked, progress=show)
+        result = run_in_session(spark, command, log)
     for text in result.warnings:
         _LOG.warning(text, extra={"table": log.uri})
-    for line in [*(partition_lines(result) if request.dry_run else []), *summary_lines(result)]:
+    for line in [*(partition_lines(result) if command.dry_run else []), *summary_lines(result)]:
         sys.stderr.write(line + "\n")
     return result
 

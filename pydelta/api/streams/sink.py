@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pydelta.api.streams.connections import close_ended, note_caller
 from pydelta.api.streams.failures import noting
 from pydelta.api.streams.source import QUERY_ID
+from pydelta.commands.run import run
 from pydelta.commands.stream.sink import Epoch, EpochTransaction, OutputMode, sink_options
-from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
-from pydelta.engines.spark.engine import SparkEngine
+from pydelta.commands.write.command import Write, WriteMode, WriteOptions
 from pydelta.engines.spark.jvm import Jvm, scala_object
 from pydelta.engines.spark.logs import log_for_path, settings_of
+from pydelta.engines.spark.running import session_context
 from pydelta.engines.spark.types import from_spark
 from pydelta.engines.spark.write.writer import DataFrameSource
 from pydelta.errors import InvalidArgumentError, SchemaError
@@ -71,17 +72,11 @@ class DeltaSink:
         query = str(self._spark.sparkContext.getLocalProperty(QUERY_ID))
         with noting(query, table=self._location):
             session = self._session_of(data)
-            settings = settings_of(session)
             options = self._parse(session, self._app_id or query, batch_id)
             epoch = Epoch(query_id=query, epoch_id=batch_id, mode=self._mode)
-            write_table(
-                log_for_path(session, self._location, options.storage),
-                DataFrameSource(session, self._rows(session, data)),
-                options,
-                SparkEngine(session),
-                settings,
-                begin=lambda log: EpochTransaction(log, epoch),
-            )
+            log = log_for_path(session, self._location, options.storage)
+            context = session_context(session, log).beginning(lambda log: EpochTransaction(log, epoch))
+            run(Write(DataFrameSource(session, self._rows(session, data)), options), context)
 
     def name(self) -> str:
         """Return the sink's name, as progress shows it."""

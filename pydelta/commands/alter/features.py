@@ -13,16 +13,17 @@ Protocol: "Protocol Evolution", "Table Features", "Checkpoint Protection".
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydelta.commands.alter.command import SchemaEngine, alter_table
+from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.requests import UnsetProperties
-from pydelta.commands.engine import RearrangingEngine
-from pydelta.commands.optimize.reorg import purge
-from pydelta.errors import TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError, error_context
+from pydelta.commands.context import Context
+from pydelta.commands.engine import NO_ENGINE
+from pydelta.commands.optimize.reorg import Purge
+from pydelta.commands.run import Attempt, Command, Task, existing_table, run
+from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
@@ -46,10 +47,10 @@ from pydelta.protocol.features import (
 from pydelta.protocol.paths import LogFileKind
 from pydelta.protocol.schema_edits import TYPE_CHANGES, all_paths, map_fields, name_of
 from pydelta.protocol.types import StructField
-from pydelta.settings import Settings, parse_interval_ms
-from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.settings import parse_interval_ms
+from pydelta.txn import Committed, Operation, OptimisticTransaction
 
-__all__ = ["FeatureResult", "add_feature", "drop_feature", "upgrade_protocol"]
+__all__ = ["AddFeature", "DropFeature", "FeatureResult", "UpgradeProtocol"]
 
 _PROTECTION: Final = "checkpointProtection"
 _VECTORS: Final = "deletionVectors"
@@ -68,53 +69,54 @@ class FeatureResult:
     committed: Committed | None = field(default=None, repr=False, compare=False)
 
 
-def upgrade_protocol(
-    log: DeltaLog, *, reader_version: int, writer_version: int, begin: Begin = start_transaction
-) -> FeatureResult:
+@dataclass(frozen=True, slots=True)
+class UpgradeProtocol(Command[FeatureResult]):
     """Raise the table's protocol to at least these versions; it never falls.
 
     Args:
-        log: The table.
         reader_version: 1 to 3.
         writer_version: 1 to 7.
-        begin: Starts the transaction.
 
     Raises:
         InvalidArgumentError: Versions that there are not.
         UnsupportedFeatureError: Versions that imply what this engine cannot write.
-        TableNotFoundError: There is no table.
 
     Protocol: "Protocol Evolution".
     """
-    with error_context(table=log.uri):
-        txn = _start(log, begin)
-        wanted = at_least(_protocol(txn.snapshot), reader=reader_version, writer=writer_version)
+
+    reader_version: int
+    writer_version: int
+
+    def execute(self, attempt: Attempt) -> FeatureResult:
+        """See ``Command.execute``."""
+        wanted = at_least(_protocol(attempt.snapshot), reader=self.reader_version, writer=self.writer_version)
         operation = Operation(name="UPGRADE PROTOCOL", parameters={"newProtocol": _text(wanted)})
-        return _change_protocol(txn, wanted, operation)
+        return _change_protocol(attempt.txn, wanted, operation)
 
 
-def add_feature(log: DeltaLog, name: str, *, begin: Begin = start_transaction) -> FeatureResult:
+@dataclass(frozen=True, slots=True)
+class AddFeature(Command[FeatureResult]):
     """Let the table support a feature; that alone turns nothing on.
 
     A feature that readers have to know needs protocol (3, 7), any other writer version 7; both are set.
 
     Args:
-        log: The table.
         name: The feature.
-        begin: Starts the transaction.
 
     Raises:
         UnsupportedFeatureError: No such feature, or one that this engine cannot write.
-        TableNotFoundError: There is no table.
 
     Protocol: "Table Features".
     """
-    with error_context(table=log.uri):
-        txn = _start(log, begin)
-        wanted = with_feature(_protocol(txn.snapshot), name)
-        properties = {f"delta.feature.{name}": "supported"}
+
+    name: str
+
+    def execute(self, attempt: Attempt) -> FeatureResult:
+        """See ``Command.execute``."""
+        wanted = with_feature(_protocol(attempt.snapshot), self.name)
+        properties = {f"delta.feature.{self.name}": "supported"}
         operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(properties)})
-        return _change_protocol(txn, wanted, operation)
+        return _change_protocol(attempt.txn, wanted, operation)
 
 
 def _change_protocol(txn: OptimisticTransaction, wanted: Protocol, operation: Operation) -> FeatureResult:
@@ -126,25 +128,18 @@ def _change_protocol(txn: OptimisticTransaction, wanted: Protocol, operation: Op
     return FeatureResult(version=committed.version, protocol=wanted, committed=committed)
 
 
-def drop_feature(
-    log: DeltaLog,
-    name: str,
-    *,
-    truncate_history: bool = False,
-    now_ms: int | None = None,
-    engine: SchemaEngine | None = None,
-) -> FeatureResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropFeature(Task[FeatureResult]):
     """Take a feature out of the table's protocol.
 
+    Dropping ``columnMapping``, ``deletionVectors`` and ``typeWidening`` writes files again: without column mapping,
+    without the rows that deletion vectors hide, with the types that columns have now. Without an engine it is refused
+    where a file would have to be.
+
     Args:
-        log: The table.
         name: The feature.
         truncate_history: Wait until no retained version uses it, and leave no protection behind. Only for features
             that readers have to know. The log is truncated to ``delta.dropFeatureTruncateHistory.retentionDuration``.
-        now_ms: The clock, epoch milliseconds; None for now.
-        engine: Writes files again: without column mapping, without the rows that deletion vectors hide, with the
-            types that columns have now. Dropping ``columnMapping``, ``deletionVectors`` and ``typeWidening`` takes it;
-            None where it cannot.
 
     Raises:
         UnsupportedFeatureError: No such feature, or not in the table, or one that cannot be dropped.
@@ -154,39 +149,39 @@ def drop_feature(
 
     Protocol: "Table Features", "Checkpoint Protection".
     """
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
 
-    def start() -> OptimisticTransaction:
-        return _start(log) if engine is None else _start(log).notifying(engine.committed)
+    name: str
+    truncate_history: bool = False
 
-    with error_context(table=log.uri):
-        prepared, txn = False, start()
-        if name == "columnMapping" and engine is not None and txn.snapshot.column_mapping_mode != "none":
-            alter_table(log, UnsetProperties(names=(MODE,)), engine=engine)
-            prepared, txn = True, start()
-        removal = _removal(txn.snapshot, name, truncate_history=truncate_history)
-        writer: object = engine
-        rewrites = name in (_VECTORS, *_WIDENING) and removal.problem(_state(txn.snapshot)) is not None
-        if rewrites and isinstance(writer, RearrangingEngine):
+    def perform(self, context: Context) -> FeatureResult:
+        """See ``Task.perform``."""
+        log, name, truncate = context.log, self.name, self.truncate_history
+        rewrites, now = context.engine is not NO_ENGINE, context.clock()
+        prepared, txn = False, _start(context)
+        if name == "columnMapping" and rewrites and txn.snapshot.column_mapping_mode != "none":
+            run(Alter(UnsetProperties(names=(MODE,))), context)
+            prepared, txn = True, _start(context)
+        removal = _removal(txn.snapshot, name, truncate_history=truncate)
+        if rewrites and name in (_VECTORS, *_WIDENING) and removal.problem(_state(txn.snapshot)) is not None:
             _turn_off(txn, removal)
-            purge(log, writer, Settings(), whole=name in _WIDENING)
+            run(Purge(whole=name in _WIDENING), context)
             if name in _WIDENING:
-                _forget_type_changes(start(), rewritten=txn.snapshot)
-            prepared, txn = True, start()
+                _forget_type_changes(_start(context), rewritten=txn.snapshot)
+            prepared, txn = True, _start(context)
         problem = removal.problem(_state(txn.snapshot))
         if problem is not None:
             raise _in_use(name, *problem)
         if name == _PROTECTION:
-            _require_nothing_protected(log, txn.snapshot, truncate_history=truncate_history, now_ms=now)
-        elif truncate_history:
+            _require_nothing_protected(log, txn.snapshot, truncate_history=truncate, now_ms=now)
+        elif truncate:
             prepared = _turn_off(txn, removal) or prepared
             _truncate(log, name, removal, now_ms=now, prepared=prepared)
-        protect = FEATURES[name].reader and not truncate_history
-        if protect or truncate_history:
+        protect = FEATURES[name].reader and not truncate
+        if protect or truncate:
             # For readers that do not know the feature: nothing before this has to be replayed.
             log.checkpoint(log.update())
-        committed = _drop(start(), name, removal, truncate_history=truncate_history, protect=protect)
-        if protect or truncate_history:
+        committed = _drop(_start(context), name, removal, truncate_history=truncate, protect=protect)
+        if protect or truncate:
             log.checkpoint(committed.snapshot)
         return FeatureResult(version=committed.version, protocol=_protocol(committed.snapshot), committed=committed)
 
@@ -388,10 +383,9 @@ def _without_properties(configuration: Mapping[str, str], names: tuple[str, ...]
     }
 
 
-def _start(log: DeltaLog, begin: Begin = start_transaction) -> OptimisticTransaction:
-    txn = begin(log)
-    if txn.snapshot.version < 0:
-        raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")
+def _start(context: Context) -> OptimisticTransaction:
+    txn = context.start()
+    existing_table(txn.snapshot)
     return txn
 
 

@@ -6,50 +6,45 @@ Files keep their names and bytes; their ``add`` is said again with the first row
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
 from pydelta.commands.change.hidden_rows import physical_rows
-from pydelta.errors import TableNotFoundError, error_context
+from pydelta.commands.run import Attempt, Command
 from pydelta.log import DeltaLog
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.protocol.malformed import MALFORMED_JSON
-from pydelta.txn import Begin, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Operation, OptimisticTransaction
 
-__all__ = ["enable_row_tracking", "row_ids_for_all"]
+__all__ = ["EnableRowTracking", "row_ids_for_all"]
 
 _ENABLED: Mapping[str, str] = {"delta.enableRowTracking": "true"}
 
 
-def enable_row_tracking(log: DeltaLog, *, begin: Begin = start_transaction) -> int | None:
+@dataclass(frozen=True, slots=True)
+class EnableRowTracking(Command["int | None"]):
     """Give every row an id that it keeps, from now on.
 
     Rows that are there count as last changed by the version that this makes.
-
-    Args:
-        log: The table.
-        begin: Starts the transaction.
 
     Returns:
         The version made; None where the table tracks its rows already.
 
     Raises:
-        TableNotFoundError: There is no table.
         StorageError: A file does not say how many rows it has, and could not be asked.
-        DeltaConcurrentModificationException: Another transaction changed the table meanwhile.
 
     Protocol: "Row Tracking".
     """
-    with error_context(table=log.uri):
-        txn = begin(log)
-        snapshot = txn.snapshot
-        metadata = snapshot.metadata
-        if metadata is None:
-            raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")
-        if snapshot.properties.enable_row_tracking:
+
+    def execute(self, attempt: Attempt) -> int | None:
+        """See ``Command.execute``."""
+        txn, metadata = attempt.txn, attempt.snapshot.metadata
+        assert metadata is not None
+        if attempt.snapshot.properties.enable_row_tracking:
             return None
-        actions = row_ids_for_all(log, txn)
+        actions = row_ids_for_all(attempt.log, txn)
         txn.update_metadata(metadata.replace(configuration={**metadata.configuration, **_ENABLED}))
         operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(dict(_ENABLED))})
         return txn.commit(actions, operation).version

@@ -1,4 +1,4 @@
-"""Remove column mapping from a table: every file is written anew under the columns' own names, in one commit.
+"""Remove column mapping from a table: every file is rewritten under the columns' own names, in one commit.
 
 ::
 
@@ -11,38 +11,27 @@ Whatever another writer adds meanwhile is a conflict: it would be under the old 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from pydelta.commands.alter.clustering import CLUSTERING_DOMAIN, clustering_domain, clustering_paths
 from pydelta.commands.alter.requests import Plan
 from pydelta.commands.change.hidden_rows import live_rows
-from pydelta.commands.engine import RewriteOutput
-from pydelta.errors import DeltaError, RowsDoNotAddUpError, SchemaError
+from pydelta.commands.run import Attempt
+from pydelta.errors import RowsDoNotAddUpError, SchemaError
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata
+from pydelta.protocol.actions import AddFile
 from pydelta.protocol.column_mapping import MODE, without_mapping
 from pydelta.protocol.iceberg_compat import check_definition
 from pydelta.protocol.schema import physical_name, validate_names
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructType
-from pydelta.txn import Committed, Operation, OptimisticTransaction
+from pydelta.txn import Committed, Operation
 
-__all__ = ["RewritingEngine", "plan_without_mapping", "run_without_mapping"]
+__all__ = ["plan_without_mapping", "run_without_mapping"]
 
 _PREFIX: Final = "delta.columnMapping."
 _OPERATION: Final = "REMOVE COLUMN MAPPING"
-
-
-class RewritingEngine(Protocol):
-    """Writes a table's rows for another definition."""
-
-    def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
-        """Write all live rows into new files that look as the definition has it; row ids are kept."""
-
-    def discard(self, snapshot: Snapshot, adds: tuple[AddFile | AddCDCFile, ...]) -> None:
-        """Delete files that a failed command wrote."""
 
 
 def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -> Plan:
@@ -74,44 +63,32 @@ def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -
     )
 
 
-def run_without_mapping(
-    log: DeltaLog, txn: OptimisticTransaction, plan: Plan, engine: RewritingEngine, user_metadata: str | None
-) -> Committed:
-    """Write the rows anew and commit the plan.
+def run_without_mapping(attempt: Attempt, plan: Plan, user_metadata: str | None) -> Committed:
+    """Write the rows again and commit the plan.
 
     Args:
-        log: The table.
-        txn: Begun; its snapshot is what was planned on.
-        plan: By ``plan_without_mapping``, where files have to be written anew.
-        engine: Reads and writes rows.
+        attempt: Its snapshot is what was planned on.
+        plan: By ``plan_without_mapping``, where files have to be written again.
         user_metadata: Free text for the history.
 
     Raises:
         RowsDoNotAddUpError: The new files hold other rows than the old ones; they are removed again.
-        DeltaConcurrentModificationException: Another transaction changed the table meanwhile; nothing was changed.
     """
-    snapshot = txn.snapshot
+    txn, snapshot = attempt.txn, attempt.snapshot
     txn.read_whole_table(exactly=True)
     old = list(snapshot.files.adds(snapshot.files.core))
-    written = engine.rewrite_as(snapshot, plan.metadata)
-    try:
-        _check_rows(log, old, written.num_rows)
-        now_ms = time.time_ns() // 1_000_000
-        adds = [add.replace(data_change=False) for add in written.adds]
-        actions: list[Action] = [add.remove(deletion_timestamp=now_ms, data_change=False) for add in old]
-        actions += [*adds, *([] if plan.clustering is None else [plan.clustering])]
-        metrics = {
-            "numRemovedFiles": len(old),
-            "numAddedFiles": len(adds),
-            "numOutputRows": written.num_rows,
-            "numOutputBytes": sum(add.size for add in adds),
-        }
-        txn.update_metadata(plan.metadata)
-        return txn.commit(actions, Operation(name=_OPERATION, metrics=metrics), user_metadata=user_metadata)
-    except DeltaError:
-        if txn.surely_not_landed:
-            engine.discard(snapshot, written.files)
-        raise
+    written = attempt.stage(attempt.engine.rewrite_as(snapshot, plan.metadata))
+    _check_rows(attempt.log, old, written.num_rows)
+    adds = [add.replace(data_change=False) for add in written.adds]
+    actions = [*attempt.rearranged(old, adds), *([] if plan.clustering is None else [plan.clustering])]
+    metrics = {
+        "numRemovedFiles": len(old),
+        "numAddedFiles": len(adds),
+        "numOutputRows": written.num_rows,
+        "numOutputBytes": sum(add.size for add in adds),
+    }
+    txn.update_metadata(plan.metadata)
+    return txn.commit(actions, Operation(name=_OPERATION, metrics=metrics), user_metadata=user_metadata)
 
 
 def _check_names(snapshot: Snapshot) -> None:

@@ -10,9 +10,8 @@ import polars as pl
 
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, mark_deleted
 from pydelta.commands.change.reconcile import RowCounts, check_rows
-from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
-from pydelta.errors import TableNotFoundError, UnsafeOperationError
-from pydelta.errors.conditions import Condition
+from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, RewriteOutput
+from pydelta.commands.run import Attempt
 from pydelta.log import Snapshot
 from pydelta.log.runs import loose_adds, runs_of
 from pydelta.predicate import FALSE, Expr, columns, is_partition_only
@@ -25,11 +24,9 @@ from pydelta.txn import OptimisticTransaction
 __all__ = [
     "Touched",
     "counted",
-    "existing_table",
     "find_rows",
     "hide",
     "read_candidates",
-    "refuse_append_only",
     "rows_by_statistics",
     "touched_files",
 ]
@@ -59,38 +56,6 @@ class Touched:
         return {place: rows.positions() for place, rows in (self.rows or {}).items()}
 
 
-def existing_table(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot if it is of a table whose rows can change.
-
-    Raises:
-        TableNotFoundError: There is no table.
-    """
-    if snapshot.version < 0:
-        raise TableNotFoundError(
-            f"There is no Delta table at {snapshot.table_uri}.",
-            hint="Create it first, or check the path.",
-            table=snapshot.table_uri,
-        )
-    return snapshot
-
-
-def refuse_append_only(snapshot: Snapshot, what: str) -> None:
-    """Check that rows of the table may be removed.
-
-    Raises:
-        UnsafeOperationError: ``delta.appendOnly`` is on. ``what`` says what was meant: "no row can be deleted".
-    """
-    if snapshot.properties.append_only:
-        raise UnsafeOperationError(
-            f"This table is append-only (delta.appendOnly=true), so {what}.",
-            hint="Set delta.appendOnly to false first, if you really want to change rows.",
-            table=snapshot.table_uri,
-            condition=Condition.of(
-                "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table_uri, config="delta.appendOnly"
-            ),
-        )
-
-
 def read_candidates(txn: OptimisticTransaction, conditions: Sequence[Expr], *, time_zone: str) -> pl.DataFrame:
     """Find the files that may hold a row for which all conditions are true, and record them as read.
 
@@ -104,11 +69,12 @@ def read_candidates(txn: OptimisticTransaction, conditions: Sequence[Expr], *, t
     return txn.read_files(partition_filters=of_partition, data_filters=of_data, time_zone=time_zone)
 
 
-def find_rows(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition) -> Touched:
+def find_rows(attempt: Attempt, condition: BoundCondition) -> Touched:
     """Find the rows for which a condition is true, once for everything that becomes of them."""
-    candidates = read_candidates(txn, condition.conjuncts, time_zone=engine.time_zone())
-    matched = engine.match_rows(txn.snapshot, candidates, condition) if candidates.height else {}
-    return touched_files(txn.snapshot, candidates, matched)
+    snapshot, engine = attempt.snapshot, attempt.engine
+    candidates = read_candidates(attempt.txn, condition.conjuncts, time_zone=engine.time_zone())
+    matched = engine.match_rows(snapshot, candidates, condition) if candidates.height else {}
+    return touched_files(snapshot, candidates, matched)
 
 
 def touched_files(snapshot: Snapshot, candidates: pl.DataFrame, matched: Mapping[int, RowSet]) -> Touched:
@@ -125,12 +91,12 @@ def touched_files(snapshot: Snapshot, candidates: pl.DataFrame, matched: Mapping
     return Touched(frame=frame, adds=snapshot.files.adds(frame), rows=rows)
 
 
-def hide(
-    txn: OptimisticTransaction, engine: Engine, adds: Sequence[AddFile], positions: Mapping[int, Positions]
-) -> VectorOutput:
-    """Hide rows of files of the transaction's snapshot; see ``mark_deleted``."""
-    log = txn.log
-    return mark_deleted(txn.snapshot, log, adds, positions, count=lambda files: engine.count_rows(log, files))
+def hide(attempt: Attempt, adds: Sequence[AddFile], positions: Mapping[int, Positions]) -> VectorOutput:
+    """Hide rows of files of the attempt's snapshot; see ``mark_deleted``. The vectors are staged."""
+    log, engine = attempt.log, attempt.engine
+    output = mark_deleted(attempt.snapshot, log, adds, positions, count=lambda files: engine.count_rows(log, files))
+    attempt.stage_vectors(output.files_written)
+    return output
 
 
 def counted(

@@ -16,42 +16,39 @@ For each row the first clause whose condition is true decides; without one it st
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import polars as pl
 
-from pydelta.commands.change.again import Statement
-from pydelta.commands.change.candidates import existing_table, hide, read_candidates
+from pydelta.commands.change.candidates import hide, read_candidates
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows
-from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput, ways_of
-from pydelta.commands.optimize.command import compact_after_change
-from pydelta.commands.session_version import landed_before
+from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, RewriteOutput
+from pydelta.commands.optimize.command import compact_after_write
+from pydelta.commands.run import Attempt, Command, Refusal
 from pydelta.commands.write.command import lost_identity_race, with_given_values
-from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
+from pydelta.errors import DeltaConcurrentModificationException, InvalidArgumentError
 from pydelta.errors.conditions import Condition
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.log import Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.protocol.column_mapping import mapped_metadata
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType
 from pydelta.settings import Settings
-from pydelta.storage.discarding import discard
-from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation
 
 __all__ = [
     "ClauseAction",
     "ClauseOn",
+    "Merge",
     "MergeClause",
     "MergeMatches",
     "MergeResult",
     "Merging",
     "check_clauses",
-    "merge",
     "only_deletes",
 ]
 
@@ -183,7 +180,10 @@ class Merging(Protocol):
         """
 
     def source_reads_table(self) -> bool:
-        """Tell whether the source reads the table that is merged into."""
+        """Return whether the source reads the table that is merged into."""
+
+    def ways(self) -> Mapping[str, str]:
+        """Return how rows were read and written; see ``RewritesFiles.ways``."""
 
     def close(self) -> None:
         """Let go of what was kept."""
@@ -197,120 +197,87 @@ class MergeResult:
     ``txnVersion`` already. A version without rows says that the ``txnVersion`` is done.
     """
 
-    num_source_rows: int
-    num_inserted_rows: int
-    num_updated_rows: int
-    num_deleted_rows: int
-    num_copied_rows: int
-    num_touched_files: int
-    num_candidate_files: int
+    num_source_rows: int = 0
+    num_inserted_rows: int = 0
+    num_updated_rows: int = 0
+    num_deleted_rows: int = 0
+    num_copied_rows: int = 0
+    num_touched_files: int = 0
+    num_candidate_files: int = 0
     execution_time_ms: int
     version: int | None
     skipped: bool = False
     committed: Committed | None = field(default=None, repr=False)
 
 
-def merge(
-    log: DeltaLog,
-    engine: Engine,
-    begin: Callable[[Snapshot], Merging],
-    clauses: Sequence[MergeClause],
-    settings: Settings,
-    *,
-    begin_transaction: Begin = start_transaction,
-) -> MergeResult:
-    """Run a merge.
+@dataclass(frozen=True, slots=True)
+class Merge(Command[MergeResult]):
+    """MERGE: a source is merged into the table by a condition and clauses.
 
     Args:
-        log: The table.
-        engine: Discards files, refreshes caches.
-        begin: Binds source, condition and clauses to the snapshot; once per attempt, with one clock and one source.
+        begin: Binds source, condition and clauses to a snapshot; once per attempt, with one clock and one source.
         clauses: For the history and for what may be left out.
-        settings: The session's.
-        begin_transaction: Starts a transaction. Another one begins when a writer that won has given out the identity
-            values that this one meant to.
 
     Raises:
-        TableNotFoundError: There is no table.
         UnsafeOperationError: The table is append-only, and a clause changes or deletes rows.
         ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or clauses cannot be used.
         ConstraintViolatedError: A row that the table does not allow. Nothing was changed.
         RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
-        DeltaConcurrentModificationException: Another transaction won; nothing was changed.
-        CommitStateUnknownError: The reply to the commit was lost for good.
 
     Protocol: "Add File and Remove File", "Add CDC File".
     """
-    started = time.monotonic()
-    check_clauses(clauses)
-    statement, bound = Statement(log, engine), list[Merging]()
 
-    def kept(snapshot: Snapshot) -> Merging:
-        bound[:] = [begin(snapshot)]
-        return bound[0]
+    begin: Callable[[Snapshot], Merging]
+    clauses: Sequence[MergeClause]
 
-    def attempt() -> MergeResult:
-        for number in range(1, settings.commit_max_attempts + 1):
-            txn = begin_transaction(log).notifying(engine.committed)
-            statement.begins_on(existing_table(txn.snapshot))
-            try:
-                return _merge_once(_Merge(txn, engine, clauses, settings, started, statement), kept)
-            except MetadataChangedException:
-                if number == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
-                    raise  # else: once more, with fresh identity values
-        raise AssertionError("unreachable")
+    is_statement = True
 
-    return statement.run(attempt, is_fixed=lambda: not any(merging.source_reads_table() for merging in bound))
+    def __post_init__(self) -> None:
+        """Check the clauses."""
+        check_clauses(self.clauses)
 
-
-def _merge_once(run: _Merge, begin: Callable[[Snapshot], Merging]) -> MergeResult:
-    txn, clauses = run.txn, run.clauses
-    snapshot = existing_table(txn.snapshot)
-    changes_rows = any(clause.on is not ClauseOn.NOT_MATCHED for clause in clauses)
-    if snapshot.properties.append_only and changes_rows:
-        raise UnsafeOperationError(
-            "This table is append-only (delta.appendOnly=true), so a merge can only insert into it.",
-            hint="Leave out the clauses that update or delete, or set delta.appendOnly to false first.",
-            table=snapshot.table_uri,
-            condition=Condition.of(
-                "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table_uri, config="delta.appendOnly"
-            ),
+    def append_only(self) -> Refusal | None:
+        """See ``Command.append_only``: such a table takes inserts."""
+        if all(clause.on is ClauseOn.NOT_MATCHED for clause in self.clauses):
+            return None
+        return Refusal(
+            "a merge can only insert into it",
+            "Leave out the clauses that update or delete, or set delta.appendOnly to false first.",
         )
-    if landed_before(txn, run.settings):
-        return MergeResult(
-            num_source_rows=0,
-            num_inserted_rows=0,
-            num_updated_rows=0,
-            num_deleted_rows=0,
-            num_copied_rows=0,
-            num_touched_files=0,
-            num_candidate_files=0,
-            execution_time_ms=_elapsed_ms(run.started),
-            version=None,
-            skipped=True,
-        )
-    merging = begin(snapshot)
-    try:
-        return run.run(merging)
-    finally:
-        merging.close()
+
+    def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
+        """See ``Command.transaction``: that of the session."""
+        return settings.transaction
+
+    def skipped(self, attempt: Attempt) -> MergeResult:
+        """See ``Command.skipped``."""
+        return MergeResult(execution_time_ms=attempt.elapsed_ms, version=None, skipped=True)
+
+    def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
+        """See ``Command.tries_again``: with fresh identity values, where the winner has given out these."""
+        return lost_identity_race(lost, attempt, tries)
+
+    def execute(self, attempt: Attempt) -> MergeResult:
+        """See ``Command.execute``."""
+        merging = self.begin(attempt.snapshot)
+        attempt.is_repeatable = lambda: not merging.source_reads_table()
+        try:
+            return _Merge(attempt, self.clauses, merging).run()
+        finally:
+            merging.close()
 
 
 @dataclass(slots=True)
 class _Merge:
-    """One merge under way."""
+    """One attempt of a merge."""
 
-    txn: OptimisticTransaction
-    engine: Engine
+    attempt: Attempt
     clauses: Sequence[MergeClause]
-    settings: Settings
-    started: float
-    statement: Statement
-    merging: Merging = field(init=False)
+    merging: Merging
 
-    def run(self, merging: Merging) -> MergeResult:
-        self.merging = merging
-        txn, snapshot = self.txn, self.txn.snapshot
+    def run(self) -> MergeResult:
+        attempt, merging = self.attempt, self.merging
+        txn, snapshot = attempt.txn, attempt.snapshot
         source_rows = merging.count_source()
         vectors = writes_vectors(snapshot)
         inserts = any(clause.on is ClauseOn.NOT_MATCHED for clause in self.clauses)
@@ -318,40 +285,34 @@ class _Merge:
             txn.rows_stand_alone()
         candidates = self._candidates()
         matches = merging.find(candidates)
-        scanned = _elapsed_ms(self.started)
+        scanned = attempt.elapsed_ms
         places = sorted(matches.positions)
         touched = candidates[places]
         adds = snapshot.files.adds(touched)
         written, passed, hidden = NOTHING_WRITTEN, Passed(), VectorOutput()
-        try:
-            if places or inserts:
-                written, passed = merging.write(touched, places, copy_others=not vectors)
-            if vectors and places:
-                found = {number: matches.positions[place] for number, place in enumerate(places)}
-                hidden = hide(txn, self.engine, adds, found)
-            counts = self._counted(adds, matches, written, passed, hidden if vectors else None)
-            going = list(hidden.actions) if vectors else _removed(adds)
-            committed = None
-            if going or written.files or merging.schema != snapshot.schema or txn.counts_as_version:
-                metrics = self._metrics(written, hidden, adds, matches, vectors=vectors)
-                metrics |= {
-                    "numSourceRows": source_rows,
-                    "numTargetRowsInserted": counts.inserted,
-                    "numTargetRowsCopied": counts.copied,
-                    "numOutputRows": written.num_rows,
-                    "materializeSourceTimeMs": merging.source_ms,
-                    "scanTimeMs": scanned,
-                    "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
-                    "executionTimeMs": _elapsed_ms(self.started),
-                    **ways_of(self.merging),
-                    **self.statement.metrics,
-                }
-                committed = self._commit([*going, *written.files], metrics, written)
-        except DeltaError:
-            if txn.surely_not_landed:
-                self.engine.discard(snapshot, written.files)
-                discard(txn.log.store, hidden.files_written)
-            raise
+        if places or inserts:
+            written, passed = merging.write(touched, places, copy_others=not vectors)
+            attempt.stage(written)
+        if vectors and places:
+            hidden = hide(attempt, adds, {number: matches.positions[place] for number, place in enumerate(places)})
+        counts = self._counted(adds, matches, written, passed, hidden if vectors else None)
+        going = hidden.actions if vectors else self._removed(adds)
+        committed = None
+        if going or written.files or merging.schema != snapshot.schema or txn.counts_as_version:
+            metrics = self._metrics(written, hidden, adds, matches, vectors=vectors)
+            metrics |= {
+                "numSourceRows": source_rows,
+                "numTargetRowsInserted": counts.inserted,
+                "numTargetRowsCopied": counts.copied,
+                "numOutputRows": written.num_rows,
+                "materializeSourceTimeMs": merging.source_ms,
+                "scanTimeMs": scanned,
+                "rewriteTimeMs": attempt.elapsed_ms - scanned,
+                "executionTimeMs": attempt.elapsed_ms,
+                **merging.ways(),
+                **attempt.statement.metrics,
+            }
+            committed = self._commit([*going, *written.files], metrics, written)
         return MergeResult(
             num_source_rows=source_rows,
             num_inserted_rows=counts.inserted,
@@ -360,18 +321,19 @@ class _Merge:
             num_copied_rows=counts.copied,
             num_touched_files=len(adds),
             num_candidate_files=candidates.height,
-            execution_time_ms=_elapsed_ms(self.started),
+            execution_time_ms=attempt.elapsed_ms,
             version=committed.version if committed else None,
             committed=committed,
         )
 
     def _candidates(self) -> pl.DataFrame:
         """Files that may hold a row that some clause is about; the transaction records the reading."""
-        snapshot = self.txn.snapshot
+        txn = self.attempt.txn
         if any(clause.on is ClauseOn.NOT_MATCHED_BY_SOURCE for clause in self.clauses):
-            self.txn.read_whole_table()
-            return snapshot.files.core
-        return read_candidates(self.txn, list(self.merging.target_filters()), time_zone=self.engine.time_zone())
+            txn.read_whole_table()
+            return txn.snapshot.files.core
+        zone = self.attempt.engine.time_zone()
+        return read_candidates(txn, list(self.merging.target_filters()), time_zone=zone)
 
     def _counted(
         self,
@@ -382,7 +344,7 @@ class _Merge:
         hidden: VectorOutput | None,
     ) -> RowCounts:
         """The numbers of rows, which add up; ``hidden`` is None where the touched files were rewritten."""
-        log, snapshot = self.txn.log, self.txn.snapshot
+        log, snapshot = self.attempt.log, self.attempt.snapshot
         counts = RowCounts(
             live=live_rows(adds, log),
             deleted=matches.deleted,
@@ -425,15 +387,16 @@ class _Merge:
         }
 
     def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int | str], written: RewriteOutput) -> Committed:
-        metadata = self.txn.snapshot.metadata
+        txn, snapshot = self.attempt.txn, self.attempt.snapshot
+        metadata = snapshot.metadata
         assert metadata is not None
-        if self.merging.schema != self.txn.snapshot.schema:
+        if self.merging.schema != snapshot.schema:
             evolved = metadata.replace(schema_string=self.merging.schema.to_json())
-            mapped = self.txn.snapshot.column_mapping_mode != "none"
+            mapped = snapshot.column_mapping_mode != "none"
             metadata = mapped_metadata(evolved, metadata) if mapped else evolved
         marked = with_given_values(metadata, written.marks)
         assert marked is not None
-        self.txn.update_metadata(marked)
+        txn.update_metadata(marked)
 
         def predicates(on: ClauseOn) -> str:
             found = []
@@ -452,15 +415,10 @@ class _Merge:
             },
             metrics=metrics,
         )
-        committed = self.txn.commit(actions, operation)
-        compact_after_change(self.txn.log, self.engine, self.settings, committed, written.adds)
+        committed = txn.commit(actions, operation)
+        compact_after_write(self.attempt.context, committed, written.adds)
         return committed
 
-
-def _removed(adds: Sequence[AddFile]) -> list[Action]:
-    now_ms = time.time_ns() // 1_000_000
-    return [add.remove(deletion_timestamp=now_ms) for add in adds]
-
-
-def _elapsed_ms(started: float) -> int:
-    return int((time.monotonic() - started) * 1000)
+    def _removed(self, adds: Sequence[AddFile]) -> list[Action]:
+        now_ms = self.attempt.now_ms()
+        return [add.remove(deletion_timestamp=now_ms) for add in adds]

@@ -5,91 +5,28 @@
     candidates (partition values, statistics) -> matching rows of files (reads the condition's columns, once)
         none -> no commit, or an empty one for the session's txnVersion
         some -> rewrite the files, matching rows with their new values -> remove + add in one commit
-             -> or, where the table enables deletion vectors: hide the matching rows, write them anew, copy nothing
+             -> or, where the table enables deletion vectors: hide the matching rows, write them again, copy nothing
 
 A row is updated when the condition is true; one for which it is false or null stays as it is.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import polars as pl
-
-from pydelta.commands.change.again import Statement
-from pydelta.commands.change.candidates import Touched, counted, existing_table, find_rows, hide, refuse_append_only
+from pydelta.commands.change.candidates import Touched, counted, find_rows, hide
 from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import RowCounts
-from pydelta.commands.engine import (
-    NOTHING_WRITTEN,
-    Assignments,
-    BoundCondition,
-    Engine,
-    RewriteOutput,
-    ways_of,
-)
-from pydelta.commands.optimize.command import compact_after_change
-from pydelta.commands.session_version import landed_before
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
+from pydelta.commands.optimize.command import compact_after_write
+from pydelta.commands.run import Attempt, Command, Refusal
 from pydelta.protocol.actions import Action, encode_json
-from pydelta.protocol.row_sets import RowSet
 from pydelta.settings import Settings
-from pydelta.storage.discarding import discard
-from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation
 
-__all__ = ["BoundUpdate", "UpdateResult", "UpdatingEngine", "update"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundUpdate:
-    """Condition and assignments of one UPDATE, resolved together: they see one clock and one zone.
-
-    Args:
-        condition: Which rows change; None for all.
-        native: The engine's own form of the assignments.
-    """
-
-    condition: BoundCondition | None
-    native: Any
-
-
-@runtime_checkable
-class UpdatingEngine(Engine, Protocol):
-    """An engine that also computes new values for rows."""
-
-    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
-        """Resolve condition (or None) and assignments against the table.
-
-        Raises:
-            ParseError: A text is not an expression.
-            BindError: A column that is not there, in the condition, as a target or in a value.
-            SchemaMismatchError: A value of a type that its column cannot hold.
-            InvalidArgumentError: The condition cannot be one, nothing is set, something is set twice.
-        """
-
-    def write_updated(
-        self,
-        snapshot: Snapshot,
-        files: pl.DataFrame,
-        rows: Mapping[int, RowSet] | None,
-        bound: BoundUpdate,
-        *,
-        copy_others: bool,
-    ) -> RewriteOutput:
-        """Write rows of files with their new values, and with ``copy_others`` the other rows as they are.
-
-        Where the table records a change data feed, both images of each changed row go to ``changes``.
-
-        Args:
-            snapshot: The table.
-            files: Rows of its file table.
-            rows: The rows that change, by place in ``files``, where every place is there; None for all.
-            bound: What they change to.
-            copy_others: Whether the other rows are written as well.
-        """
+__all__ = ["Update", "UpdateResult"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,113 +38,85 @@ class UpdateResult:
     """
 
     condition: str | None
-    num_touched_files: int
-    num_updated_rows: int
-    num_copied_rows: int
+    num_touched_files: int = 0
+    num_updated_rows: int = 0
+    num_copied_rows: int = 0
     execution_time_ms: int
     version: int | None
     skipped: bool = False
     committed: Committed | None = field(default=None, repr=False)
 
 
-def update(
-    log: DeltaLog,
-    engine: UpdatingEngine,
-    assignments: Assignments,
-    condition: Any = None,
-    *,
-    begin: Begin = start_transaction,
-    settings: Settings | None = None,
-) -> UpdateResult:
-    """Set columns of the rows for which ``condition`` is true.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update(Command[UpdateResult]):
+    """UPDATE: columns of the rows for which a condition is true get new values.
 
     Args:
-        log: The table.
-        engine: Runs the queries.
         assignments: Column, or ``struct.field``, with SQL text or an expression of the engine.
         condition: SQL text or an expression; None for every row.
-        begin: Starts the transaction.
-        settings: The session's, for its ``txnVersion`` and for auto-compaction afterwards; None for neither.
 
     Raises:
-        TableNotFoundError: There is no table.
-        UnsafeOperationError: The table is append-only.
         ParseError, BindError, InvalidArgumentError: Condition or assignments cannot be used.
         SchemaMismatchError: A value of a type that its column cannot hold.
         ConstraintViolatedError: A new row that the table's constraints do not allow, or a value too large for its
             column. Nothing was changed.
         RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
-        DeltaConcurrentModificationException: Another transaction won; nothing was changed.
-        CommitStateUnknownError: The reply to the commit was lost for good.
 
     Protocol: "Add File and Remove File", "Add CDC File".
     """
-    started = time.monotonic()
-    statement = Statement(log, engine)
 
-    def attempt() -> UpdateResult:
-        txn = begin(log).notifying(engine.committed)
-        statement.begins_on(existing_table(txn.snapshot))
-        refuse_append_only(txn.snapshot, "no row of it can be updated")
-        if landed_before(txn, settings):
-            return _unchanged(None, started, skipped=True)
-        bound = engine.bind_update(txn.snapshot, condition, assignments)
-        return _update_once(txn, engine, bound, started, settings, statement)
+    assignments: Assignments
+    condition: Any = None
 
-    return statement.run(attempt)
+    is_statement = True
 
+    def append_only(self) -> Refusal:
+        """See ``Command.append_only``."""
+        return Refusal("no row of it can be updated")
 
-def _update_once(
-    txn: OptimisticTransaction,
-    engine: UpdatingEngine,
-    bound: BoundUpdate,
-    started: float,
-    settings: Settings | None,
-    statement: Statement,
-) -> UpdateResult:
-    log, snapshot = txn.log, txn.snapshot
-    vectors = bound.condition is not None and writes_vectors(snapshot)
-    if vectors:
-        txn.rows_stand_alone()
-    touched = _find(txn, engine, bound.condition)
-    scanned = _elapsed_ms(started)
-    text = bound.condition.sql if bound.condition else None
-    if not touched.adds:
-        return _unchanged(text, started, committed=_commit_version(txn, engine, bound.condition))
-    written, hidden = NOTHING_WRITTEN, VectorOutput()
-    try:
-        written = engine.write_updated(snapshot, touched.frame, touched.rows, bound, copy_others=not vectors)
+    def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
+        """See ``Command.transaction``: that of the session."""
+        return settings.transaction
+
+    def skipped(self, attempt: Attempt) -> UpdateResult:
+        """See ``Command.skipped``."""
+        return UpdateResult(condition=None, execution_time_ms=attempt.elapsed_ms, version=None, skipped=True)
+
+    def execute(self, attempt: Attempt) -> UpdateResult:
+        """See ``Command.execute``."""
+        txn, snapshot = attempt.txn, attempt.snapshot
+        bound = attempt.engine.bind_update(snapshot, self.condition, self.assignments)
+        vectors = bound.condition is not None and writes_vectors(snapshot)
         if vectors:
-            hidden = hide(txn, engine, touched.adds, touched.positions())
-        counts = counted(txn, touched, written=written, hidden=hidden if vectors else None, updates=True)
-        now_ms = time.time_ns() // 1_000_000
-        going: list[Action] = (
-            list(hidden.actions) if vectors else [add.remove(deletion_timestamp=now_ms) for add in touched.adds]
+            txn.rows_stand_alone()
+        touched = _find(attempt, bound.condition)
+        scanned = attempt.elapsed_ms
+        if not touched.adds:
+            return _unchanged(attempt, bound.condition)
+        written = attempt.stage(
+            attempt.engine.write_updated(snapshot, touched.frame, touched.rows, bound, copy_others=not vectors)
         )
-        metrics: dict[str, int | str] = {
-            **_counts_of(touched, written, hidden if vectors else None, counts),
+        hidden = hide(attempt, touched.adds, touched.positions()) if vectors else None
+        counts = counted(txn, touched, written=written, hidden=hidden, updates=True)
+        metrics = {
+            **_counts_of(touched, written, hidden, counts),
             "scanTimeMs": scanned,
-            "rewriteTimeMs": _elapsed_ms(started) - scanned,
-            "executionTimeMs": _elapsed_ms(started),
-            **ways_of(engine),
-            **statement.metrics,
+            "rewriteTimeMs": attempt.elapsed_ms - scanned,
+            "executionTimeMs": attempt.elapsed_ms,
+            **attempt.notes,
         }
-        committed = txn.commit([*going, *written.files], _operation(bound.condition, metrics))
-    except Exception:
-        if txn.surely_not_landed:
-            engine.discard(snapshot, written.files)
-            discard(log.store, hidden.files_written)
-        raise
-    compact_after_change(log, engine, settings, committed, written.adds)
-    return UpdateResult(
-        condition=text,
-        num_touched_files=len(touched.adds),
-        num_updated_rows=counts.updated,
-        num_copied_rows=counts.copied,
-        execution_time_ms=_elapsed_ms(started),
-        version=committed.version,
-        committed=committed,
-    )
+        actions = [*_going(attempt, touched, hidden), *written.files]
+        committed = txn.commit(actions, _operation(bound.condition, metrics))
+        compact_after_write(attempt.context, committed, written.adds)
+        return UpdateResult(
+            condition=bound.condition.sql if bound.condition else None,
+            num_touched_files=len(touched.adds),
+            num_updated_rows=counts.updated,
+            num_copied_rows=counts.copied,
+            execution_time_ms=attempt.elapsed_ms,
+            version=committed.version,
+            committed=committed,
+        )
 
 
 def _counts_of(
@@ -226,26 +135,25 @@ def _counts_of(
     }
 
 
-def _unchanged(
-    condition: str | None, started: float, *, committed: Committed | None = None, skipped: bool = False
-) -> UpdateResult:
+def _going(attempt: Attempt, touched: Touched, hidden: VectorOutput | None) -> Sequence[Action]:
+    """What takes the old rows away: vectors that hide them, or the removal of their files."""
+    if hidden is not None:
+        return hidden.actions
+    now_ms = attempt.now_ms()
+    return [add.remove(deletion_timestamp=now_ms) for add in touched.adds]
+
+
+def _unchanged(attempt: Attempt, condition: BoundCondition | None) -> UpdateResult:
+    """End without a row; a commit says that the session's version is done, where it names one."""
+    committed: Committed | None = None
+    if attempt.txn.counts_as_version:
+        committed = attempt.txn.commit([], _operation(condition, {"numUpdatedRows": 0, "numCopiedRows": 0}))
     return UpdateResult(
-        condition=condition,
-        num_touched_files=0,
-        num_updated_rows=0,
-        num_copied_rows=0,
-        execution_time_ms=_elapsed_ms(started),
+        condition=condition.sql if condition else None,
+        execution_time_ms=attempt.elapsed_ms,
         version=None if committed is None else committed.version,
-        skipped=skipped,
         committed=committed,
     )
-
-
-def _commit_version(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition | None) -> Committed | None:
-    """Commit that the session's version is done, without a row; None where it names none."""
-    if not txn.counts_as_version:
-        return None
-    return txn.commit([], _operation(condition, {"numUpdatedRows": 0, "numCopiedRows": 0}))
 
 
 def _operation(condition: BoundCondition | None, metrics: Mapping[str, int | str]) -> Operation:
@@ -253,13 +161,9 @@ def _operation(condition: BoundCondition | None, metrics: Mapping[str, int | str
     return Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
 
 
-def _find(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition | None) -> Touched:
+def _find(attempt: Attempt, condition: BoundCondition | None) -> Touched:
     if condition is not None:
-        return find_rows(txn, engine, condition)
-    txn.read_whole_table()
-    files = txn.snapshot.files
+        return find_rows(attempt, condition)
+    attempt.txn.read_whole_table()
+    files = attempt.snapshot.files
     return Touched(frame=files.core, adds=files.adds(files.core), rows=None)
-
-
-def _elapsed_ms(started: float) -> int:
-    return int((time.monotonic() - started) * 1000)

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -32,26 +31,28 @@ from pydelta.commands.alter.clustering import (
     layout_paths,
     path_text,
 )
-from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput, rewritten_by
-from pydelta.commands.give_way import changes_under_way, give_way
+from pydelta.commands.context import Context
+from pydelta.commands.engine import NO_ENGINE, Engine, RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
-from pydelta.errors import DeltaError, InvalidArgumentError, error_context
+from pydelta.commands.run import Attempt, Command, run
+from pydelta.commands.yielding import changes_under_way, give_way
+from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
-from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import Action, AddFile, encode_json
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddFile, encode_json
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.settings import Settings
-from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation, start_transaction
 
 __all__ = [
-    "OptimizeRequest",
+    "Optimize",
     "OptimizeResult",
+    "PlanOptimize",
     "PlannedOptimize",
-    "compact_after_change",
     "compact_after_write",
-    "optimize",
-    "plan_optimize",
+    "files_of_partitions",
+    "rewritten_by",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -59,15 +60,23 @@ _GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeRequest:
-    """What to rewrite.
+class Optimize(Command[OptimizeResult]):
+    """OPTIMIZE: small files become large ones, or rows are put into an order that lets queries skip files.
 
     Args:
         condition: Over partition columns alone: only their partitions are looked at.
         zorder_by: Columns (dotted for nested fields) to order rows by, none more important than another.
-        full: Of a clustered table, order all files anew, also those in order already.
+        full: Of a clustered table, order all files again, also those in order already.
         max_files_per_partition: Compaction takes at most this many files of a partition, the smallest first.
         modified_before_ms: Look only at files older than this, epoch milliseconds.
+
+    Raises:
+        InvalidArgumentError: A condition over other columns; columns that cannot order rows; options that do not go
+            together or with the table.
+        ParseError, BindError: The condition or a column does not fit the table.
+        ConcurrentDeleteReadException: A file was deleted meanwhile; run it again.
+
+    Protocol: "Add File and Remove File" (``dataChange``), "Clustered Table".
     """
 
     condition: Any = None
@@ -76,8 +85,31 @@ class OptimizeRequest:
     max_files_per_partition: int | None = None
     modified_before_ms: int | None = None
 
+    def wait(self, context: Context) -> None:
+        """See ``Command.wait``: changes that lost to a compaction and run again go first."""
+        give_way(context.log.store, most_ms=context.settings.optimize_give_way_ms)
 
-_BY_DEFAULT: Final = OptimizeRequest()
+    def execute(self, attempt: Attempt) -> OptimizeResult:
+        """See ``Command.execute``."""
+        run, considered = self._considered(attempt)
+        return run.run(considered)
+
+    def _considered(self, attempt: Attempt) -> tuple[_Optimize, pl.DataFrame]:
+        """An OPTIMIZE, and the files that it looks at."""
+        snapshot, settings = attempt.snapshot, attempt.settings
+        layout = _layout(snapshot, self.zorder_by, condition=self.condition, full=self.full)
+        limits = SizeLimits(
+            target_bytes=_target(snapshot, settings),
+            min_bytes=settings.optimize_min_file_bytes or _target(snapshot, settings),
+            max_deleted_ratio=settings.optimize_max_deleted_ratio,
+            max_files_per_partition=self.max_files_per_partition,
+        )
+        clustered = not self.zorder_by and layout is not None
+        run = _Optimize(attempt, limits, layout=layout, full=self.full, clustered=clustered)
+        considered, run.predicate = files_of_partitions(attempt, self.condition, of="OPTIMIZE")
+        if self.modified_before_ms is not None:
+            considered = considered.filter(pl.col("modification_time") < self.modified_before_ms)
+        return run, considered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,124 +127,99 @@ class PlannedOptimize:
     layout: Layout | None
 
 
-def optimize(
-    log: DeltaLog,
-    engine: RearrangingEngine,
-    settings: Settings,
-    request: OptimizeRequest = _BY_DEFAULT,
-    *,
-    begin: Begin = start_transaction,
-) -> OptimizeResult:
-    """Rewrite small files into large ones, or rows into an order that lets queries skip files.
+@dataclass(frozen=True, slots=True)
+class PlanOptimize(Command[PlannedOptimize]):
+    """Plan an OPTIMIZE, and rewrite nothing; errors are those of ``Optimize``."""
 
-    Args:
-        log: The table.
-        engine: Reads and writes rows.
-        settings: The session's, for sizes.
-        request: What to rewrite.
-        begin: Begins the transaction.
+    planned: Optimize
 
-    Returns:
-        What was rewritten.
-
-    Raises:
-        InvalidArgumentError: A condition over other columns; columns that cannot order rows; options that do not go
-            together or with the table.
-        ParseError, BindError: The condition or a column does not fit the table.
-        ConcurrentDeleteReadException: A file was deleted meanwhile; run it again.
-        StorageError: The store refused; nothing was changed.
-
-    Protocol: "Add File and Remove File" (``dataChange``), "Clustered Table".
-    """
-    with error_context(table=log.uri):
-        give_way(log.store, most_ms=settings.optimize_give_way_ms)
-        run, considered = _considered(begin(log).notifying(engine.committed), engine, settings, request)
-        return run.run(considered)
+    def execute(self, attempt: Attempt) -> PlannedOptimize:
+        """See ``Command.execute``."""
+        run, considered = self.planned._considered(attempt)
+        return PlannedOptimize(snapshot=attempt.snapshot, files=run.plan(considered), layout=run.layout)
 
 
-def plan_optimize(
-    log: DeltaLog, engine: RearrangingEngine, settings: Settings, request: OptimizeRequest = _BY_DEFAULT
-) -> PlannedOptimize:
-    """Tell what ``optimize`` would rewrite, and rewrite nothing; arguments and errors are those of ``optimize``."""
-    with error_context(table=log.uri):
-        run, considered = _considered(start_transaction(log), engine, settings, request)
-        return PlannedOptimize(snapshot=run.txn.snapshot, files=run.plan(considered), layout=run.layout)
+@dataclass(frozen=True, slots=True)
+class _AutoCompaction(Command[OptimizeResult]):
+    """Compaction of the partitions that a write has added files to."""
+
+    adds: Sequence[AddFile]
+
+    def execute(self, attempt: Attempt) -> OptimizeResult:
+        """See ``Command.execute``."""
+        snapshot, settings = attempt.snapshot, attempt.settings
+        target = settings.auto_compact_max_file_bytes
+        limits = SizeLimits(
+            target_bytes=target,
+            min_bytes=settings.auto_compact_min_file_bytes or target // 2,
+            max_deleted_ratio=settings.optimize_max_deleted_ratio,
+            min_files=settings.auto_compact_min_files,
+        )
+        considered, keys = snapshot.files.core, _keys(snapshot)
+        if keys:
+            written = pl.DataFrame(
+                {key: [add.partition_values.get(key[3:]) or None for add in self.adds] for key in keys},
+                schema=dict.fromkeys(keys, pl.String),
+            ).unique()
+            considered = considered.join(written, on=keys, how="semi", nulls_equal=True)
+        return _Optimize(attempt, limits, auto=True).run(considered)
 
 
-def _considered(
-    txn: OptimisticTransaction, engine: RearrangingEngine, settings: Settings, request: OptimizeRequest
-) -> tuple[_Optimize, pl.DataFrame]:
-    """An OPTIMIZE, and the files that it looks at."""
-    layout = _layout(txn.snapshot, request.zorder_by, condition=request.condition, full=request.full)
-    limits = SizeLimits(
-        target_bytes=_target(txn.snapshot, settings),
-        min_bytes=settings.optimize_min_file_bytes or _target(txn.snapshot, settings),
-        max_deleted_ratio=settings.optimize_max_deleted_ratio,
-        max_files_per_partition=request.max_files_per_partition,
-    )
-    clustered = not request.zorder_by and layout is not None
-    run = _Optimize(txn, engine, limits, layout=layout, full=request.full, clustered=clustered)
-    considered = run.choose(request.condition)
-    if request.modified_before_ms is not None:
-        considered = considered.filter(pl.col("modification_time") < request.modified_before_ms)
-    return run, considered
-
-
-def compact_after_change(
-    log: DeltaLog, engine: Engine, settings: Settings | None, committed: Committed, adds: Sequence[AddFile]
-) -> OptimizeResult | None:
-    """Run ``compact_after_write`` for a command whose engine and settings may not be there for it."""
-    if settings is None or not isinstance(engine, RearrangingEngine):
-        return None
-    return compact_after_write(log, engine, settings, committed, adds)
-
-
-def compact_after_write(
-    log: DeltaLog, engine: RearrangingEngine, settings: Settings, committed: Committed, adds: Sequence[AddFile]
-) -> OptimizeResult | None:
-    """Compact, after a write, those of its partitions that have many small files (auto-compaction).
+def compact_after_write(context: Context, committed: Committed, adds: Sequence[AddFile]) -> OptimizeResult | None:
+    """Compact, after a commit, those of its partitions that have many small files (auto-compaction).
 
     It happens where ``delta.autoOptimize.autoCompact`` (or the session) asks for it. Whatever goes wrong is logged
-    and goes no further: the write has been committed.
+    and goes no further: the commit stands.
 
     Args:
-        log: The table.
-        engine: Reads and writes rows.
-        settings: The session's.
-        committed: The write.
+        context: That of the command.
+        committed: Its commit.
         adds: The files that it added.
 
     Returns:
         What was compacted; None when nothing was.
     """
-    snapshot = committed.snapshot
+    snapshot, settings, log = committed.snapshot, context.settings, context.log
     wanted = settings.auto_compact if settings.auto_compact is not None else snapshot.properties.auto_compact
-    if not wanted or not adds or clustering_paths(snapshot):
+    if not wanted or not adds or context.engine is NO_ENGINE or clustering_paths(snapshot):
         return None
-    if changes_under_way(log.store, now_ms=_now_ms()):
+    if changes_under_way(log.store, now_ms=context.clock()):
         return None
-    target = settings.auto_compact_max_file_bytes
-    limits = SizeLimits(
-        target_bytes=target,
-        min_bytes=settings.auto_compact_min_file_bytes or target // 2,
-        max_deleted_ratio=settings.optimize_max_deleted_ratio,
-        min_files=settings.auto_compact_min_files,
-    )
+    after = context.beginning(lambda table: start_transaction(table, snapshot))
     try:
-        with error_context(table=log.uri):
-            txn = start_transaction(log, snapshot).notifying(engine.committed)
-            keys = _keys(snapshot)
-            considered = snapshot.files.core
-            if keys:
-                written = pl.DataFrame(
-                    {key: [add.partition_values.get(key[3:]) or None for add in adds] for key in keys},
-                    schema=dict.fromkeys(keys, pl.String),
-                ).unique()
-                considered = considered.join(written, on=keys, how="semi", nulls_equal=True)
-            return _Optimize(txn, engine, limits, auto=True).run(considered)
-    except Exception:  # the write stands, whatever becomes of this
+        return run(_AutoCompaction(adds), after)
+    except Exception:  # The write stands, whatever becomes of this.
         _logger.warning("auto-compaction after version %d of %s failed", committed.version, log.uri, exc_info=True)
         return None
+
+
+def files_of_partitions(attempt: Attempt, condition: Any, *, of: str) -> tuple[pl.DataFrame, str | None]:
+    """Return the files of the partitions that a condition names, and the condition's text; all and None without one.
+
+    Args:
+        attempt: Whose snapshot is looked at.
+        condition: SQL text or an expression of the engine.
+        of: What the condition belongs to, for the message.
+
+    Raises:
+        InvalidArgumentError: It names other columns than partition columns.
+    """
+    snapshot, bound = attempt.snapshot, attempt.bind(condition)
+    if bound is None:
+        return snapshot.files.core, None
+    partitions = {name.lower() for name in snapshot.partition_columns}
+    others = sorted(name for name in bound.references if name.lower() not in partitions)
+    if others:
+        shown = ", ".join(snapshot.partition_columns) or "none: the table is not partitioned"
+        raise InvalidArgumentError(
+            f"The condition of {of} names {', '.join(others)}, but only partition columns are allowed.",
+            hint=f"The partition columns are: {shown}.",
+            condition=Condition.of(
+                "DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=snapshot.partition_columns
+            ),
+        )
+    found = snapshot.files.select(data_filters=bound.conjuncts, time_zone=attempt.engine.time_zone())
+    return attempt.engine.match_partitions(snapshot, found, bound), bound.as_given or bound.sql
 
 
 def _target(snapshot: Snapshot, settings: Settings) -> int:
@@ -258,40 +265,21 @@ def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, ful
 class _Optimize:
     """One OPTIMIZE under way."""
 
-    txn: OptimisticTransaction
-    engine: RearrangingEngine
+    attempt: Attempt
     limits: SizeLimits
     layout: Layout | None = None
     full: bool = False
     clustered: bool = False
     auto: bool = False
     predicate: str | None = None
-    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    started_ms: int = field(init=False)
 
-    def choose(self, condition: Any) -> pl.DataFrame:
-        """The files of the partitions that the condition names; all without one."""
-        snapshot = self.txn.snapshot
-        if condition is None:
-            return snapshot.files.core
-        bound = self.engine.bind_condition(snapshot, condition)
-        partitions = {name.lower() for name in snapshot.partition_columns}
-        others = sorted(name for name in bound.references if name.lower() not in partitions)
-        if others:
-            shown = ", ".join(snapshot.partition_columns) or "none: the table is not partitioned"
-            raise InvalidArgumentError(
-                f"The condition of OPTIMIZE names {', '.join(others)}, but only partition columns are allowed.",
-                hint=f"The partition columns are: {shown}.",
-                condition=Condition.of(
-                    "DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=snapshot.partition_columns
-                ),
-            )
-        self.predicate = bound.as_given or bound.sql
-        zone = self.engine.time_zone()
-        found = snapshot.files.select(data_filters=bound.conjuncts, time_zone=zone)
-        return self.engine.match_partitions(snapshot, found, bound)
+    def __post_init__(self) -> None:
+        """Note when it began."""
+        self.started_ms = self.attempt.now_ms()
 
     def run(self, considered: pl.DataFrame) -> OptimizeResult:
-        snapshot = self.txn.snapshot
+        attempt, snapshot = self.attempt, self.attempt.snapshot
         plan = self.plan(considered)
         result = OptimizeResult(
             version=None,
@@ -303,16 +291,15 @@ class _Optimize:
             num_table_columns_with_stats=columns_with_stats(snapshot),
         )
         if plan.is_empty():
-            return replace(result, end_time_ms=_now_ms())
+            return replace(result, end_time_ms=attempt.now_ms())
         removed = snapshot.files.adds(plan)
-        self.txn.mark_read(plan)
+        attempt.txn.mark_read(plan)
+        target_bytes = self.limits.target_bytes
         if self.layout is None:
-            written = self.engine.compact(snapshot, removed, plan, max_bytes=self.limits.target_bytes)
+            written = attempt.engine.compact(snapshot, removed, plan, max_bytes=target_bytes)
         else:
-            written = self.engine.lay_out(
-                snapshot, removed, plan, layout=self.layout, target_bytes=self.limits.target_bytes
-            )
-        adds = self._marked(written)
+            written = attempt.engine.lay_out(snapshot, removed, plan, layout=self.layout, target_bytes=target_bytes)
+        adds = self._marked(attempt.stage(written))
         committed = self._commit(adds, removed)
         return replace(
             result,
@@ -321,12 +308,12 @@ class _Optimize:
             added=adds,
             removed=tuple(removed),
             num_bins=plan[BIN].n_unique(),
-            end_time_ms=_now_ms(),
+            end_time_ms=attempt.now_ms(),
         )
 
     def plan(self, considered: pl.DataFrame) -> pl.DataFrame:
         """Choose the files to rewrite, and number what goes together."""
-        snapshot, keys = self.txn.snapshot, _keys(self.txn.snapshot)
+        snapshot, keys = self.attempt.snapshot, _keys(self.attempt.snapshot)
         if self.layout is None:
             rated = considered.with_columns(_deleted_ratios(snapshot, considered))
             plan = plan_compaction(rated, partition_by=keys, limits=self.limits)
@@ -360,17 +347,15 @@ class _Optimize:
         }
         if self.clustered:
             parameters["isFull"] = self.full
-        now_ms = _now_ms()
-        actions: list[Action] = [add.remove(deletion_timestamp=now_ms, data_change=False) for add in removed]
-        actions += adds
-        metrics = {**history_metrics(adds, removed), **rewritten_by(self.engine)}
+        attempt = self.attempt
+        metrics = {**history_metrics(adds, removed), **rewritten_by(attempt.engine)}
         operation = Operation(name="OPTIMIZE", parameters=parameters, metrics=metrics)
-        try:
-            return self.txn.commit(actions, operation)
-        except DeltaError:
-            if self.txn.surely_not_landed:
-                self.engine.discard(self.txn.snapshot, adds)
-            raise
+        return attempt.txn.commit(attempt.rearranged(removed, adds), operation)
+
+
+def rewritten_by(engine: Engine) -> Mapping[str, str]:
+    """Return of an engine's ways how files were written, for commands that look for no row."""
+    return {name: way for name, way in engine.ways().items() if name == "rewrittenBy"}
 
 
 def _deleted_ratios(snapshot: Snapshot, files: pl.DataFrame) -> pl.Series:
@@ -414,7 +399,3 @@ def _cube_columns(add: AddFile) -> list[str] | None:
     except MALFORMED_JSON:
         return None
     return found if isinstance(found, list) else None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import polars as pl
 
+from pydelta.commands.context import Context
+from pydelta.commands.run import Task, existing_table
 from pydelta.commands.vacuum.clone_notes import noted_clones
 from pydelta.commands.vacuum.delete import Deletion, Doomed, delete_files
 from pydelta.commands.vacuum.list_rows import Inventory, InventoryReader
@@ -43,9 +45,7 @@ from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
     StoragePermissionError,
-    TableNotFoundError,
     UnsafeOperationError,
-    error_context,
 )
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
@@ -53,10 +53,10 @@ from pydelta.log.commit_info import commit_info
 from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
 from pydelta.storage.pages import PAGE_KEYS, paged
-from pydelta.txn import Operation
+from pydelta.txn import Operation, OptimisticTransaction
 from pydelta.txn.staged import VACUUM_END, VACUUM_START
 
-__all__ = ["VacuumOptions", "VacuumProgress", "VacuumRequest", "VacuumResult", "vacuum"]
+__all__ = ["Vacuum", "VacuumOptions", "VacuumProgress", "VacuumResult"]
 
 _HOUR_MS: Final = 3_600_000
 _LONGEST_HOURS: Final = 10**9  # before there were tables
@@ -66,8 +66,13 @@ _CLOCKS_DIFFER_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VacuumRequest:
-    """What to delete.
+class Vacuum(Task[VacuumResult]):
+    """VACUUM: files go that are older than the retention and that no version since then needs.
+
+    What a version that was current at any time since the cut-off reads stays: its files, their deletion vectors, its
+    change data. So do the files of published symlink manifests, files younger than the cut-off (a writer may be about
+    to commit them), what lies in directories that begin with ``_`` or ``.``, and other Delta tables below this one.
+    A run that was interrupted is taken up by the next one.
 
     Args:
         retention_hours: How far back versions stay readable; None for the table's
@@ -79,40 +84,7 @@ class VacuumRequest:
         where: Condition over partition columns: only files in directories of these partitions.
         time_zone: Of times in ``where`` that name none; None refuses them.
         enforce_retention: Refuse a retention below the table's; the session's setting can turn that off too.
-    """
-
-    retention_hours: float | None = None
-    dry_run: bool = False
-    mode: VacuumMode = "full"
-    inventory: Inventory | None = None
-    where: Expr | str | None = None
-    time_zone: str | None = None
-    enforce_retention: bool = True
-
-
-_BY_DEFAULT: Final = VacuumRequest()
-
-
-def vacuum(
-    log: DeltaLog,
-    request: VacuumRequest = _BY_DEFAULT,
-    *,
-    progress: Callable[[VacuumProgress], None] | None = None,
-    now_ms: int | None = None,
-    options: VacuumOptions | None = None,
-) -> VacuumResult:
-    """Delete the files that are older than the retention and that no version since then needs.
-
-    What a version that was current at any time since the cut-off reads stays: its files, their deletion vectors, its
-    change data. So do the files of published symlink manifests, files younger than the cut-off (a writer may be about
-    to commit them), what lies in directories that begin with ``_`` or ``.``, and other Delta tables below this one.
-    A run that was interrupted is taken up by the next one.
-
-    Args:
-        log: The table.
-        request: What to delete.
-        progress: Told now and then how far it has got.
-        now_ms: The clock, epoch milliseconds; None for now.
+        progress: Is given, now and then, how far the run is.
         options: How to go about it.
 
     Returns:
@@ -122,37 +94,49 @@ def vacuum(
         TableNotFoundError: There is no table.
         UnsupportedFeatureError: The table needs a feature that this engine cannot write.
         UnsafeOperationError: The retention is below the table's.
-        CannotVacuumLiteError: The log no longer tells everything that LITE would have to delete.
+        CannotVacuumLiteError: The log no longer has everything that LITE would have to delete.
         InvalidArgumentError, ParseError, BindError, SchemaMismatchError: Arguments that cannot be right, an inventory
             that is none or is of another place.
         StoragePermissionError, StorageError: Files could not be deleted; the message says how many were.
 
     Protocol: "Add File and Remove File", "Vacuum Protocol Check".
     """
-    with error_context(table=log.uri):
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        snapshot = log.update()
-        if snapshot.version < 0 or snapshot.protocol is None:
-            raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
+
+    retention_hours: float | None = None
+    dry_run: bool = False
+    mode: VacuumMode = "full"
+    inventory: Inventory | None = None
+    where: Expr | str | None = None
+    time_zone: str | None = None
+    enforce_retention: bool = True
+    progress: Callable[[VacuumProgress], None] | None = field(default=None, repr=False)
+    options: VacuumOptions = field(default_factory=VacuumOptions)
+
+    def perform(self, context: Context) -> VacuumResult:
+        """See ``Task.perform``."""
+        log, now = context.log, context.clock()
+        snapshot = existing_table(log.update())
+        assert snapshot.protocol is not None
         ensure_writable(snapshot.protocol, table=log.uri)
-        mode = _mode(request.mode, request.inventory)
-        enforced = request.enforce_retention and log.settings.retention_check
-        retention_ms = _retention_ms(request.retention_hours, snapshot, enforced=enforced)
+        mode = _mode(self.mode, self.inventory)
+        enforced = self.enforce_retention and log.settings.retention_check
+        retention_ms = _retention_ms(self.retention_hours, snapshot, enforced=enforced)
         run = _Run(
             log=log,
             snapshot=snapshot,
             mode=mode,
-            inventory=request.inventory,
-            where=_condition(request, snapshot),
+            inventory=self.inventory,
+            where=_condition(self, snapshot),
             cutoff_ms=now - retention_ms,
             retention_ms=retention_ms,
-            specified_ms=None if request.retention_hours is None else retention_ms,
+            specified_ms=None if self.retention_hours is None else retention_ms,
             enforced=enforced,
             now_ms=now,
-            options=options or VacuumOptions(),
-            tell=progress or (lambda state: None),
+            options=self.options,
+            start=context.start,
+            tell=self.progress or (lambda state: None),
         )
-        return run.run(dry_run=request.dry_run)
+        return run.run(dry_run=self.dry_run)
 
 
 def _mode(mode: VacuumMode, inventory: Inventory | None) -> VacuumMode:
@@ -191,7 +175,7 @@ def _retention_ms(hours: float | None, snapshot: Snapshot, *, enforced: bool) ->
     return chosen
 
 
-def _condition(request: VacuumRequest, snapshot: Snapshot) -> Expr | None:
+def _condition(request: Vacuum, snapshot: Snapshot) -> Expr | None:
     where = request.where
     if where is None:
         return None
@@ -235,6 +219,7 @@ class _Run:
     enforced: bool
     now_ms: int
     options: VacuumOptions
+    start: Callable[[], OptimisticTransaction]
     tell: Callable[[VacuumProgress], None]
 
     def run(self, *, dry_run: bool) -> VacuumResult:
@@ -452,10 +437,10 @@ class _Run:
         operation = Operation(name=name, parameters=parameters, metrics=metrics)
         for _ in range(_ATTEMPTS - 1):
             try:
-                return self.options.begin(self.log).commit([], operation, blind_append=True).version
+                return self.start().commit([], operation, blind_append=True).version
             except DeltaConcurrentModificationException:
                 continue
-        return self.options.begin(self.log).commit([], operation, blind_append=True).version
+        return self.start().commit([], operation, blind_append=True).version
 
     def _incomplete(self, found: _Found, state: Deletion) -> StorageError:
         shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])

@@ -9,8 +9,6 @@ from typing import Final, Literal
 
 import polars as pl
 
-from pydelta.txn import Begin, start_transaction
-
 __all__ = ["DOOMED_SCHEMA", "VacuumMode", "VacuumOptions", "VacuumProgress", "VacuumResult"]
 
 VacuumMode = Literal["full", "lite", "inventory"]
@@ -34,7 +32,6 @@ class VacuumOptions:
         attempts: How often a deletion that the store asks to repeat is sent.
         remove_empty_directories: On file systems, directories in which nothing is left and nothing has happened
             since the cut-off go as well.
-        begin: Starts the transactions that record the run.
         sleep: Waits; replaced in tests.
     """
 
@@ -43,7 +40,6 @@ class VacuumOptions:
     deletes_per_second: float | None = None
     attempts: int = 6
     remove_empty_directories: bool = True
-    begin: Begin = start_transaction
     sleep: Callable[[float], None] = time.sleep
 
 

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -21,38 +20,36 @@ from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, check_layout,
 from pydelta.commands.change.candidates import counted, find_rows, read_candidates, rows_by_statistics
 from pydelta.commands.change.reconcile import RowCounts, reconcile
 from pydelta.commands.create import refuse_foreign_files
-from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
+from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_write
+from pydelta.commands.run import Attempt, Command, Refusal, refuse_append_only
 from pydelta.commands.write.matches import MatchingSource, Replaced, replace_matches
 from pydelta.commands.write.options import StatementCondition, WriteMode, WriteOptions
 from pydelta.commands.write.plan import WriteKind, WritePlan, plan_write
 from pydelta.errors import (
-    CommitStateUnknownError,
-    DeltaError,
+    DeltaConcurrentModificationException,
     InvalidArgumentError,
     MetadataChangedException,
     ParseError,
-    UnsafeOperationError,
     UnsupportedFeatureError,
-    error_context,
 )
 from pydelta.errors.conditions import Condition
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.log import Snapshot
 from pydelta.log.runs import joined, num_bytes, removes_of
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
-from pydelta.protocol.actions import Action, AddCDCFile, AddFile, DomainMetadata, Metadata
+from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata
 from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.identity import only_marks_moved, with_marks
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import StructField, StructType, parse_schema, physical_name
 from pydelta.settings import Settings
-from pydelta.storage.discarding import discard
-from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation
 from pydelta.txn.prepare import check_stats_columns
 
 __all__ = [
     "ReadingSource",
     "RowSource",
+    "Write",
     "WriteMode",
     "WriteOptions",
     "WriteResult",
@@ -60,10 +57,12 @@ __all__ = [
     "lost_identity_race",
     "plan_write",
     "with_given_values",
-    "write_table",
 ]
 
 _MOST_PARTITIONS_NAMED: Final = 100
+_OVERWRITES: Final = Refusal(
+    "an overwrite cannot remove rows from it", "Write with mode append, or set delta.appendOnly to false first."
+)
 _STATEMENTS: Final = (WriteMode.CREATE, WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
 
 
@@ -134,25 +133,13 @@ class WriteResult:
         return self.version is None
 
 
-def write_table(
-    log: DeltaLog,
-    source: RowSource,
-    options: WriteOptions,
-    engine: Engine,
-    settings: Settings,
-    *,
-    begin: Begin = start_transaction,
-) -> WriteResult:
-    """Write rows to a table, and create it where there is none.
+@dataclass(frozen=True, slots=True)
+class Write(Command[WriteResult]):
+    """A write of rows to a table, which creates it where there is none and the mode lets it.
 
     Args:
-        log: The table.
         source: The rows.
         options: Mode, partitioning and the rest.
-        engine: Needed for ``replaceWhere`` and to clean up.
-        settings: The session's settings.
-        begin: Starts a transaction. Another one begins when a writer that won has given out the identity values that
-            this one meant to: the rows are then written once more, with others.
 
     Returns:
         The new version and what it holds; ``skipped`` when nothing was committed.
@@ -162,41 +149,37 @@ def write_table(
         SchemaError: The data does not fit the table; see ``plan_write``.
         ConstraintViolatedError: A row breaks NOT NULL, a CHECK constraint or the ``replaceWhere`` condition.
         UnsafeOperationError: Rows would go from an append-only table.
-        DeltaConcurrentModificationException: Another transaction won; nothing of this one is in the log.
         CommitStateUnknownError: It may or may not have landed; staged files are kept.
-        StorageError: The store refused; no version was made.
 
     Protocol: "Add File and Remove File", "Change Metadata", "Transaction Identifiers".
     """
-    started = time.monotonic()
-    with error_context(table=log.uri):
-        for attempt in range(1, settings.commit_max_attempts + 1):
-            txn = begin(log).notifying(engine.committed)
-            try:
-                return _write_once(txn, source, options, engine, settings, started)
-            except MetadataChangedException:
-                if attempt == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
-                    raise  # else: the same rows again, with fresh identity values
-        raise AssertionError("unreachable")
 
+    source: RowSource
+    options: WriteOptions
 
-def _write_once(
-    txn: OptimisticTransaction,
-    source: RowSource,
-    options: WriteOptions,
-    engine: Engine,
-    settings: Settings,
-    started: float,
-) -> WriteResult:
-    app_id, version = options.txn_app_id, options.txn_version
-    if app_id is not None and version is not None and not txn.commit_once(app_id, version):
+    makes_table = True
+
+    def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
+        """See ``Command.transaction``: that of the options, into which the session's was read."""
+        return self.options.txn_app_id, self.options.txn_version
+
+    def skipped(self, attempt: Attempt) -> WriteResult:
+        """See ``Command.skipped``."""
         return WriteResult(version=None)
-    plan = plan_write(txn.snapshot, source.schema, options, settings)
-    if plan.kind is WriteKind.SKIP:
-        return WriteResult(version=None)
-    if txn.snapshot.version < 0 and (options.by_save_as_table or options.mode in _STATEMENTS):
-        refuse_foreign_files(txn.log.store, txn.snapshot.table_uri)
-    return _Write(txn, source, options, engine, settings, plan, started).run()
+
+    def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
+        """See ``Command.tries_again``: the same rows with fresh identity values, where the winner gave out these."""
+        return lost_identity_race(lost, attempt, tries)
+
+    def execute(self, attempt: Attempt) -> WriteResult:
+        """See ``Command.execute``."""
+        snapshot, options = attempt.snapshot, self.options
+        plan = plan_write(snapshot, self.source.schema, options, attempt.settings)
+        if plan.kind is WriteKind.SKIP:
+            return WriteResult(version=None)
+        if snapshot.version < 0 and (options.by_save_as_table or options.mode in _STATEMENTS):
+            refuse_foreign_files(attempt.log.store, snapshot.table_uri)
+        return _Write(attempt, self.source, options, plan).run()
 
 
 def with_given_values(metadata: Metadata | None, marks: Mapping[str, int]) -> Metadata | None:
@@ -206,85 +189,73 @@ def with_given_values(metadata: Metadata | None, marks: Mapping[str, int]) -> Me
     return metadata.replace(schema_string=with_marks(parse_schema(metadata.schema_string), marks).to_json())
 
 
-def lost_identity_race(log: DeltaLog, read: Metadata | None) -> bool:
-    """Whether other writers took the identity values that this one meant to give, and changed nothing else."""
-    now = log.update().metadata
+def lost_identity_race(lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
+    """Return whether others took the identity values that an attempt meant to give, and changed nothing else.
+
+    Args:
+        lost: The conflict.
+        attempt: What lost.
+        tries: How many attempts were made; after ``commit_max_attempts`` it is not tried again.
+    """
+    if not isinstance(lost, MetadataChangedException) or tries >= attempt.settings.commit_max_attempts:
+        return False
+    read, now = attempt.snapshot.metadata, attempt.log.update().metadata
     return read is not None and now is not None and bool(now != read) and only_marks_moved(read, now)
 
 
 @dataclass(slots=True)
 class _Write:
-    """One write under way."""
+    """One attempt of a write."""
 
-    txn: OptimisticTransaction
+    attempt: Attempt
     source: RowSource
     options: WriteOptions
-    engine: Engine
-    settings: Settings
     plan: WritePlan
-    started: float
 
     def run(self) -> WriteResult:
-        snapshot, plan = self.txn.snapshot, self.plan
+        attempt, plan, snapshot = self.attempt, self.plan, self.attempt.snapshot
         exists = snapshot.version >= 0
         if plan.metadata is not None:
             check_stats_columns(plan.metadata)
         clustering = self._clustering()
         condition = self._condition() if plan.kind is WriteKind.REPLACE_WHERE else None
-        if plan.kind is not WriteKind.APPEND:
-            self._refuse_append_only()
+        if plan.kind is not WriteKind.APPEND and self.options.data_change:
+            refuse_append_only(snapshot, _OVERWRITES)
         gone = Replaced()
         if condition is not None:
             gone = self._rows_that_go(condition)
         elif plan.kind is WriteKind.REPLACE_MATCHES:
             gone = self._replace_matches()
             if not gone.source_rows and plan.metadata is None and self.options.txn_app_id is None:
-                return WriteResult(version=None)  # no row of the data, so none of the table is matched
-        staged = list(gone.kept.files)
-        try:
-            written = self._write_rows(condition, record_inserts=bool(gone.kept.changes))
-            staged += written.files
-            if exists and plan.kind is WriteKind.OVERWRITE:
-                gone = Replaced(files=snapshot.files.add_actions(self.txn.read_files()))
-            elif plan.kind is WriteKind.DYNAMIC:
-                gone = Replaced(files=snapshot.files.add_actions(self._files_of_partitions(written.adds)))
-            if exists and not self._changes(written, gone, clustering):
-                return WriteResult(version=None)
-            if gone.source_rows is not None:  # what was matched is what was written
-                feed = written.num_changes if gone.kept.changes else None
-                counts = RowCounts(live=0, inserted=gone.source_rows, written=written.num_rows, changes=feed)
-                reconcile(counts, table=snapshot.table_uri)
-            committed = self._commit(written, gone, clustering)
-        except CommitStateUnknownError as error:
-            error.hint = f"{error.hint or ''} {_count(len(staged))} written for it and kept.".strip()
-            raise
-        except DeltaError as error:
-            if not self.txn.surely_not_landed:
-                raise  # committed, and something failed afterwards: the files are part of the version
-            self._discard(staged, gone)
-            if staged:
-                error.hint = f"{error.hint or ''} {_count(len(staged))} staged; no version was made of them.".strip()
-            raise
-        except Exception:  # the rows themselves could not be computed, after some were copied
-            if self.txn.surely_not_landed:
-                self._discard(staged, gone)
-            raise
-        if isinstance(self.engine, RearrangingEngine) and self.options.data_change:
-            new = (*written.adds, *gone.kept.adds)
-            compact_after_write(self.txn.log, self.engine, self.settings, committed, new)
+                return WriteResult(version=None)  # The data has no row, so none of the table is matched.
+        written = attempt.stage(self._write_rows(condition, record_inserts=bool(gone.kept.changes)))
+        if exists and plan.kind is WriteKind.OVERWRITE:
+            gone = Replaced(files=snapshot.files.add_actions(attempt.txn.read_files()))
+        elif plan.kind is WriteKind.DYNAMIC:
+            gone = Replaced(files=snapshot.files.add_actions(self._files_of_partitions(written.adds)))
+        if exists and not self._changes(written, gone, clustering):
+            return WriteResult(version=None)
+        if gone.source_rows is not None:  # Rows were matched, and the same rows must have been written.
+            feed = written.num_changes if gone.kept.changes else None
+            counts = RowCounts(live=0, inserted=gone.source_rows, written=written.num_rows, changes=feed)
+            reconcile(counts, table=snapshot.table_uri)
+        committed = self._commit(written, gone, clustering)
+        new = (*written.adds, *gone.kept.adds)
+        if self.options.data_change:
+            compact_after_write(attempt.context, committed, new)
         return WriteResult(
             version=committed.version,
-            num_files=len(written.adds) + len(gone.kept.adds),
+            num_files=len(new),
             num_rows=written.num_rows,
-            num_bytes=sum(add.size for add in (*written.adds, *gone.kept.adds)),
+            num_bytes=sum(add.size for add in new),
             num_removed_files=len(gone.files) + gone.hidden.num_removed_files,
-            execution_time_ms=_elapsed_ms(self.started),
+            execution_time_ms=attempt.elapsed_ms,
             committed=committed,
         )
 
     def _changes(self, written: RewriteOutput, gone: Replaced, clustering: DomainMetadata | None) -> bool:
         """Whether a table that is there would be another one afterwards, or its version counts for an application."""
-        if self.plan.metadata is not None or clustering is not None or self.txn.counts_as_version:
+        if self.plan.metadata is not None or clustering is not None or self.attempt.txn.counts_as_version:
             return True
         return bool(written.files or gone.files or gone.kept.files or gone.hidden.actions)
 
@@ -293,7 +264,7 @@ class _Write:
         assert self.options.replace_where is not None
         given = StatementCondition.as_given(self.options.replace_where)
         try:
-            condition = self.engine.bind_condition(self.txn.snapshot, given)
+            condition = self.attempt.engine.bind_condition(self.attempt.snapshot, given)
         except ParseError as error:
             raise error.called(Condition.of("DELTA_FAILED_RECOGNIZE_PREDICATE", predicate=given)) from error.__cause__
         self._refuse_data_columns(condition)
@@ -306,14 +277,14 @@ class _Write:
         checked = self.options.replace_where_check and self.plan.kind is WriteKind.REPLACE_WHERE
         return self.source.write(
             WriteTarget(
-                table_uri=self.txn.snapshot.table_uri,
+                table_uri=self.attempt.snapshot.table_uri,
                 plan=self.plan,
                 predicate=self.options.replace_where if checked else None,
                 options=self.options,
-                settings=self.settings,
+                settings=self.attempt.settings,
                 record_inserts=record_inserts,
                 condition=condition,
-                snapshot=self.txn.snapshot,
+                snapshot=self.attempt.snapshot,
             )
         )
 
@@ -325,20 +296,14 @@ class _Write:
                 features=("replaceUsing", "replaceOn"),
                 hint="Call pydelta.enable(spark) first.",
             )
-        matching = self.source.matching(self.txn.snapshot, self.options)
-        return replace_matches(self.txn, self.engine, matching)
-
-    def _discard(self, staged: Sequence[AddFile | AddCDCFile], gone: Replaced) -> None:
-        """Delete what was written for a commit that surely did not land."""
-        self.engine.discard(self.txn.snapshot, staged)
-        if gone.hidden.files_written:
-            discard(self.txn.log.store, gone.hidden.files_written)
+        matching = self.source.matching(self.attempt.snapshot, self.options)
+        return replace_matches(self.attempt, matching)
 
     def _refuse_data_columns(self, condition: BoundCondition) -> None:
         """Nothing, where ``replaceWhere`` may name any column, or names partition columns alone."""
-        partitions = self.txn.snapshot.partition_columns
+        partitions = self.attempt.snapshot.partition_columns
         others = condition.references - set(partitions)
-        if others and not self.settings.replace_where_data_columns:
+        if others and not self.attempt.settings.replace_where_data_columns:
             raise InvalidArgumentError(
                 f"replaceWhere names {', '.join(sorted(others))}, and the table is partitioned by "
                 f"{', '.join(partitions) or 'nothing'}.",
@@ -351,7 +316,7 @@ class _Write:
 
     def _clustering(self) -> DomainMetadata | None:
         """What the write says of the table's clustering; see ``clustering_of_write``."""
-        snapshot, plan, options = self.txn.snapshot, self.plan, self.options
+        snapshot, plan, options = self.attempt.snapshot, self.plan, self.options
         if plan.metadata is not None and (options.mode.replaces_table or options.by_save_as_table):
             check_layout(snapshot, plan.metadata.partition_columns, options.cluster_by)
         redefined = options.mode.replaces_table or (
@@ -359,34 +324,20 @@ class _Write:
         )
         return clustering_of_write(snapshot, plan.metadata, options.cluster_by, redefined=redefined)
 
-    def _refuse_append_only(self) -> None:
-        """Before any row is written; the transaction would refuse the commit anyway."""
-        snapshot = self.txn.snapshot
-        if snapshot.version >= 0 and snapshot.properties.append_only and self.options.data_change:
-            raise UnsafeOperationError(
-                "This table is append-only (delta.appendOnly=true), and an overwrite would remove rows from it.",
-                hint="Write with mode append, or set delta.appendOnly to false first.",
-                condition=Condition.of("DELTA_CANNOT_MODIFY_APPEND_ONLY", config="delta.appendOnly"),
-            )
-
     def _rows_that_go(self, condition: BoundCondition) -> Replaced:
         """``replaceWhere``: files that go, and files with those of their rows that stay."""
-        snapshot = self.txn.snapshot
+        attempt, snapshot = self.attempt, self.attempt.snapshot
         partitions = tuple(snapshot.partition_columns)
         if {name.lower() for name in condition.references} <= {name.lower() for name in partitions}:
-            candidates = read_candidates(self.txn, condition.conjuncts, time_zone=self.engine.time_zone())
-            doomed = self.engine.match_partitions(snapshot, candidates, condition)
-            self.txn.mark_read(doomed)
+            candidates = read_candidates(attempt.txn, condition.conjuncts, time_zone=attempt.engine.time_zone())
+            doomed = attempt.engine.match_partitions(snapshot, candidates, condition)
+            attempt.txn.mark_read(doomed)
             return Replaced(files=snapshot.files.adds(doomed))
-        touched = find_rows(self.txn, self.engine, condition)
+        touched = find_rows(attempt, condition)
         if not touched.rows:
             return Replaced(num_rows=0)
-        kept = self.engine.write_without(snapshot, touched.frame, touched.rows)
-        try:
-            counted(self.txn, touched, written=kept, updates=False)
-        except DeltaError:
-            self.engine.discard(snapshot, kept.files)
-            raise
+        kept = attempt.stage(attempt.engine.write_without(snapshot, touched.frame, touched.rows))
+        counted(attempt.txn, touched, written=kept, updates=False)
         return Replaced(files=touched.adds, kept=kept, num_rows=touched.num_rows)
 
     def _files_of_partitions(self, adds: tuple[AddFile, ...]) -> pl.DataFrame:
@@ -395,17 +346,17 @@ class _Write:
         These partitions count as read, so that rows which a concurrent writer adds to them are a conflict; of very
         many partitions, the whole table does.
         """
-        snapshot = self.txn.snapshot
+        snapshot = self.attempt.snapshot
         fields = [item for name in snapshot.partition_columns if (item := snapshot.schema.field(name)) is not None]
         if not adds:
             return snapshot.files.core.head(0)
         names = [physical_name(item) for item in fields]
         types = StructType(tuple(item.replace(name=physical_name(item)) for item in fields))
         texts = {name: [add.partition_values.get(name) for add in adds] for name in names}
-        zone = self.engine.time_zone()
+        zone = self.attempt.engine.time_zone()
         new = typed_frame(pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String)).unique(), types, time_zone=zone)
         filters = [_any_of(new, fields)] if new.height <= _MOST_PARTITIONS_NAMED else []
-        live = self.txn.read_files(partition_filters=filters, time_zone=zone)
+        live = self.attempt.txn.read_files(partition_filters=filters, time_zone=zone)
         old = typed_frame(live.select(pl.col(f"pv:{name}").alias(name) for name in names), types, time_zone=zone)
         matching = old.with_row_index("__position").join(new, on=names, how="semi", nulls_equal=True)
         return live[matching["__position"].sort().to_list()]
@@ -416,13 +367,13 @@ class _Write:
         gone: Replaced,
         clustering: DomainMetadata | None,
     ) -> Committed:
-        now_ms = time.time_ns() // 1_000_000
-        metadata = with_given_values(self.plan.metadata or self.txn.snapshot.metadata, written.marks)
+        now_ms = self.attempt.now_ms()
+        metadata = with_given_values(self.plan.metadata or self.attempt.snapshot.metadata, written.marks)
         if metadata is not None:
-            self.txn.update_metadata(metadata)
+            self.attempt.txn.update_metadata(metadata)
         if self.plan.metadata is not None and clustering is not None:
-            base = self.txn.snapshot.protocol or required_protocol(self.plan.metadata)
-            self.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
+            base = self.attempt.snapshot.protocol or required_protocol(self.plan.metadata)
+            self.attempt.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
         changes = self.options.data_change
         actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *gone.kept.adds)]
         actions += [*written.changes, *gone.kept.changes] if changes else []
@@ -430,10 +381,10 @@ class _Write:
         operation = Operation(
             name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, gone)
         )
-        reads = isinstance(self.source, ReadingSource) and self.source.reads(self.txn.snapshot.table_uri)
+        reads = isinstance(self.source, ReadingSource) and self.source.reads(self.attempt.snapshot.table_uri)
         blind = False if reads or self.options.mode.overwrites else None
         staged = joined(actions, removes, gone.hidden.actions, () if clustering is None else (clustering,))
-        return self.txn.commit(staged, operation, user_metadata=self.options.user_metadata, blind_append=blind)
+        return self.attempt.txn.commit(staged, operation, user_metadata=self.options.user_metadata, blind_append=blind)
 
     def _metrics(self, written: RewriteOutput, gone: Replaced) -> Mapping[str, int]:
         kept = gone.kept
@@ -475,11 +426,3 @@ def _any_of(partitions: pl.DataFrame, fields: Sequence[StructField]) -> Expr:
         ]
         alternatives.append(reduce(And, equal))
     return reduce(Or, alternatives)
-
-
-def _count(files: int) -> str:
-    return "1 file was" if files == 1 else f"{files} files were"
-
-
-def _elapsed_ms(started: float) -> int:
-    return int((time.monotonic() - started) * 1000)

@@ -17,17 +17,16 @@ import polars as pl
 
 from pydelta.commands.change.candidates import counted, hide, read_candidates, touched_files
 from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
-from pydelta.commands.engine import NOTHING_WRITTEN, Engine, RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
+from pydelta.commands.run import Attempt
 from pydelta.commands.write.options import WriteOptions
-from pydelta.errors import BindError, DeltaError, SchemaMismatchError
+from pydelta.errors import BindError, SchemaMismatchError
 from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import StructType
-from pydelta.storage.discarding import discard
-from pydelta.txn import OptimisticTransaction
 
 __all__ = ["Matching", "MatchingSource", "Replaced", "key_columns", "replace_matches"]
 
@@ -125,41 +124,32 @@ def key_columns(
     return tuple(dict.fromkeys(found))
 
 
-def replace_matches(txn: OptimisticTransaction, engine: Engine, matching: Matching) -> Replaced:
-    """Find the rows that go, and hide or rewrite them; nothing is committed yet.
+def replace_matches(attempt: Attempt, matching: Matching) -> Replaced:
+    """Find the rows that go, and hide or rewrite them; nothing is committed yet, what is written is staged.
 
     Args:
-        txn: The transaction; what is looked at is recorded as read.
-        engine: Writes copies of the rows that stay.
-        matching: The data, bound to the transaction's snapshot.
+        attempt: Of the write; the transaction records what is looked at as read.
+        matching: The data, bound to the attempt's snapshot.
 
     Raises:
-        RowsDoNotAddUpError: What was found, hidden and written does not add up. Nothing is left behind.
+        RowsDoNotAddUpError: What was found, hidden and written does not add up.
     """
-    snapshot, log = txn.snapshot, txn.log
+    txn, snapshot, engine = attempt.txn, attempt.snapshot, attempt.engine
     source_rows = matching.count_rows()
     if not source_rows:
         return Replaced(num_rows=0, source_rows=0)
     vectors = writes_vectors(snapshot)
     if vectors:
-        txn.rows_stand_alone()  # a row goes if the data matches it, whatever becomes of others
+        txn.rows_stand_alone()  # A row goes if the data matches it, whatever becomes of others.
     candidates = read_candidates(txn, matching.filters(), time_zone=engine.time_zone())
     matched = matching.rows_in(snapshot, candidates) if candidates.height else {}
     touched = touched_files(snapshot, candidates, matched)
     if not touched.rows:
         return Replaced(num_rows=0, source_rows=source_rows)
     if vectors:
-        hidden = hide(txn, engine, touched.adds, touched.positions())
-        try:
-            counted(txn, touched, hidden=hidden, updates=False)
-        except DeltaError:
-            discard(log.store, hidden.files_written)
-            raise
+        hidden = hide(attempt, touched.adds, touched.positions())
+        counted(txn, touched, hidden=hidden, updates=False)
         return Replaced(hidden=hidden, num_rows=touched.num_rows, source_rows=source_rows)
-    kept = engine.write_without(snapshot, touched.frame, touched.rows)
-    try:
-        counted(txn, touched, written=kept, updates=False)
-    except DeltaError:
-        engine.discard(snapshot, kept.files)
-        raise
+    kept = attempt.stage(engine.write_without(snapshot, touched.frame, touched.rows))
+    counted(txn, touched, written=kept, updates=False)
     return Replaced(files=touched.adds, kept=kept, num_rows=touched.num_rows, source_rows=source_rows)

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.merge import MergeClause, Merging
-from pydelta.commands.change.update import BoundUpdate
-from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
+from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, RefusingEngine, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.assigned import assigned
@@ -53,7 +52,7 @@ _COMPUTED: Final = "delta.generationExpression"
 _HINT: Final = "Run it in a session: DeltaTable.forPath(spark, path), or pydelta sql."
 
 
-class ArrowEngine:
+class ArrowEngine(RefusingEngine):
     """Runs the parts of a command that read or write rows, in this process.
 
     Args:
@@ -73,11 +72,11 @@ class ArrowEngine:
         return self._zone or "UTC"
 
     def ways(self) -> Mapping[str, str]:
-        """See ``TellingEngine.ways``."""
+        """See ``RewritesFiles.ways``."""
         return {"scannedBy": "arrow", "rewrittenBy": "arrow"}
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
-        """See ``Engine.bind_condition``.
+        """See ``FindsRows.bind_condition``.
 
         Raises:
             UnsupportedFeatureError: It takes Spark to compute it; the message says what.
@@ -127,21 +126,21 @@ class ArrowEngine:
         return split_conjuncts(expr)
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """See ``Engine.match_partitions``."""
+        """See ``FindsRows.match_partitions``."""
         try:
             return files_of_partitions(snapshot, files, condition.native)
         except NotHere as reason:
             raise only_spark(reason, snapshot) from None
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
-        """See ``Engine.match_rows``."""
+        """See ``FindsRows.match_rows``."""
         try:
             return find_rows(snapshot, files, condition.native, self._place)
         except (NotHere, NeedsSpark) as reason:
             raise only_spark(reason, snapshot) from None
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
-        """See ``UpdatingEngine.bind_update``; values are constants and columns, see ``pydelta.engines.arrow.assigned``.
+        """See ``RewritesFiles.bind_update``; values are constants and columns, see ``pydelta.engines.arrow.assigned``.
 
         Raises:
             UnsupportedFeatureError: It takes Spark to compute a value; the message says why.
@@ -171,7 +170,7 @@ class ArrowEngine:
         *,
         copy_others: bool,
     ) -> RewriteOutput:
-        """See ``UpdatingEngine.write_updated``."""
+        """See ``RewritesFiles.write_updated``."""
         task = self.write_task(snapshot)
         try:
             change = update_rows(snapshot, task, bound.native, copy_others=copy_others)
@@ -207,7 +206,7 @@ class ArrowEngine:
         )
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
-        """See ``Engine.write_without``."""
+        """See ``RewritesFiles.write_without``."""
         task = self.write_task(snapshot)
         try:
             return rewrite(snapshot, files, rows, delete_rows, task=task, place=self._place)
@@ -217,7 +216,7 @@ class ArrowEngine:
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
     ) -> RewriteOutput:
-        """See ``RearrangingEngine.compact``."""
+        """See ``RewritesFiles.compact``."""
         del max_bytes  # that of the plan
         try:
             return compact(snapshot, files, plan, task=self._rearranging(snapshot), place=self._place)
@@ -227,7 +226,7 @@ class ArrowEngine:
     def lay_out(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
     ) -> RewriteOutput:
-        """See ``RearrangingEngine.lay_out``."""
+        """See ``RewritesFiles.lay_out``."""
         task = self._rearranging(snapshot)
         try:
             return lay_out(snapshot, files, plan, Order(layout, target_bytes), task=task, place=self._place)
@@ -243,17 +242,14 @@ class ArrowEngine:
         )
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
-        """See ``Engine.count_rows``."""
+        """See ``FindsRows.count_rows``."""
         return footer_rows(files, log)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """See ``Engine.discard``."""
+        """See ``RewritesFiles.discard``."""
         del snapshot
         if adds:
             discard(self._log.store, [decode_log_path(add.path).text for add in adds])
-
-    def committed(self, snapshot: Snapshot) -> None:
-        """Do nothing: there is no session whose caches could be behind."""
 
 
 def column_of(snapshot: Snapshot, name: str) -> StructField:

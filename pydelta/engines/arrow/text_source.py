@@ -18,8 +18,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.context import Context
+from pydelta.commands.create import Create, CreateMode, TableDefinition
 from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.run import run
 from pydelta.commands.write.command import WriteTarget
 from pydelta.commands.write.plan import WritePlan
 from pydelta.engines.arrow.conform import conformed
@@ -189,7 +191,7 @@ class TextFile:
         with error_context(table=log.uri), pa.memory_map(spool) as mapped:
             if not log.table_exists():
                 definition = TableDefinition(schema=BAD_ROWS)
-                create_table(log, definition, mode=CreateMode.CREATE_IF_NOT_EXISTS, settings=log.settings)
+                run(Create(definition=definition, mode=CreateMode.CREATE_IF_NOT_EXISTS), Context(log))
             self._append(log, pa.ipc.open_file(mapped).read_all())
         self.set_aside = count
 

@@ -13,8 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pydelta.commands.change.hidden_rows import footer_rows
-from pydelta.commands.change.update import BoundUpdate
-from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
+from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, RewriteOutput
 from pydelta.commands.optimize.command import PlannedOptimize
 from pydelta.commands.optimize.plan import Layout
 from pydelta.engines.arrow.layout import TableShape
@@ -56,7 +55,6 @@ from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import DataType
 from pydelta.storage import open_store
 from pydelta.storage.discarding import discard
-from pydelta.txn import OptimisticTransaction, start_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +110,7 @@ class SparkEngine:
         self._same_moment = False
 
     def bind_again(self) -> None:
-        """See ``RepeatingEngine.bind_again``."""
+        """See ``FollowsSession.bind_again``."""
         self._same_moment = True
 
     def _next_moment(self) -> Moment:
@@ -123,7 +121,7 @@ class SparkEngine:
         return self._moment
 
     def ways(self) -> Mapping[str, str]:
-        """See ``TellingEngine.ways``."""
+        """See ``RewritesFiles.ways``."""
         return self._here.ways
 
     def foresee(self, snapshot: Snapshot, condition: Any) -> str:
@@ -145,7 +143,7 @@ class SparkEngine:
         return self._here.foresee_rearranged(planned.snapshot, planned.files, planned.layout)
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
-        """See ``Engine.bind_condition``."""
+        """See ``FindsRows.bind_condition``."""
         self._here = Here(self._spark)
         rows = self._columns(snapshot)
         return self._bind(snapshot, condition, SparkBinding(self._next_moment(), rows, TableColumns(rows)))
@@ -193,11 +191,11 @@ class SparkEngine:
         )
 
     def time_zone(self) -> str:
-        """See ``Engine.time_zone``."""
+        """See ``FindsRows.time_zone``."""
         return Jvm.of(self._spark).time_zone()
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """See ``Engine.match_partitions``. Here, or Spark reads partition values as a scan does, and filters them."""
+        """See ``FindsRows.match_partitions``. Where Arrow cannot, Spark reads and filters the values."""
         native: SparkCondition = condition.native
         here = self._here.in_partitions(snapshot, files, native.tree)
         if here is not None:
@@ -209,7 +207,7 @@ class SparkEngine:
         return matching_partitions(self._spark, snapshot, files, bound.expression) if files.height else files
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
-        """See ``Engine.match_rows``. Here, or one job, which reads the condition's columns and nothing else."""
+        """See ``FindsRows.match_rows``. Here, or one job, which reads the condition's columns and nothing else."""
         if not files.height:
             return {}
         native: SparkCondition = condition.native
@@ -222,7 +220,7 @@ class SparkEngine:
             return collect_rows(rows, file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
-        """See ``Engine.write_without``."""
+        """See ``RewritesFiles.write_without``."""
         here = self._here.write_without(snapshot, files, rows)
         if here is not None:
             return here
@@ -237,7 +235,7 @@ class SparkEngine:
         return write_files(self._spark, live, TableShape.of(snapshot), change_column=change_column)
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
-        """See ``UpdatingEngine.bind_update``."""
+        """See ``RewritesFiles.bind_update``."""
         self._here = Here(self._spark)
         rows = self._columns(snapshot)
         binding = SparkBinding(self._next_moment(), rows, TableColumns(rows))
@@ -258,7 +256,7 @@ class SparkEngine:
         *,
         copy_others: bool,
     ) -> RewriteOutput:
-        """See ``UpdatingEngine.write_updated``."""
+        """See ``RewritesFiles.write_updated``."""
         binding, values = bound.native
         here = self._here.write_updated(snapshot, files, rows, values, copy_others=copy_others)
         if here is not None:
@@ -279,7 +277,7 @@ class SparkEngine:
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
     ) -> RewriteOutput:
-        """See ``RearrangingEngine.compact``."""
+        """See ``RewritesFiles.compact``."""
         here = self._here.compact(snapshot, files, plan)
         if here is not None:
             return here
@@ -288,51 +286,47 @@ class SparkEngine:
     def lay_out(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
     ) -> RewriteOutput:
-        """See ``RearrangingEngine.lay_out``."""
+        """See ``RewritesFiles.lay_out``."""
         here = self._here.lay_out(snapshot, files, plan, layout=layout, target_bytes=target_bytes)
         if here is not None:
             return here
         return lay_out_files(self._spark, snapshot, plan, layout=layout, target_bytes=target_bytes)
 
     def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
-        """See ``RewritingEngine.rewrite_as``."""
+        """See ``RewritesFiles.rewrite_as``."""
         return rewrite_files_as(self._spark, snapshot, metadata)
 
     def check_condition(self, snapshot: Snapshot, expression: str) -> None:
-        """See ``SchemaEngine.check_condition``."""
+        """See ``ChecksRules.check_condition``."""
         self.bind_condition(snapshot, expression)
         refuse_foreign(expression, "CHECK constraint")
 
     def check_default(self, expression: str, data_type: DataType) -> None:
-        """See ``SchemaEngine.check_default``."""
+        """See ``ChecksRules.check_default``."""
         check_default(self._spark, expression, data_type)
 
     def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
-        """See ``SchemaEngine.rows_against``. One job, which stops at no row: it counts them."""
+        """See ``ChecksRules.rows_against``. One job, which stops at no row: it counts them."""
         return rows_against(self._scan(snapshot, None), expression)
 
     def furthest_value(self, snapshot: Snapshot, column: str, *, lowest: bool) -> int | None:
-        """See ``SchemaEngine.furthest_value``."""
+        """See ``ChecksRules.furthest_value``."""
         values = self._scan(snapshot, None).select(name(column).alias("value"))
         row = values.agg((F.min if lowest else F.max)("value")).first()
         return None if row is None else row[0]
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
-        """See ``Engine.count_rows``; footers are read in this process."""
+        """See ``FindsRows.count_rows``; footers are read in this process."""
         return footer_rows(files, log)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """See ``Engine.discard``."""
+        """See ``RewritesFiles.discard``."""
         if adds:
             options = SessionSettings.of(self._spark).options
             discard(open_store(snapshot.table_uri, options), [decode_log_path(add.path).text for add in adds])
 
-    def begin(self, log: DeltaLog) -> OptimisticTransaction:
-        """Start a transaction whose commit the session follows; see ``committed``."""
-        return start_transaction(log).notifying(self.committed)
-
     def committed(self, snapshot: Snapshot) -> None:
-        """See ``Engine.committed``."""
+        """See ``FollowsSession.committed``."""
         if snapshot.metadata is None:
             return
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -24,18 +23,14 @@ __all__ = [
     "SessionSettings",
     "absent_path",
     "active_session",
-    "forget_version",
     "log_for_path",
     "moment_ms",
-    "run_once",
     "settings_of",
     "store_options",
     "timestamp_ms",
     "user_errors",
 ]
 
-_R = TypeVar("_R", bound="_Result")
-_TXN_VERSION = ("spark.databricks.delta.write.txnVersion", "spark.pydelta.write.txnVersion")
 _LOG_STORE = "spark.pydelta.logStore."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,34 +67,6 @@ def active_session(spark: SparkSession | None) -> SparkSession:
 def settings_of(spark: SparkSession) -> Settings:
     """Return the engine's settings as the session has them."""
     return Settings.resolve(Jvm.of(spark).session_conf())
-
-
-def forget_version(spark: SparkSession, settings: Settings) -> None:
-    """Unset the session's ``txnVersion`` after a command that committed for it, where the session says so."""
-    if settings.txn_version_auto_reset and settings.txn_version is not None:
-        for key in _TXN_VERSION:
-            spark.conf.unset(key)
-
-
-class _Result(Protocol):
-    @property
-    def version(self) -> int | None: ...
-    @property
-    def skipped(self) -> bool: ...
-
-
-def run_once(spark: SparkSession, command: Callable[[Settings], _R]) -> _R:
-    """Run a command with the session's settings, and unset its ``txnVersion`` if it was used and the session says so.
-
-    Args:
-        spark: The session.
-        command: Gets the settings; its result tells whether it committed, or was skipped for that version.
-    """
-    settings = settings_of(spark)
-    result = command(settings)
-    if result.version is not None or result.skipped:
-        forget_version(spark, settings)
-    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

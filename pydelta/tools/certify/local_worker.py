@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pydelta.api.python.local import ArrowRows, LocalTable
-from pydelta.commands.change.delete import delete
-from pydelta.commands.change.update import update
-from pydelta.commands.optimize.command import optimize
-from pydelta.commands.restore import restore
-from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
-from pydelta.commands.write.command import write_table
+from pydelta.commands.change.delete import Delete
+from pydelta.commands.change.update import Update
+from pydelta.commands.context import Context
+from pydelta.commands.optimize.command import Optimize
+from pydelta.commands.restore import Restore
+from pydelta.commands.run import run
+from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
+from pydelta.commands.write.command import Write
 from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaConcurrentModificationException,
@@ -30,7 +33,6 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import CommitInfo
 from pydelta.tools.certify.history import Row, Step, Trouble, rows_written
-from pydelta.tools.certify.local_engine import LocalEngine
 
 __all__ = ["SCHEMA", "Done", "Failed", "LocalWorker", "failure_of", "op_of", "table_of", "tuples_of", "version_of"]
 
@@ -125,6 +127,11 @@ class LocalWorker:
         done: Done = getattr(self, "_" + step.kind)(step)
         return done
 
+    @property
+    def _context(self) -> Context:
+        """Of the settings that the step has set."""
+        return Context(self._log, ArrowEngine(self._log))
+
     def failure(self, error: Exception) -> Failed:
         """Judge an error."""
         return failure_of(error)
@@ -135,7 +142,7 @@ class LocalWorker:
     def _write(self, step: Step, options: WriteOptions) -> Done:
         log = self._log
         rows = ArrowRows(log, log.update(), table_of(step))
-        return Done(version=write_table(log, rows, options, LocalEngine(log), log.settings).version)
+        return Done(version=run(Write(rows, options), self._context).version)
 
     def _append(self, step: Step) -> Done:
         return Done(version=LocalTable(self._log).append(table_of(step)).version)
@@ -149,26 +156,25 @@ class LocalWorker:
         return self._write(step, WriteOptions(mode=WriteMode.OVERWRITE, replace_where=f"k = {step.key}"))
 
     def _delete(self, step: Step) -> Done:
-        log = self._log
-        return Done(version=delete(log, LocalEngine(log), f"k = {step.key}", settings=log.settings).version)
+        return Done(version=run(Delete(condition=f"k = {step.key}"), self._context).version)
 
     def _update(self, step: Step) -> Done:
-        log = self._log
-        done = update(log, LocalEngine(log), [("rev", step.op)], f"k = {step.key}", settings=log.settings)
-        return Done(version=done.version)
+        command = Update(assignments=[("rev", f"'{step.op}'")], condition=f"k = {step.key}")
+        return Done(version=run(command, self._context).version)
 
     def _optimize(self, step: Step) -> Done:
         del step
-        return Done(version=optimize(self._log, LocalEngine(self._log), self._log.settings).version)
+        return Done(version=run(Optimize(), self._context).version)
 
     def _vacuum(self, step: Step) -> Done:
         del step
-        result = vacuum(self._log, VacuumRequest(), options=VacuumOptions(list_workers=1, delete_workers=1))
+        options = VacuumOptions(list_workers=1, delete_workers=1)
+        result = run(Vacuum(options=options), self._context)
         return Done(version=result.end_version)
 
     def _restore(self, step: Step) -> Done:
         target = max(self._log.update().version - step.back, 0)
-        return Done(version=restore(self._log, version=target).version, target=target)
+        return Done(version=run(Restore(version=target), self._context).version, target=target)
 
     def _checkpoint(self, step: Step) -> Done:
         del step

@@ -13,7 +13,9 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pydelta.api.python.local import LocalTable
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.context import Context
+from pydelta.commands.create import Create, CreateMode, TableDefinition
+from pydelta.commands.run import run
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, first_line
 from pydelta.errors.redaction import hide_text
 from pydelta.log import DeltaLog
@@ -174,7 +176,7 @@ class _Run:
         log = DeltaLog(store, options=self._options)
         log.settings = replace(log.settings, user_metadata=SETUP)
         definition = TableDefinition(schema=_SCHEMA, properties=properties)
-        create_table(log, definition, mode=CreateMode.CREATE, settings=log.settings)
+        run(Create(definition=definition, mode=CreateMode.CREATE), Context(log))
         metadata = log.update().metadata
         assert metadata is not None, "the table was made"
         return metadata.configuration.get("delta.isolationLevel", "Serializable")

@@ -21,13 +21,15 @@ from pyspark import StorageLevel
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeResult
-from pydelta.commands.change.merge import merge as run_merge
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause, MergeResult
+from pydelta.commands.context import Context
+from pydelta.commands.run import run
 from pydelta.commands.stream.sink import Epoch, EpochTransaction, OutputMode
-from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import Write, WriteMode, WriteOptions
 from pydelta.engines.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.logs import log_for_path, settings_of
+from pydelta.engines.spark.running import session_context
 from pydelta.engines.spark.write.writer import DataFrameSource
 from pydelta.errors import InvalidArgumentError, RowsDoNotAddUpError, StreamStoppedError
 from pydelta.log import DeltaLog
@@ -187,15 +189,8 @@ def _write(session: SparkSession, rows: DataFrame, count: int, batch: Batch, wri
     )
     epoch = Epoch(query_id=batch.query, epoch_id=batch.number, mode=OutputMode.APPEND)
     log = log_for_path(session, writing.location, options.storage)
-    result = write_table(
-        log,
-        DataFrameSource(session, rows),
-        options,
-        SparkEngine(session),
-        settings,
-        begin=lambda log: _CountedEpoch(log, epoch, count),
-    )
-    return result.version
+    context = session_context(session, log).beginning(lambda log: _CountedEpoch(log, epoch, count))
+    return run(Write(DataFrameSource(session, rows), options), context).version
 
 
 def _append(session: SparkSession, rows: DataFrame, counts: BatchCounts, batch: Batch, writing: Writing) -> BatchCounts:
@@ -299,14 +294,13 @@ def _run_merge(session: SparkSession, newest: DataFrame, count: int, batch: Batc
     ]
     settings = replace(settings_of(session), txn_app_id=batch.query, txn_version=batch.number)
     statement = MergeStatement(condition=condition, clauses=clauses, alias="t")
-    return run_merge(
+    context = Context(
         log_for_path(session, writing.location),
         SparkEngine(session, alias="t"),
-        lambda snapshot: SparkMerge(session, snapshot, source.alias("s"), statement),
-        clauses,
-        settings,
-        begin_transaction=lambda log: _CountedMerge(log, count),
+        settings=settings,
+        begin=lambda log: _CountedMerge(log, count),
     )
+    return run(Merge(lambda snapshot: SparkMerge(session, snapshot, source.alias("s"), statement), clauses), context)
 
 
 class _CountedEpoch(EpochTransaction):

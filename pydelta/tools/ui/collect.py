@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.context import Context
+from pydelta.commands.run import run
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_rows import Inventory
 from pydelta.commands.vacuum.result import VacuumProgress
 from pydelta.errors import DeltaError, ProtocolError, StorageError, TableNotFoundError, VersionNotFoundError
@@ -344,7 +346,7 @@ def measure_garbage(log: DeltaLog, *, seconds: float, inventory: Inventory | Non
                 hint="Give pydelta ui an --inventory, or more time with --garbage-seconds.",
             )
 
-    result = vacuum(log, VacuumRequest(dry_run=True, inventory=inventory), progress=stop_late)
+    result = run(Vacuum(dry_run=True, inventory=inventory, progress=stop_late), Context(log))
     return GarbageState(
         files=result.files.height,
         bytes=result.bytes,

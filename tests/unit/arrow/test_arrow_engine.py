@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.commands.change.delete import delete
 from pydelta.engines.arrow import changes
 from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import (
@@ -27,6 +26,7 @@ from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import delete
 from pydelta.testing.parquet_rows import parquet_rows
 from pydelta.testing.tables import TableBuilder
 

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pydelta.api.python.local import LocalTable
-from pydelta.commands.vacuum.command import vacuum
 from pydelta.engines.arrow import rearrange
 from pydelta.errors import InvalidArgumentError, StorageError, UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
@@ -20,6 +19,7 @@ from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import vacuum
 from pydelta.testing.parquet_rows import parquet_rows
 from pydelta.testing.tables import TableBuilder
 

@@ -18,13 +18,14 @@ import pytest
 
 import pydelta
 from pydelta.commands.clone import absolute_add
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.create import CreateMode, TableDefinition
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.schema import parse_schema
 from pydelta.storage import open_store
+from pydelta.testing.commands import create_table, vacuum
 from pydelta.testing.tables import TableBuilder
 
 
@@ -183,7 +184,7 @@ def test_files_outside_the_table_are_refused_without_spark_and_never_deleted(tmp
     with pytest.raises(UnsupportedFeatureError, match="a file outside the table's folder"):
         pydelta.open(str(tmp_path / "copy")).scan(version=0)
     before = sorted((tmp_path / "source").rglob("*.parquet"))
-    vacuum(DeltaLog(store), VacuumRequest(retention_hours=0, enforce_retention=False))
+    vacuum(DeltaLog(store), Vacuum(retention_hours=0, enforce_retention=False))
     assert sorted((tmp_path / "source").rglob("*.parquet")) == before != []
     assert [row["id"] for row in rows_of(pydelta.open(str(tmp_path / "source")), "id")] == [1, 2, 3]
 

@@ -7,11 +7,9 @@ from collections import Counter
 
 import pytest
 
-from pydelta.commands.change.again import ANY, REARRANGED, runs_again
-from pydelta.commands.change.delete import delete
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, merge
-from pydelta.commands.change.update import update
-from pydelta.commands.give_way import FOLDER
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
+from pydelta.commands.statement import ANY, REARRANGED, runs_again
+from pydelta.commands.yielding import FOLDER
 from pydelta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -26,6 +24,7 @@ from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import delete, merge, update
 from pydelta.testing.operations import (
     NO_PAUSE,
     add_file,
@@ -183,7 +182,7 @@ class Waits:
 
 def test_it_waits_once_for_others_that_are_run_again_before_it_reads(store, monkeypatch):
     waits = Waits(store)
-    monkeypatch.setattr("pydelta.commands.change.again.give_way", waits)
+    monkeypatch.setattr("pydelta.commands.statement.give_way", waits)
     store.put(f"{FOLDER}/other", b"{}")
     begin, result = updated(store, update_value(1, 7), settings=Settings(change_give_way_ms=70))
     assert waits.asked == [70, 5_000], "the other update, too; not before it is run again: then others wait for it"
@@ -193,7 +192,7 @@ def test_it_waits_once_for_others_that_are_run_again_before_it_reads(store, monk
 
 def test_one_that_is_never_run_again_waits_for_nobody(store, monkeypatch):
     waits = Waits(store)
-    monkeypatch.setattr("pydelta.commands.change.again.give_way", waits)
+    monkeypatch.setattr("pydelta.commands.statement.give_way", waits)
     updated(store, settings=Settings(change_max_retries=0))
     assert waits.asked == []
 

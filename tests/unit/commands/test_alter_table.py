@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pydelta.commands.alter.command import AlterResult, alter_table
+from pydelta.commands.alter.command import AlterResult
 from pydelta.commands.alter.requests import (
     AddColumns,
     AddConstraint,
@@ -43,6 +43,7 @@ from pydelta.protocol.actions import AddFile, Metadata, Protocol
 from pydelta.protocol.features import required_protocol, supports
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from pydelta.storage import MemoryStore
+from pydelta.testing.commands import alter_table
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 LONG, INT, STRING, DATE = (PrimitiveType(name) for name in ("long", "integer", "string", "date"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from refusals import RefusingStore
 
-from pydelta.commands.clone import CloneRequest, CloneResult, ThreadCopier, absolute_add, clone_table
+from pydelta.commands.clone import CloneResult, ThreadCopier, absolute_add
 from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
@@ -22,6 +22,7 @@ from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.features import implied_features
 from pydelta.storage import open_store
+from pydelta.testing.commands import clone_table
 from pydelta.testing.operations import add_file, append, create_table, rows_of
 from pydelta.txn import Operation, start_transaction
 
@@ -63,7 +64,7 @@ def data_files(log):
 
 def test_a_shallow_clone_names_the_sources_files():
     source, target = table(delta_appendOnly="false"), new_log()
-    result = clone_table(source, target, CloneRequest(shallow=True, properties={"team": "x"}))
+    result = clone_table(source, target, shallow=True, properties={"team": "x"})
     assert result == CloneResult(
         source_table_size=source.update().size_bytes,
         source_num_of_files=2,
@@ -91,7 +92,7 @@ def test_a_shallow_clone_names_the_sources_files():
 
 def test_a_deep_clone_has_files_of_its_own():
     source, target = table(), new_log()
-    result = clone_table(source, target, CloneRequest(shallow=False))
+    result = clone_table(source, target, shallow=False)
     assert (result.num_copied_files, result.copied_files_size) == (2, source.update().size_bytes)
     assert {add.path for add in adds(target)} == data_files(target)
     assert not data_files(target) & data_files(source)
@@ -104,20 +105,20 @@ def test_a_deep_clone_has_files_of_its_own():
 @pytest.mark.parametrize("shallow", [True, False])
 def test_a_version_of_the_past(shallow):
     source, target = table(), new_log()
-    clone_table(source, target, CloneRequest(shallow=shallow, version=0))
+    clone_table(source, target, shallow=shallow, version=0)
     assert rows_of(target.update()) == {("1", 1): 1, ("1", 2): 1}
     other = new_log()
     time = source.history()[-1].timestamp_ms
-    clone_table(source, other, CloneRequest(shallow=shallow, timestamp_ms=time))
+    clone_table(source, other, shallow=shallow, timestamp_ms=time)
     assert other.update().num_files in (1, 2)  # both versions may be of one millisecond
     with pytest.raises(VersionNotFoundError):
-        clone_table(source, new_log(), CloneRequest(shallow=shallow, version=7))
+        clone_table(source, new_log(), shallow=shallow, version=7)
 
 
 @pytest.mark.parametrize("shallow", [True, False])
 def test_vectors_come_along(shallow):
     source, target = table(vector=True, delta_enableDeletionVectors="true"), new_log()
-    clone_table(source, target, CloneRequest(shallow=shallow))
+    clone_table(source, target, shallow=shallow)
     assert "deletionVectors" in implied_features(target.update().protocol)
     [marked] = [add for add in adds(target) if add.deletion_vector is not None]
     rows = read_deleted_rows([marked.deletion_vector], store=target.store, root=target.uri, options=None)
@@ -128,13 +129,13 @@ def test_vectors_come_along(shallow):
 def test_a_repeated_clone_brings_what_is_new():
     for shallow in (True, False):
         source, target = table(), new_log()
-        clone_table(source, target, CloneRequest(shallow=shallow))
+        clone_table(source, target, shallow=shallow)
         before = {add.path for add in adds(target)}
         txn = start_transaction(source)
         [gone] = [add for add in adds(source) if add.partition_values["p"] == "1"]
         new = put(source, add_file("3", [9]))
         txn.commit([gone.remove(deletion_timestamp=1), new], Operation(name="WRITE"))
-        result = clone_table(source, target, CloneRequest(shallow=shallow, replace=True))
+        result = clone_table(source, target, shallow=shallow, replace=True)
         assert result.num_removed_files == 1
         assert result.num_copied_files == (0 if shallow else 1)
         assert len({add.path for add in adds(target)} & before) == 1
@@ -147,8 +148,8 @@ def test_a_table_that_is_replaced_keeps_its_id_and_history():
     create_table(target, [put(target, add_file("7", [7]))])
     own = target.update().metadata.id
     with pytest.raises(TableAlreadyExistsError, match="version 0"):
-        clone_table(source, target, CloneRequest(shallow=True))
-    clone_table(source, target, CloneRequest(shallow=True, replace=True))
+        clone_table(source, target, shallow=True)
+    clone_table(source, target, shallow=True, replace=True)
     assert target.update().metadata.id == own
     assert rows_of(target.update()) == rows_of(source.update())
     assert rows_of(target.snapshot(version=0)) == {("7", 7): 1}
@@ -156,7 +157,7 @@ def test_a_table_that_is_replaced_keeps_its_id_and_history():
 
 def test_row_ids_come_along_and_new_ones_are_above():
     source, target = table(delta_enableRowTracking="true"), new_log()
-    clone_table(source, target, CloneRequest(shallow=True))
+    clone_table(source, target, shallow=True)
     before = {add.base_row_id for add in adds(source)}
     assert {add.base_row_id for add in adds(target)} == before
     append("5", [5]).run(target)
@@ -172,7 +173,7 @@ def test_what_belongs_to_one_log_stays_behind():
     txn.commit([], Operation(name="SET TBLPROPERTIES"))
     assert "delta.inCommitTimestampEnablementVersion" in source.update().metadata.configuration
     target = new_log()
-    clone_table(source, target, CloneRequest(shallow=True))
+    clone_table(source, target, shallow=True)
     assert target.update().metadata.configuration == {"delta.enableInCommitTimestamps": "true"}
     assert target.history(1)[0].commit_info.in_commit_timestamp is not None
 
@@ -180,17 +181,17 @@ def test_what_belongs_to_one_log_stays_behind():
 def test_what_cannot_be_cloned():
     source = table()
     with pytest.raises(InvalidArgumentError, match="itself"):
-        clone_table(source, DeltaLog(source.store), CloneRequest(shallow=True))
+        clone_table(source, DeltaLog(source.store), shallow=True)
     with pytest.raises(TableNotFoundError):
-        clone_table(new_log(), new_log(), CloneRequest(shallow=True))
+        clone_table(new_log(), new_log(), shallow=True)
     foreign = new_log()
     foreign.store.put("notes.txt", b"x")
     with pytest.raises(TableAlreadyExistsError, match=r"notes\.txt"):
-        clone_table(source, foreign, CloneRequest(shallow=True))
+        clone_table(source, foreign, shallow=True)
     guarded = new_log()
     create_table(guarded, [], delta_appendOnly="true")
     with pytest.raises(UnsafeOperationError, match="append-only"):
-        clone_table(source, guarded, CloneRequest(shallow=True, replace=True))
+        clone_table(source, guarded, shallow=True, replace=True)
 
 
 def test_a_file_that_is_too_short_or_gone_leaves_nothing_behind():
@@ -198,7 +199,7 @@ def test_a_file_that_is_too_short_or_gone_leaves_nothing_behind():
         source, target = table(), new_log()
         damage(source.store, adds(source)[0].path)
         with pytest.raises(StorageError):
-            clone_table(source, target, CloneRequest(shallow=False), copier=ThreadCopier())
+            clone_table(source, target, shallow=False, copier=ThreadCopier())
         assert data_files(target) == set()
         assert target.update().version == -1
 
@@ -206,7 +207,7 @@ def test_a_file_that_is_too_short_or_gone_leaves_nothing_behind():
 def test_a_refused_commit_gives_the_copies_back():
     source, inner = table(), new_log()
     with pytest.raises(StorageError):
-        clone_table(source, DeltaLog(RefusingStore(inner.store)), CloneRequest(shallow=False))
+        clone_table(source, DeltaLog(RefusingStore(inner.store)), shallow=False)
     assert data_files(inner) == set()
 
 

@@ -14,14 +14,14 @@ from pydelta.commands.alter.clustering import (
     clustering_paths,
     path_text,
 )
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
-from pydelta.commands.restore import restore
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.schema import parse_schema
 from pydelta.settings import Settings, TableProperties
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import create_table, restore
 
 _NAMES = itertools.count()
 

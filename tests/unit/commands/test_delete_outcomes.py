@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from refusals import ExpiringStore, RefusingStore
 
-from pydelta.commands.change.delete import delete
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.errors import CommitStateUnknownError, RowsDoNotAddUpError, StorageError, TableNotFoundError
 from pydelta.log import DeltaLog
@@ -20,6 +19,7 @@ from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import AddCDCFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import delete
 from pydelta.testing.operations import add_file, create_table
 from pydelta.testing.tables import TableBuilder
 from pydelta.txn import transaction

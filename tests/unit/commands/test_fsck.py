@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from pydelta.api.cli.cli import main
-from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.fsck import fsck
 from pydelta.errors import StorageError, TableNotFoundError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.log.vector_files import write_vectors
@@ -19,6 +17,7 @@ from pydelta.protocol.paths import decode_log_path
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
+from pydelta.testing.commands import clone_table, fsck
 from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
@@ -152,7 +151,7 @@ def test_a_repair_is_refused_where_the_place_of_a_clones_files_cannot_be_looked_
 def test_a_repair_takes_out_a_clones_file_that_is_gone_from_a_source_that_is_there(tmp_path):
     source = grown(LocalStore(str(tmp_path / "p%25q")))
     clone = Yard(LocalStore(str(tmp_path / "clone")), partition_columns=("p",))
-    clone_table(source.log, clone.log, CloneRequest(shallow=True))
+    clone_table(source.log, clone.log, shallow=True)
     assert fsck(clone.log).ok
     source.store.delete_many(["p=a b/ä %"])
     report = fsck(clone.log, repair=True)

@@ -6,11 +6,10 @@ import itertools
 
 import pytest
 
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import SetProperties
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions
 from pydelta.errors import MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
@@ -18,6 +17,7 @@ from pydelta.protocol.identity import identities, identity_metadata
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import alter_table, create_table, write_table
 from pydelta.txn import Operation, start_transaction
 
 LONG = PrimitiveType("long")

@@ -10,7 +10,7 @@ import pytest
 from refusals import ExpiringStore, RefusingStore
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.commands.optimize.command import OptimizeRequest, compact_after_write, optimize
+from pydelta.commands.optimize.command import Optimize, compact_after_write
 from pydelta.commands.optimize.result import OPTIMIZE_METRICS
 from pydelta.errors import (
     CommitStateUnknownError,
@@ -24,6 +24,7 @@ from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import optimize
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, table_metadata
 from pydelta.txn import Operation, start_transaction, transaction
 
@@ -82,7 +83,7 @@ def inner():
 
 
 def run(store, engine=None, settings=None, **request):
-    return optimize(DeltaLog(store), engine or LogEngine(), settings or Settings(), OptimizeRequest(**request))
+    return optimize(DeltaLog(store), engine or LogEngine(), settings or Settings(), Optimize(**request))
 
 
 def test_each_partition_becomes_one_file_and_the_counts_say_so(inner):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pydelta.commands import restore as module
-from pydelta.commands.restore import restore, restored_metadata
+from pydelta.commands.restore import restored_metadata
 from pydelta.commands.vacuum.marks import running_vacuum
 from pydelta.errors import (
     ConcurrentAppendException,
@@ -23,6 +23,7 @@ from pydelta.protocol.vectors import vector_path
 from pydelta.settings import Settings
 from pydelta.storage import LocalStore
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import restore
 from pydelta.testing.tables import TableBuilder
 from pydelta.txn import Operation, start_transaction
 from pydelta.txn.enablement import with_kept_enablement

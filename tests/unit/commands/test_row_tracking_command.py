@@ -7,11 +7,11 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from pydelta.commands.alter.track_rows import enable_row_tracking
 from pydelta.errors import TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.protocol.features import implied_features
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import enable_row_tracking
 from pydelta.testing.operations import add_file, append, create_table
 from pydelta.testing.tables import TableBuilder
 

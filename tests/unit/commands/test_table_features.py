@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from pydelta.commands.alter.features import add_feature, drop_feature, upgrade_protocol
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.protocol.features import implied_features
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import add_feature, drop_feature, upgrade_protocol
 from pydelta.testing.operations import add_file, append, create_table, rows_of
 from pydelta.txn import Operation, start_transaction
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import SetProperties
-from pydelta.commands.create import CreateMode, TableDefinition, create_table, plan_create
+from pydelta.commands.create import CreateMode, TableDefinition, plan_create
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write.command import WriteMode, WriteOptions, plan_write, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions, plan_write
 from pydelta.commands.write.plan import WriteKind, stored_schema
 from pydelta.errors import (
     CommitStateUnknownError,
@@ -32,6 +31,7 @@ from pydelta.protocol.schema import PrimitiveType, StructField, StructType
 from pydelta.protocol.types import ArrayType, MapType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import alter_table, create_table, write_table
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 LONG, STRING, DATE = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("date")

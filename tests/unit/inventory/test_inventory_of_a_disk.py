@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import inventory_from_delta
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.storage import MemoryStore, open_store
 from pydelta.storage.local import LocalStore
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import Yard
 from pydelta.tools.inventory import buckets_with_deliveries, find_deliveries, load_deliveries, write_delivery
 from pydelta.tools.inventory.delivery import Delivery
@@ -26,7 +27,7 @@ def test_a_table_on_disk_is_vacuumed_by_a_list_of_the_disk(tmp_path):
     write_delivery(str(tmp_path), lists)
     log = DeltaLog(open_store(str(tmp_path / "report")), settings=Settings())
     load_deliveries(log, store, find_deliveries(store, "file"))
-    done = vacuum(yards[0].log, VacuumRequest(inventory=inventory_from_delta(log)))
+    done = vacuum(yards[0].log, Vacuum(inventory=inventory_from_delta(log)))
     assert list(done.files["path"]) == ["p=1/stray of a table %41"]
     assert yards[0].files() == {"p=1/live é %41"}
     assert yards[1].files() == {"p=1/live é %41", "p=1/stray of other %41"}

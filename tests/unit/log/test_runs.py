@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_tables import PROTOCOL, add, create, info, log_of, metadata, new_store
 
-from pydelta.commands.restore import restore
 from pydelta.log import runs
 from pydelta.log.deltas import build_delta
 from pydelta.log.runs import (
@@ -40,6 +39,7 @@ from pydelta.protocol.actions import (
     decode_commit,
     encode_commit,
 )
+from pydelta.testing.commands import restore
 from pydelta.txn import Operation, start_transaction
 
 VECTOR = DeletionVectorDescriptor(storage_type="u", path_or_inline_dv="ab", offset=1, size_in_bytes=3, cardinality=2)

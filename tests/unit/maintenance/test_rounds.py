@@ -11,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobs.schedule import problems, warnings
-from pydelta.commands.optimize.command import OptimizeRequest, optimize
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.optimize.command import Optimize
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.errors import ConcurrentDeleteReadException, SchemaMismatchError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.predicate import parse_predicate
 from pydelta.settings import Settings
 from pydelta.storage import MemoryStore
+from pydelta.testing.commands import optimize, vacuum
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 from pydelta.testing.row_files import LogEngine, rows_of
@@ -56,12 +57,10 @@ def do_here(order):
     """OPTIMIZE and VACUUM themselves."""
     log = DeltaLog.for_table(order.place.location)
     if order.action.kind in Kind.VACUUMS:
-        result = vacuum(log, VacuumRequest(mode="lite" if order.action.kind == Kind.LITE else "full"))
+        result = vacuum(log, Vacuum(mode="lite" if order.action.kind == Kind.LITE else "full"))
         facts = {"files_removed": result.deleted, "bytes_removed": result.bytes, "version_after": result.end_version}
         return Done(outcome=Outcome.DONE if result.deleted else Outcome.NOTHING, facts=facts)
-    done = optimize(
-        log, LogEngine(), Settings(optimize_min_file_bytes=order.policy.small_file_bytes), OptimizeRequest()
-    )
+    done = optimize(log, LogEngine(), Settings(optimize_min_file_bytes=order.policy.small_file_bytes), Optimize())
     return Done(
         facts={
             "version_after": done.version,
@@ -263,8 +262,8 @@ def test_removals_that_a_checkpoint_has_left_out_are_still_known(lake):
 
 def test_the_history_tells_who_ran_what_last(lake):
     log = table_of(lake)
-    optimize(log, LogEngine(), Settings(), OptimizeRequest())
-    vacuum(log, VacuumRequest(mode="lite"))
+    optimize(log, LogEngine(), Settings(), Optimize())
+    vacuum(log, Vacuum(mode="lite"))
     found = last_runs(log.history())
     assert set(found) == {Kind.COMPACT, Kind.LITE}
     assert found[Kind.LITE] >= found[Kind.COMPACT]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddColumns, ChangeColumn, NewColumn
 from pydelta.log import DeltaLog
 from pydelta.protocol.reader_notes import WRONG_READERS, reader_notes
 from pydelta.protocol.types import PrimitiveType
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import alter_table
 from pydelta.testing.operations import create_table
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "interop.md"

@@ -10,20 +10,17 @@ import itertools
 
 import pytest
 
-from pydelta.commands.alter.command import alter_table
-from pydelta.commands.alter.features import drop_feature
 from pydelta.commands.alter.requests import SetProperties, UnsetProperties
-from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.restore import restore
-from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions
 from pydelta.commands.write.plan import TableDefinition, new_metadata
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.commands import alter_table, clone_table, create_table, drop_feature, restore, write_table
 from pydelta.testing.row_files import LogEngine
 from pydelta.txn import Operation, start_transaction
 
@@ -91,7 +88,7 @@ def is_on(log):
 def clone_over(log, properties):
     source = create(new_log(), properties)
     set_properties(source, ON | properties)  # of its own, and none of the target's business
-    clone_table(source, log, CloneRequest(shallow=True, replace=True, properties=properties))
+    clone_table(source, log, shallow=True, replace=True, properties=properties)
 
 
 def rewrite(log, mode, properties, **options):
@@ -159,7 +156,7 @@ def test_times_that_a_command_turns_on_begin_with_it(command):
 def test_a_clone_elsewhere_begins_with_its_first_version(kind):
     source, _ = table(kind)
     target = new_log()
-    clone_table(source, target, CloneRequest(shallow=True))
+    clone_table(source, target, shallow=True)
     assert is_on(target)
     assert told(target) == {}
 

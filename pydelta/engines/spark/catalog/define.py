@@ -21,14 +21,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pydelta.commands.alter.clustering import clustering_paths
-from pydelta.commands.create import CreateMode, TableDefinition, create_table, refuse_foreign_files
+from pydelta.commands.create import Create, CreateMode, TableDefinition, refuse_foreign_files
 from pydelta.engines.spark.catalog.entries import create_entry, name_of, session_identifier
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
 from pydelta.engines.spark.catalog.objects import check_new_name, default_place
 from pydelta.engines.spark.change.rules import check_definition
-from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.logs import log_for_path, settings_of
+from pydelta.engines.spark.logs import log_for_path
+from pydelta.engines.spark.running import run_in_session
 from pydelta.errors import (
     DeltaEnvironmentError,
     InvalidArgumentError,
@@ -125,8 +125,7 @@ def define_table(
             raise _no_columns(parts or (), log)
         else:
             check_definition(spark, definition.schema, definition.properties)
-            begin = SparkEngine(spark).begin
-            result = create_table(log, definition, mode=mode, settings=settings_of(spark), managed=managed, begin=begin)
+            result = run_in_session(spark, Create(definition=definition, mode=mode, managed=managed), log)
             if result.committed is not None:
                 made = result.committed.snapshot if before.version < 0 else None
     if parts is not None:

@@ -362,8 +362,10 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
 
 def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -> None:
     """Where the table's own property names the entry, let it give the new name: commits would make the old one anew."""
-    from pydelta.commands.alter.command import alter_table
+    from pydelta.commands.alter.command import Alter
     from pydelta.commands.alter.requests import SetProperties
+    from pydelta.commands.context import Context
+    from pydelta.commands.run import run
 
     log = log_for_path(spark, after.location)
     metadata = log.update().metadata
@@ -371,7 +373,7 @@ def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -
     said = metadata.configuration.get(TABLE_PROPERTY, "") if metadata is not None else ""
     if said.replace("`", "").strip().lower() != old.lower():
         return
-    renamed = alter_table(log, SetProperties(properties={TABLE_PROPERTY: new}), engine=None).snapshot
+    renamed = run(Alter(SetProperties(properties={TABLE_PROPERTY: new})), Context(log)).snapshot
     refresh_caches(spark, renamed.table_uri)
     follow_names(spark, renamed)
     again = look_up(spark, before.qualifier)

@@ -121,7 +121,7 @@ def _resolves(rows: DataFrame, text: str) -> bool:
 
 
 def check_default(spark: SparkSession, expression: str, data_type: DataType) -> None:
-    """See ``SchemaEngine.check_default``. The expression is computed once, to see that it can be.
+    """See ``ChecksRules.check_default``. The expression is computed once, to see that it can be.
 
     Raises:
         ParseError: It is not an expression.

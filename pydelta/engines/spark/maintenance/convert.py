@@ -18,16 +18,16 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType as SparkStructType
 
-from pydelta.commands.convert import FileStatistics, convert_to_delta, data_files
+from pydelta.commands.convert import Convert, FileStatistics, data_files
 from pydelta.engines.arrow.tasks.stats import FileStatistics as Collector
 from pydelta.engines.arrow.tasks.stats import IndexedLeaf
 from pydelta.engines.spark.catalog.entries import adopt_entry
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, look_up
-from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.errors import condition_of, raised_in
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.logs import log_for_path, settings_of
+from pydelta.engines.spark.logs import log_for_path
 from pydelta.engines.spark.maintenance.parquet_sources import parquet_source
+from pydelta.engines.spark.running import run_in_session
 from pydelta.engines.spark.scan.statuses import hadoop_uri
 from pydelta.engines.spark.types import from_spark
 from pydelta.errors import (
@@ -80,7 +80,7 @@ def convert(
         The table's log.
 
     Raises:
-        InvalidArgumentError: The name stands for no Parquet table. Others as ``convert_to_delta``.
+        InvalidArgumentError: The name stands for no Parquet table. Others as ``Convert``.
     """
     entry = look_up(spark, parts)
     if isinstance(entry, DeltaEntry):
@@ -96,14 +96,13 @@ def convert(
         )
     log = log_for_path(spark, source.location)
     with error_context(table=log.uri):
-        convert_to_delta(
-            SparkEngine(spark).begin(log),
-            SparkFooters(spark, source.columns),
+        command = Convert(
+            footers=SparkFooters(spark, source.columns),
             partition_schema=partition_schema if partition_schema is not None else source.partitions,
-            settings=settings_of(spark),
             time_zone=Jvm.of(spark).time_zone(),
             collect_statistics=collect_statistics,
         )
+        run_in_session(spark, command, log)
         if source.table is not None:
             adopt_entry(spark, parts, source.table, log.update())
     return log

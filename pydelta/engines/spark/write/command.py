@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 
-from pydelta.commands.write.command import WriteMode, WriteOptions, WriteResult, write_table
+from pydelta.commands.write.command import Write, WriteMode, WriteOptions, WriteResult
 from pydelta.commands.write.options import StatementCondition
 from pydelta.engines.spark.catalog.define import as_a_statement, enter
 from pydelta.engines.spark.catalog.entries import session_identifier
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.engines.spark.catalog.objects import check_new_name
-from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.logs import absent_path, forget_version, log_for_path, settings_of
+from pydelta.engines.spark.logs import absent_path, log_for_path, settings_of
+from pydelta.engines.spark.running import run_in_session
 from pydelta.engines.spark.scan.refresh import transform_expression
 from pydelta.engines.spark.types import from_spark
 from pydelta.engines.spark.write.assignment import StoreAssignment, has_fields_of, has_struct
@@ -100,7 +100,7 @@ def write_path(
     managed: bool = False,
     by_save_as_table: bool = False,
 ) -> WriteResult:
-    """Write rows to the table at a location; see ``write_table`` for what can go wrong.
+    """Write rows to the table at a location; see ``Write`` for what can go wrong.
 
     Args:
         spark: The session.
@@ -115,10 +115,7 @@ def write_path(
     log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
     source = DataFrameSource(spark, df, request.shape)
     final = replace(parsed, managed=managed, by_save_as_table=by_save_as_table)
-    result = write_table(log, source, final, SparkEngine(spark), settings)
-    if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
-        forget_version(spark, settings)
-    return result
+    return run_in_session(spark, Write(source, final), log)
 
 
 def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: WriteRequest) -> WriteResult:

@@ -9,11 +9,11 @@ from built_once import built_once
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from pydelta.commands.change.update import update
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import RowsDoNotAddUpError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
+from pydelta.testing.commands import update
 
 pytestmark = pytest.mark.spark
 

@@ -9,13 +9,13 @@ import pytest
 from built_once import built_once
 from pyspark.sql import functions as F
 
-from pydelta.commands.change.delete import delete
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.scan.deleted_rows import collect_rows
 from pydelta.errors import DeltaConcurrentModificationException, InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.tables import DeltaTable
+from pydelta.testing.commands import delete
 
 pytestmark = pytest.mark.spark
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.commands.change.again import RepeatingEngine
+from pydelta.commands.statement import RepeatingEngine
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import ConcurrentDeleteReadException
 from pydelta.log import DeltaLog

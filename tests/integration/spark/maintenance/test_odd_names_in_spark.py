@@ -13,13 +13,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 import pydelta
-from pydelta.commands.fsck import fsck
 from pydelta.engines.spark.catalog import entries as catalog_entries
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, SchemaError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import encode_log_path, is_absolute_path
 from pydelta.tables import DeltaTable
+from pydelta.testing.commands import fsck
 from pydelta.txn import Operation, start_transaction
 
 pytestmark = pytest.mark.spark

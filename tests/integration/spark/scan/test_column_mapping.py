@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddColumns, DropColumns, NewColumn, RenameColumn, SetProperties
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import SchemaError
@@ -16,6 +15,7 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.schema_edits import all_paths
 from pydelta.protocol.types import PrimitiveType
 from pydelta.tables import DeltaTable
+from pydelta.testing.commands import alter_table
 
 pytestmark = pytest.mark.spark
 

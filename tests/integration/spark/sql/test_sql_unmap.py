@@ -180,7 +180,7 @@ def test_rows_that_do_not_add_up_are_not_committed(spark, path, monkeypatch):
 
 
 def test_without_a_session_the_feature_says_what_to_do(spark, path):
-    from pydelta.commands.alter.features import drop_feature
+    from pydelta.testing.commands import drop_feature
 
     path = path()
     with pytest.raises(UnsafeOperationError, match="mode is name") as caught:

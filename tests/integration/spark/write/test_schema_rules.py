@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import (
     AddColumns,
     AddConstraint,
@@ -32,6 +31,7 @@ from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal, StartsWith
 from pydelta.protocol.types import DecimalType, PrimitiveType
 from pydelta.tables import DeltaTable
+from pydelta.testing.commands import alter_table
 
 pytestmark = pytest.mark.spark
 

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
 from pydelta.settings import Settings
+from pydelta.testing.commands import create_table
 
 pytestmark = pytest.mark.spark
 

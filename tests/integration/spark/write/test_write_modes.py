@@ -9,7 +9,7 @@ from deltalake import DeltaTable as RsTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.engines.spark.types import from_spark
 from pydelta.errors import (
     BindError,
@@ -22,6 +22,7 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
 from pydelta.settings import Settings
+from pydelta.testing.commands import create_table
 
 pytestmark = pytest.mark.spark
 

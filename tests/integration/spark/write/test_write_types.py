@@ -202,9 +202,10 @@ def test_a_type_without_a_place_in_the_format_is_refused_by_name(spark, tmp_path
 
 
 def test_varchar_and_char_keep_their_lengths(spark, tmp_path):
-    from pydelta.commands.create import CreateMode, create_table
+    from pydelta.commands.create import CreateMode
     from pydelta.protocol.schema import PrimitiveType, StructField, StructType
     from pydelta.settings import Settings
+    from pydelta.testing.commands import create_table
 
     path = str(tmp_path / "t")
     string = PrimitiveType("string")

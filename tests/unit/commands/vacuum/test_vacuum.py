@@ -8,7 +8,7 @@ import os
 import polars as pl
 import pytest
 
-from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import (
     BindError,
@@ -27,6 +27,7 @@ from pydelta.storage.interface import DeleteReport
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
@@ -48,7 +49,7 @@ def memory_yard(*columns, **properties):
 
 
 def run(yard, *, progress=None, options=None, **request):
-    return vacuum(yard.log, VacuumRequest(**request), now_ms=yard.now_ms, progress=progress, options=options)
+    return vacuum(yard.log, Vacuum(**request), now_ms=yard.now_ms, progress=progress, options=options)
 
 
 def grown(yard):
@@ -116,7 +117,7 @@ def test_a_retention_below_the_tables_own_is_refused_unless_the_check_is_off():
         run(yard, retention_hours=float("nan"))
     run(yard, retention_hours=168)
     off = DeltaLog(yard.store, settings=Settings(retention_check=False))
-    assert vacuum(off, VacuumRequest(retention_hours=0, dry_run=True)).retention_ms == 0
+    assert vacuum(off, Vacuum(retention_hours=0, dry_run=True)).retention_ms == 0
     assert run(yard, retention_hours=0, enforce_retention=False).deleted == 0
     start = yard.log.history(2)[1].commit_info
     assert start.get("operationParameters")["retentionCheckEnabled"] == "false"

@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.errors import StorageReadOnlyError
 from pydelta.log import DeltaLog
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import clone_table, vacuum
 from pydelta.testing.garbage import HOUR_MS, Yard
 
 _NAMES = itertools.count()
@@ -22,7 +22,7 @@ def source_and_clone(place="memory://vacuumclones{}/clone"):
     source = Yard(MemoryStore(f"memory://vacuumclones{number}/t"), partition_columns=("p",))
     source.commit(source.add("p=1/a", age=900), source.add("p=1/b", age=900), age=900)
     clone = DeltaLog(MemoryStore(place.format(number)))
-    clone_table(source.log, clone, CloneRequest(shallow=True))
+    clone_table(source.log, clone, shallow=True)
     return source, clone
 
 
@@ -37,7 +37,7 @@ def test_a_clone_never_touches_its_source(mode):
     actions = [add.remove(deletion_timestamp=source.now_ms - 900 * HOUR_MS) for add in txn_files.adds(txn_files.core)]
     txn.commit(actions, Operation(name="DELETE"))
     later = source.now_ms + 1000 * HOUR_MS
-    result = vacuum(clone, VacuumRequest(mode=mode), now_ms=later)
+    result = vacuum(clone, Vacuum(mode=mode), now_ms=later)
     assert result.deleted == 0
     assert source.files() == before
     assert result.warnings == ()
@@ -55,12 +55,12 @@ def test_the_sources_run_names_the_clones_that_are_still_there_and_leaves_them_t
     source, clone = source_and_clone()
     removed = source.log.update().files
     source.commit(*(source.remove(add, age=500) for add in removed.adds(removed.core)[:1]), age=500)
-    result = vacuum(source.log, VacuumRequest(dry_run=True), now_ms=source.now_ms)
+    result = vacuum(source.log, Vacuum(dry_run=True), now_ms=source.now_ms)
     assert result.files.is_empty()
     assert result.warnings == (f"Shallow clones read files of this table, so these files are kept: {clone.uri}.",)
     clone.store.delete_many([info.path for info in clone.store.list_all()])
     DeltaLog.clear_cache()
-    alone = vacuum(source.log, VacuumRequest(dry_run=True), now_ms=source.now_ms)
+    alone = vacuum(source.log, Vacuum(dry_run=True), now_ms=source.now_ms)
     assert (alone.files.height, alone.warnings) == (1, ())
 
 
@@ -71,4 +71,4 @@ def test_a_source_that_may_only_be_read_can_be_cloned():
 
     source, _ = source_and_clone()
     clone = DeltaLog(MemoryStore(f"memory://vacuumclones{next(_NAMES)}/clone"))
-    assert clone_table(DeltaLog(ReadOnly(source.store)), clone, CloneRequest(shallow=True)).version == 0
+    assert clone_table(DeltaLog(ReadOnly(source.store)), clone, shallow=True).version == 0

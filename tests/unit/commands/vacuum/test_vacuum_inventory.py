@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import (
     Inventory,
     from_csv,
@@ -32,6 +32,7 @@ from pydelta.protocol.actions import Protocol
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore, TableBuilder
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import HOUR_MS, Yard
 
 _NAMES = itertools.count()
@@ -76,7 +77,7 @@ def grown(root="s3a://lake/tables/t", prefix="p=1/"):
 
 
 def run(yard, inventory, **request):
-    return vacuum(yard.log, VacuumRequest(inventory=inventory, **request), now_ms=NOW)
+    return vacuum(yard.log, Vacuum(inventory=inventory, **request), now_ms=NOW)
 
 
 SPELLINGS = [
@@ -123,7 +124,7 @@ def test_nothing_of_the_tables_data_is_listed():
     yard.put(publish_like, age=1)
     store = CountingStore(yard.store)
     frame = rows("p=1/live", *(f"p=1/g{number}" for number in range(2500)))
-    result = vacuum(DeltaLog(store), VacuumRequest(inventory=from_frame(frame)), now_ms=NOW)
+    result = vacuum(DeltaLog(store), Vacuum(inventory=from_frame(frame)), now_ms=NOW)
     assert not store.paths("list_page")
     listed = store.paths("list_all", "list_from")
     beside = {"_delta_log", "_symlink_format_manifest", "_pydelta/manifests", "_pydelta/clones"}
@@ -326,9 +327,9 @@ def test_modes_that_exclude_each_other():
     with pytest.raises(InvalidArgumentError, match="LITE"):
         run(yard, inventory, mode="lite")
     with pytest.raises(InvalidArgumentError, match="no inventory"):
-        vacuum(yard.log, VacuumRequest(mode="inventory"))
+        vacuum(yard.log, Vacuum(mode="inventory"))
     with pytest.raises(InvalidArgumentError, match="thorough"):
-        vacuum(yard.log, VacuumRequest(mode="thorough"))
+        vacuum(yard.log, Vacuum(mode="thorough"))
 
 
 def test_another_table_below_and_a_list_that_knows_of_it():

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.needed import CommitTimeline, files_of_commits, find_needed
 from pydelta.errors import UnsafeOperationError
 from pydelta.log import DeltaLog
@@ -20,6 +19,7 @@ from pydelta.protocol.paths import commit_file
 from pydelta.protocol.vectors import vector_path
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import clone_table, vacuum
 from pydelta.testing.garbage import HOUR_MS, Yard
 from pydelta.txn import Operation, start_transaction
 
@@ -39,7 +39,7 @@ def with_vectors(yard):
 
 
 def run(yard, **request):
-    return vacuum(yard.log, VacuumRequest(**request), now_ms=yard.now_ms)
+    return vacuum(yard.log, Vacuum(**request), now_ms=yard.now_ms)
 
 
 def loosened(yard, version):
@@ -141,7 +141,7 @@ def test_a_timeline_is_of_the_versions_that_are_asked_about():
 
 def cloned(source):
     clone = DeltaLog(MemoryStore(f"memory://needed{next(_NAMES)}/clone"))
-    clone_table(source, clone, CloneRequest(shallow=True))
+    clone_table(source, clone, shallow=True)
     return clone
 
 
@@ -219,7 +219,7 @@ def test_a_machine_that_is_ahead_of_the_store_deletes_by_the_stores_clock(mode):
     yard.put("under way", age=1)
     yard.put("garbage", age=900)
     log = DeltaLog(Behind(yard.store, 500))
-    result = vacuum(log, VacuumRequest(mode=mode))
+    result = vacuum(log, Vacuum(mode=mode))
     assert yard.files() >= {"live", "lately", "under way"}
     assert any("clock" in text for text in result.warnings)
     assert set(result.files["path"]) == ({"garbage"} if mode == "full" else set())
@@ -230,5 +230,5 @@ def test_a_machine_that_agrees_with_the_store_says_nothing_of_clocks():
     yard.commit(yard.add("live", age=900), age=900)
     assert vacuum(yard.log).warnings == ()
     before = yard.files()
-    assert vacuum(yard.log, VacuumRequest(dry_run=True)).warnings == ()
+    assert vacuum(yard.log, Vacuum(dry_run=True)).warnings == ()
     assert yard.files() == before

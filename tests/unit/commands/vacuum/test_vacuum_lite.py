@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.lite import LAST_VACUUM, LiteRange, plan_lite, read_clean_version
 from pydelta.commands.vacuum.needed import CommitTimeline
 from pydelta.errors import CannotVacuumLiteError
@@ -19,6 +19,7 @@ from pydelta.protocol.actions import Protocol
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
@@ -29,7 +30,7 @@ def new_yard(*columns):
 
 
 def run(yard, mode="lite", **request):
-    return vacuum(yard.log, VacuumRequest(mode=mode, **request), now_ms=yard.now_ms)
+    return vacuum(yard.log, Vacuum(mode=mode, **request), now_ms=yard.now_ms)
 
 
 def clean(yard):
@@ -51,7 +52,7 @@ def test_what_the_log_says_was_removed_goes_without_a_listing():
     yard = grown()
     store = CountingStore(yard.store)
     planned = run(yard, dry_run=True)
-    result = vacuum(DeltaLog(store), VacuumRequest(mode="lite"), now_ms=yard.now_ms)
+    result = vacuum(DeltaLog(store), Vacuum(mode="lite"), now_ms=yard.now_ms)
     assert set(planned.files["path"]) == set(result.files["path"]) == {"one"}
     assert yard.files() - {"_pydelta/manifests.json"} == {"two", "three", "aborted"}
     assert (result.deleted, result.bytes, result.list_requests) == (1, 10, 0)
@@ -67,7 +68,7 @@ def test_a_later_run_begins_where_the_last_one_ended():
     run(yard)
     yard.now_ms += 3_600_000 * 200
     store = CountingStore(yard.store)
-    result = vacuum(DeltaLog(store), VacuumRequest(mode="lite"), now_ms=yard.now_ms)
+    result = vacuum(DeltaLog(store), Vacuum(mode="lite"), now_ms=yard.now_ms)
     assert set(result.files["path"]) == {"two"}
     first = [path for path in store.paths("read") if path in (commit(0), commit(1))]
     assert len(first) == len(set(first)), "once to load the table, and not again"

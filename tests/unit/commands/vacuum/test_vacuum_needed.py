@@ -9,7 +9,6 @@ import json
 import polars as pl
 import pytest
 
-from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.vacuum.needed import CommitTimeline, files_of_commits, find_needed
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
 from pydelta.log import DeltaLog
@@ -18,6 +17,7 @@ from pydelta.protocol.actions import DeletionVectorDescriptor, Protocol
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
+from pydelta.testing.commands import clone_table
 from pydelta.testing.garbage import HOUR_MS, Yard
 from pydelta.txn import Operation, start_transaction
 
@@ -285,7 +285,7 @@ def test_what_two_clones_read_is_counted_once_and_what_is_their_own_not_at_all()
     table.commit(shared, gone, age=90)
     clones = [DeltaLog(MemoryStore(f"memory://vacuumneeded{next(_NAMES)}/clone")) for _ in range(2)]
     for clone in clones:
-        clone_table(table.log, clone, CloneRequest(shallow=True))
+        clone_table(table.log, clone, shallow=True)
     start = start_transaction(clones[0])
     files = start.snapshot.files
     (old,) = [add for add in files.adds(files.core) if add.path.endswith("/gone")]

@@ -7,13 +7,14 @@ import itertools
 import polars as pl
 import pytest
 
-from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import StorageError
 from pydelta.log import DeltaLog
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore
+from pydelta.testing.commands import vacuum
 from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
@@ -56,8 +57,8 @@ def listed(yard, **columns):
 def test_files_of_a_table_inside_stay_though_the_list_lacks_its_log(tmp_path, mode, folder, kind):
     yard, inner = grown(place(kind, tmp_path), folder)
     inventory = from_frame(listed(yard), encoded=False) if mode == "inventory" else None
-    planned = vacuum(yard.log, VacuumRequest(inventory=inventory, dry_run=True), now_ms=yard.now_ms)
-    result = vacuum(yard.log, VacuumRequest(inventory=inventory), now_ms=yard.now_ms)
+    planned = vacuum(yard.log, Vacuum(inventory=inventory, dry_run=True), now_ms=yard.now_ms)
+    result = vacuum(yard.log, Vacuum(inventory=inventory), now_ms=yard.now_ms)
     assert result.files["path"].to_list() == planned.files["path"].to_list() == ["p=0/garbage"]
     assert inner.files() == {"x"}
 
@@ -74,7 +75,7 @@ def test_rows_of_its_log_count_though_they_are_newer_than_the_list_or_say_no_tim
         )
         store = CountingStore(yard.store)
         inventory = from_frame(pl.concat([listed(yard), row]), as_of_ms=yard.now_ms)
-        assert vacuum(DeltaLog(store), VacuumRequest(inventory=inventory), now_ms=yard.now_ms).deleted == 1
+        assert vacuum(DeltaLog(store), Vacuum(inventory=inventory), now_ms=yard.now_ms).deleted == 1
         assert inner.files() == {"x"}
 
 
@@ -88,7 +89,7 @@ def test_what_the_log_removed_is_left_to_the_table_that_was_made_of_its_folder(t
     inner = Yard(opened(store, "p=1"))
     inner.commit(inner.named("x"), age=850)
     yard.commit(yard.remove(shared, age=800), yard.remove(own, age=800), age=800)
-    result = vacuum(yard.log, VacuumRequest(mode="lite"), now_ms=yard.now_ms)
+    result = vacuum(yard.log, Vacuum(mode="lite"), now_ms=yard.now_ms)
     assert result.files["path"].to_list() == ["p=2/x"]
     assert inner.files() == {"x"}
 
@@ -108,7 +109,7 @@ def test_where_nobody_can_look_for_tables_inside_nothing_is_deleted():
     with pytest.raises(StorageError):
         vacuum(
             DeltaLog(FaultyStore(yard.store, broken)),
-            VacuumRequest(inventory=from_frame(listed(yard))),
+            Vacuum(inventory=from_frame(listed(yard))),
             now_ms=yard.now_ms,
         )
     assert yard.files() == before
@@ -120,7 +121,7 @@ def test_looking_for_tables_inside_never_costs_more_than_a_listing():
     for number in range(300):
         yard.put(f"p={number}/garbage", age=900)
     counting = CountingStore(store)
-    result = vacuum(DeltaLog(counting), VacuumRequest(inventory=from_frame(listed(yard))), now_ms=yard.now_ms)
+    result = vacuum(DeltaLog(counting), Vacuum(inventory=from_frame(listed(yard))), now_ms=yard.now_ms)
     asked = [path for path in counting.paths("list_from") if path.endswith("/_delta_log")]
     assert (result.deleted, inner.files()) == (300, {"x"})
     assert result.list_requests == len(asked) + len(counting.paths("list_page")) <= 64

@@ -17,9 +17,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, TypeVar
 
-from pydelta.commands.give_way import announced, give_way
+from pydelta.commands.engine import Engine
+from pydelta.commands.yielding import announced, give_way
 from pydelta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -29,7 +30,7 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.identity import only_marks_moved
 
-__all__ = ["ANY", "REARRANGED", "RepeatingEngine", "Statement", "runs_again"]
+__all__ = ["ANY", "REARRANGED", "Statement", "runs_again"]
 
 _logger: Final = logging.getLogger(__name__)
 _R = TypeVar("_R")
@@ -44,16 +45,8 @@ _LOOK_AGAIN_MS: Final = 50
 _OVER_ROWS: Final = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
 
 
-@runtime_checkable
-class RepeatingEngine(Protocol):
-    """An engine that can resolve a statement a second time as it did the first time."""
-
-    def bind_again(self) -> None:
-        """Let what is resolved next have the clock and the zone of what was resolved last."""
-
-
 def runs_again(lost: DeltaConcurrentModificationException, *, retry_on: str, retries: int, most: int) -> bool:
-    """Tell whether a statement that lost is run again. Pure.
+    """Return whether a statement that lost is run again. Pure.
 
     Args:
         lost: The conflict.
@@ -77,7 +70,7 @@ class Statement:
         engine: Told when the statement is run again.
     """
 
-    def __init__(self, log: DeltaLog, engine: object) -> None:
+    def __init__(self, log: DeltaLog, engine: Engine) -> None:
         self._log = log
         self._engine = engine
         self._first: Snapshot | None = None
@@ -140,8 +133,7 @@ class Statement:
                     else:
                         say_again()
                     self.retries, self._lost = self.retries + 1, lost
-                    if isinstance(self._engine, RepeatingEngine):
-                        self._engine.bind_again()
+                    self._engine.bind_again()
 
 
 def _same_definition(first: Snapshot, now: Snapshot) -> bool:

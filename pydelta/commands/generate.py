@@ -1,0 +1,50 @@
+"""Generate what other engines read a table by (GENERATE): the symlink manifests of its newest version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pydelta.commands.context import Context
+from pydelta.commands.run import Task
+from pydelta.errors import InvalidArgumentError
+from pydelta.errors.conditions import Condition
+from pydelta.manifests import ManifestOptions, PublishResult, publish
+
+__all__ = ["SYMLINK_MANIFESTS", "Generate"]
+
+SYMLINK_MANIFESTS: Final = "symlink_format_manifest"
+"""The mode of GENERATE."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate(Task[PublishResult]):
+    """GENERATE: manifests are published, as far as they changed.
+
+    Args:
+        mode: ``symlink_format_manifest``, ignoring case.
+        where: A condition over partition columns: only manifests of these partitions.
+        time_zone: Of times in ``where`` that name none; None refuses them.
+        full: Write every manifest again.
+
+    Raises:
+        InvalidArgumentError: Another mode.
+        UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
+        And what ``publish`` raises.
+    """
+
+    mode: str = SYMLINK_MANIFESTS
+    where: str | None = None
+    time_zone: str | None = None
+    full: bool = False
+
+    def perform(self, context: Context) -> PublishResult:
+        """See ``Task.perform``."""
+        if self.mode.lower() != SYMLINK_MANIFESTS:
+            raise InvalidArgumentError(
+                f"GENERATE has no mode {self.mode!r}.",
+                hint=f"The only mode is {SYMLINK_MANIFESTS}.",
+                condition=Condition.of("DELTA_MODE_NOT_SUPPORTED", mode=self.mode, supportedModes=SYMLINK_MANIFESTS),
+            )
+        options = ManifestOptions(where=self.where, time_zone=self.time_zone, full=self.full)
+        return publish(context.log, options)

@@ -1,0 +1,296 @@
+"""Run a command: what all of them share is here, and a command says what is its own.
+
+::
+
+    run(command, context)
+      statement   a change of rows waits for others that are run again, and runs again after a conflict over rows
+        attempt   begin -> there is a table -> append-only -> txnVersion -> the command: reads, plans, writes, commits
+          fails   what it has staged is deleted, if no commit of it can have landed
+          unknown what it has staged stays: it may be part of a version
+
+After the commit the transaction tells its observers, of which the engine is one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from pydelta.commands.context import Context
+from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.statement import Statement
+from pydelta.errors import (
+    CommitStateUnknownError,
+    DeltaConcurrentModificationException,
+    DeltaError,
+    TableNotFoundError,
+    UnsafeOperationError,
+    error_context,
+)
+from pydelta.errors.conditions import Condition
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.actions import Action, AddCDCFile, AddFile
+from pydelta.settings import Settings
+from pydelta.settings.clock import elapsed_ms
+from pydelta.storage.discarding import discard
+from pydelta.txn import OptimisticTransaction
+
+__all__ = ["Attempt", "Command", "Refusal", "Task", "existing_table", "refuse_append_only", "run"]
+
+R = TypeVar("R")
+
+
+class Refusal(NamedTuple):
+    """How a change of an append-only table is refused.
+
+    Args:
+        what: Ends the sentence "This table is append-only, so …".
+        hint: What to do.
+    """
+
+    what: str
+    hint: str = "Set delta.appendOnly to false first, if you really want to change rows."
+
+
+class Task(Generic[R]):
+    """A command that does without a transaction, or begins several of its own. A task is a value."""
+
+    __slots__ = ()
+
+    def perform(self, context: Context) -> R:
+        """Do all of it."""
+        raise NotImplementedError
+
+
+class Command(Generic[R]):
+    """What a command of one transaction says of itself; ``run`` does the rest. A command is a value."""
+
+    __slots__ = ()
+
+    makes_table: ClassVar[bool] = False
+    """Whether it may run where there is no table."""
+    is_statement: ClassVar[bool] = False
+    """Whether it changes rows, and is run again by itself when another writer changed rows that it had read."""
+
+    not_found: ClassVar[str] = "DELTA_TABLE_NOT_FOUND"
+    """The condition of the error where there is no table."""
+
+    def append_only(self) -> Refusal | None:
+        """Say how an append-only table refuses the command; None where it takes it, or where that is seen later."""
+        return None
+
+    def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
+        """Return the application and version for which the command is to run once ("Transaction Identifiers")."""
+        del settings
+        return None, None
+
+    def skipped(self, attempt: Attempt) -> R:
+        """Return the result where the table has that application's version, or a later one, already."""
+        raise NotImplementedError
+
+    def wait(self, context: Context) -> None:
+        """Wait, before the table is read, for others that go first."""
+
+    def execute(self, attempt: Attempt) -> R:
+        """Read, plan, write and commit, once."""
+        raise NotImplementedError
+
+    def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
+        """Return whether to begin again at once after losing to another writer, ``tries`` attempts having been made."""
+        del lost, attempt, tries
+        return False
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of a command: its transaction, and the files that it has staged so far.
+
+    Args:
+        context: What the command was given.
+        txn: The transaction.
+        statement: The statement that the attempt belongs to.
+        started: When the command began, by ``time.monotonic()``.
+        is_repeatable: Set by a command whose own input may depend on the table: whether it does not, so that the
+            statement may run again after a conflict.
+    """
+
+    context: Context
+    txn: OptimisticTransaction
+    statement: Statement
+    started: float
+    is_repeatable: Callable[[], bool] = lambda: True
+    _files: list[AddFile | AddCDCFile] = field(default_factory=list)
+    _vectors: list[str] = field(default_factory=list)
+
+    @property
+    def log(self) -> DeltaLog:
+        """The table."""
+        return self.context.log
+
+    @property
+    def engine(self) -> Engine:
+        """Reads and writes rows."""
+        return self.context.engine
+
+    @property
+    def settings(self) -> Settings:
+        """The session's settings."""
+        return self.context.settings
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version that the attempt reads."""
+        return self.txn.snapshot
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Milliseconds since the command began."""
+        return elapsed_ms(self.started)
+
+    @property
+    def notes(self) -> Mapping[str, int | str]:
+        """What the history says beside counts: how rows were read and written, and why the command was run again."""
+        return {**self.engine.ways(), **self.statement.metrics}
+
+    def now_ms(self) -> int:
+        """Return the time, in epoch milliseconds."""
+        return self.context.clock()
+
+    def bind(self, condition: Any) -> BoundCondition | None:
+        """Resolve a condition against the table; None stays None."""
+        return None if condition is None else self.engine.bind_condition(self.snapshot, condition)
+
+    def rearranged(self, removed: Sequence[AddFile], adds: Sequence[AddFile]) -> list[Action]:
+        """Return the actions that put files in the place of others without changing a row."""
+        now = self.now_ms()
+        actions: list[Action] = [add.remove(deletion_timestamp=now, data_change=False) for add in removed]
+        return [*actions, *adds]
+
+    def stage(self, written: RewriteOutput) -> RewriteOutput:
+        """Note files that go into the commit, and are deleted if there is none."""
+        self._files += written.files
+        return written
+
+    def stage_vectors(self, paths: tuple[str, ...]) -> None:
+        """Note files of deletion vectors, relative to the table, likewise."""
+        self._vectors += paths
+
+    def discard(self) -> None:
+        """Delete what is staged. Call it only when no commit of it can have landed."""
+        self.engine.discard(self.snapshot, self._files)
+        if self._vectors:
+            discard(self.log.store, self._vectors)
+
+    @property
+    def num_staged(self) -> int:
+        """How many files of rows are staged."""
+        return len(self._files)
+
+
+def run(command: Command[R] | Task[R], context: Context) -> R:
+    """Run a command.
+
+    Args:
+        command: What to do.
+        context: Where and with what.
+
+    Raises:
+        TableNotFoundError: There is no table, and the command does not make one.
+        UnsafeOperationError: The table is append-only, and rows would go.
+        DeltaConcurrentModificationException: Another transaction won; nothing was changed.
+        CommitStateUnknownError: The reply to the commit was lost for good.
+        StorageError: The store refused; nothing was changed.
+        And what the command itself raises.
+    """
+    if isinstance(command, Task):
+        with error_context(table=context.log.uri):
+            return command.perform(context)
+    started = time.monotonic()
+    statement = Statement(context.log, context.engine)
+    latest: list[Attempt] = []
+
+    def attempts() -> R:
+        tries = 1
+        while True:
+            txn = context.start()
+            attempt = Attempt(context, txn, statement, started)
+            latest[:] = [attempt]
+            try:
+                return _attempt(command, attempt)
+            except DeltaConcurrentModificationException as lost:
+                if not command.tries_again(lost, attempt, tries):
+                    raise
+                tries += 1
+
+    with error_context(table=context.log.uri):
+        command.wait(context)
+        if not command.is_statement:
+            return attempts()
+        return statement.run(attempts, is_fixed=lambda: latest[0].is_repeatable())
+
+
+def _attempt(command: Command[R], attempt: Attempt) -> R:
+    if not command.makes_table:
+        existing_table(attempt.snapshot, condition=command.not_found)
+    attempt.statement.begins_on(attempt.snapshot)
+    refusal = command.append_only()
+    if refusal is not None:
+        refuse_append_only(attempt.snapshot, refusal)
+    app_id, version = command.transaction(attempt.settings)
+    if app_id is not None and version is not None and not attempt.txn.commit_once(app_id, version):
+        return command.skipped(attempt)
+    try:
+        return command.execute(attempt)
+    except CommitStateUnknownError as unknown:
+        unknown.hint = f"{unknown.hint or ''} {_count(attempt.num_staged)} written for it and kept.".strip()
+        raise
+    except Exception as error:
+        if not attempt.txn.surely_not_landed:
+            raise  # It is committed, and something failed afterwards: the files are part of the version.
+        attempt.discard()
+        if isinstance(error, DeltaError) and attempt.num_staged:
+            error.hint = f"{error.hint or ''} {_count(attempt.num_staged)} staged; no version was made of them.".strip()
+        raise
+
+
+def existing_table(snapshot: Snapshot, *, condition: str = "DELTA_TABLE_NOT_FOUND") -> Snapshot:
+    """Return the snapshot if it is of a table.
+
+    Args:
+        snapshot: Of a log.
+        condition: The error's condition.
+
+    Raises:
+        TableNotFoundError: There is no table.
+    """
+    if snapshot.version < 0:
+        raise TableNotFoundError(
+            f"There is no Delta table at {snapshot.table_uri}.",
+            hint="Create it first, or check the path.",
+            table=snapshot.table_uri,
+            condition=Condition.of(condition, tableName=snapshot.table_uri),
+        )
+    return snapshot
+
+
+def refuse_append_only(snapshot: Snapshot, refusal: Refusal) -> None:
+    """Check that rows of the table may go.
+
+    Raises:
+        UnsafeOperationError: ``delta.appendOnly`` is on.
+    """
+    if snapshot.version >= 0 and snapshot.properties.append_only:
+        raise UnsafeOperationError(
+            f"This table is append-only (delta.appendOnly=true), so {refusal.what}.",
+            hint=refusal.hint,
+            table=snapshot.table_uri,
+            condition=Condition.of(
+                "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table_uri, config="delta.appendOnly"
+            ),
+        )
+
+
+def _count(files: int) -> str:
+    return "1 file was" if files == 1 else f"{files} files were"
