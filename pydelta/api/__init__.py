@@ -1,1 +1,1 @@
-"""Offer the engine to its users: Python, SQL, Spark's own readers and writers, streams, servers, command lines."""
+"""Bring the engine to its users: Python, SQL, Spark's readers and writers, streams, servers, command lines."""

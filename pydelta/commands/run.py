@@ -74,8 +74,8 @@ class Command(Generic[R]):
     is_statement: ClassVar[bool] = False
     """Whether it changes rows, and is run again by itself when another writer changed rows that it had read."""
 
-    not_found: ClassVar[str] = "DELTA_TABLE_NOT_FOUND"
-    """The condition of the error where there is no table."""
+    not_found: ClassVar[Condition | None] = None
+    """The condition of the error where there is no table; None for the usual one."""
 
     def append_only(self) -> Refusal | None:
         """Say how an append-only table refuses the command; None where it takes it, or where that is seen later."""
@@ -255,12 +255,12 @@ def _attempt(command: Command[R], attempt: Attempt) -> R:
         raise
 
 
-def existing_table(snapshot: Snapshot, *, condition: str = "DELTA_TABLE_NOT_FOUND") -> Snapshot:
+def existing_table(snapshot: Snapshot, *, condition: Condition | None = None) -> Snapshot:
     """Return the snapshot if it is of a table.
 
     Args:
         snapshot: Of a log.
-        condition: The error's condition.
+        condition: The error's condition; None for the usual one.
 
     Raises:
         TableNotFoundError: There is no table.
@@ -270,7 +270,7 @@ def existing_table(snapshot: Snapshot, *, condition: str = "DELTA_TABLE_NOT_FOUN
             f"There is no Delta table at {snapshot.table_uri}.",
             hint="Create it first, or check the path.",
             table=snapshot.table_uri,
-            condition=Condition.of(condition, tableName=snapshot.table_uri),
+            condition=condition,
         )
     return snapshot
 

@@ -76,13 +76,54 @@ Exit codes, of every command and job; ``exit_code`` is 1, 2 or 3:
 ``pydelta certify`` has codes of its own: 1 a promise was broken, 2 nothing can be said.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Self
-
-from pydelta.errors.conditions import Condition, addressed, said, sql_state
+from pydelta.errors.tree import (
+    BindError,
+    CannotVacuumLiteError,
+    CastOverflowError,
+    CatalogSyncError,
+    ChangeDataNotRecordedError,
+    CommitError,
+    CommitStateUnknownError,
+    CommittedError,
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    ConflictingSetError,
+    ConstraintViolatedError,
+    DeltaConcurrentModificationException,
+    DeltaEnvironmentError,
+    DeltaError,
+    DuplicateInsertColumnError,
+    InvalidArgumentError,
+    InventoryUnusableError,
+    LogCorruptedError,
+    LogGapError,
+    MetadataChangedException,
+    ObjectNotFoundError,
+    ParseError,
+    ProtocolChangedException,
+    ProtocolError,
+    RowsDoNotAddUpError,
+    SchemaError,
+    SchemaMismatchError,
+    SqlError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+    StorageReadOnlyError,
+    StreamStoppedError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnknownSettingError,
+    UnsafeOperationError,
+    UnsafeStoreError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+    error_context,
+    first_line,
+)
 
 __all__ = [
     "BindError",
@@ -132,467 +173,3 @@ __all__ = [
     "error_context",
     "first_line",
 ]
-
-
-class DeltaError(Exception):
-    """The root of all errors that this package raises on purpose.
-
-    Args:
-        message: What was expected and what was found, in one or two sentences.
-        hint: What to do next. Shown on a line of its own.
-        table: Location of the table, when known. ``error_context`` fills it in.
-        version: Table version concerned, when known.
-        condition: What it is called and its parameters, where that is more exact than its class.
-    """
-
-    code: str = "DELTA_ERROR"
-    retryable: bool = False
-    _condition: Condition | None = None
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        table: str | None = None,
-        version: int | None = None,
-        condition: Condition | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.table = table
-        self.version = version
-        if condition is not None:
-            self.called(condition)
-
-    @property
-    def condition(self) -> Condition:
-        """What it is called: what the place that raised it says, or else its class."""
-        return self._condition or Condition(self.code, {}, sql_state(self.code))
-
-    @property
-    def parameters(self) -> Mapping[str, str]:
-        """The parameters of its condition, by name."""
-        return self.condition.parameters
-
-    @property
-    def sql_state(self) -> str | None:
-        """Its SQLSTATE; None for a condition of Spark's that has none."""
-        return self.condition.sql_state
-
-    def called(self, condition: Condition) -> Self:
-        """Give the error another condition, where a caller knows it more exactly; return the error."""
-        self.code, self._condition = condition.name, condition
-        return self
-
-    def getCondition(self) -> str:
-        """Return ``code``, by the name that PySpark's exceptions have for it."""
-        return self.code
-
-    def getErrorClass(self) -> str:
-        """Return ``code``, by the older name of PySpark's exceptions."""
-        return self.code
-
-    def getSqlState(self) -> str | None:
-        """Return ``sql_state``, by the name that PySpark's exceptions have for it."""
-        return self.sql_state
-
-    def getMessageParameters(self) -> dict[str, str]:
-        """Return ``parameters``, by the name that PySpark's exceptions have for them."""
-        return dict(self.parameters)
-
-    @property
-    def exit_code(self) -> int:
-        """What a process that ends with this error says: 2 when running it again can help, else 1."""
-        return 2 if self.retryable else 1
-
-    def __str__(self) -> str:
-        where = f" (table {self.table}" + (f", version {self.version})" if self.version is not None else ")")
-        text = f"[{self.code}] {said(self.condition, self.message)}" + (where if self.table else "")
-        return f"{text}\n  Next: {addressed(self.hint, self.table)}" if self.hint else text
-
-
-class TableNotFoundError(DeltaError, FileNotFoundError):
-    """There is no Delta table at the location."""
-
-    code = "DELTA_TABLE_NOT_FOUND"
-
-    @property
-    def parameters(self) -> Mapping[str, str]:
-        """The table, where nothing else was given."""
-        given = super().parameters
-        return {"tableName": self.table} if not given and self.table else given
-
-
-class TableAlreadyExistsError(DeltaError, FileExistsError):
-    """A table (or foreign files) is already at the location."""
-
-    code = "DELTA_TABLE_ALREADY_EXISTS"
-
-
-class VersionNotFoundError(DeltaError):
-    """A version or time that the log does not (or no longer does) describe."""
-
-    code = "DELTA_VERSION_NOT_FOUND"
-
-
-class InvalidArgumentError(DeltaError, ValueError):
-    """An argument that can never be right."""
-
-    code = "DELTA_INVALID_ARGUMENT"
-
-
-class UnknownSettingError(InvalidArgumentError):
-    """A setting or property name that nothing reads, most often a misspelling."""
-
-    code = "DELTA_UNKNOWN_CONFIGURATION"
-
-
-class InventoryUnusableError(InvalidArgumentError):
-    """A list of files that covers nothing of the table, is dated in the future, or is one of several to choose from."""
-
-    code = "DELTA_INVENTORY_UNUSABLE"
-
-
-class ConflictingSetError(InvalidArgumentError):
-    """An UPDATE that sets the same column twice, or a struct and one of its fields."""
-
-    code = "DELTA_CONFLICT_SET_COLUMN"
-
-
-class DuplicateInsertColumnError(InvalidArgumentError):
-    """An INSERT that names the same column twice, or a struct and one of its fields."""
-
-    code = "DELTA_DUPLICATE_COLUMNS_ON_INSERT"
-
-
-class SqlError(DeltaError):
-    """A statement or expression that cannot be carried out as written."""
-
-    code = "DELTA_SQL_ERROR"
-
-
-class ParseError(SqlError):
-    """Text that is not valid SQL. ``line`` and ``column`` count from 1."""
-
-    code = "DELTA_PARSE_ERROR"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        line: int = 1,
-        column: int = 1,
-        hint: str | None = None,
-        condition: Condition | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, condition=condition)
-        self.line = line
-        self.column = column
-
-
-class BindError(SqlError):
-    """A name in an expression that is not a column of the table."""
-
-    code = "DELTA_UNRESOLVED_COLUMN"
-
-
-class SchemaError(DeltaError):
-    """A schema that the table, the format or Parquet cannot hold."""
-
-    code = "DELTA_SCHEMA_ERROR"
-
-
-class SchemaMismatchError(SchemaError):
-    """Data whose schema does not fit the table's."""
-
-    code = "DELTA_SCHEMA_MISMATCH"
-
-
-class CastOverflowError(SchemaError):
-    """A value that is too large for the column that UPDATE or MERGE puts it into."""
-
-    code = "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
-
-
-class ConstraintViolatedError(SchemaError):
-    """A row that breaks NOT NULL, CHECK or an invariant."""
-
-    code = "DELTA_VIOLATE_CONSTRAINT"
-
-
-class ProtocolError(DeltaError):
-    """A log that this version of the engine must not or cannot read."""
-
-    code = "DELTA_PROTOCOL_ERROR"
-
-
-class UnsupportedFeatureError(ProtocolError):
-    """The table needs features this engine does not have; ``features`` names them."""
-
-    code = "DELTA_UNSUPPORTED_FEATURES"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        features: Sequence[str] = (),
-        hint: str | None = None,
-        table: str | None = None,
-        version: int | None = None,
-        condition: Condition | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version, condition=condition)
-        self.features = tuple(features)
-
-
-class LogCorruptedError(ProtocolError):
-    """A log file that is truncated, is not JSON or Parquet, or contradicts the protocol."""
-
-    code = "DELTA_LOG_CORRUPTED"
-
-
-class LogGapError(ProtocolError):
-    """Versions are missing from the log, so the state cannot be rebuilt."""
-
-    code = "DELTA_VERSIONS_NOT_CONTIGUOUS"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        missing_versions: Sequence[int] = (),
-        hint: str | None = None,
-        table: str | None = None,
-        version: int | None = None,
-        condition: Condition | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version, condition=condition)
-        self.missing_versions = tuple(missing_versions)
-
-
-class StorageError(DeltaError, OSError):
-    """The store refused or failed; ``retryable`` says whether trying again can help."""
-
-    code = "DELTA_STORAGE_ERROR"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        retryable: bool = False,
-        hint: str | None = None,
-        table: str | None = None,
-        version: int | None = None,
-        condition: Condition | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version, condition=condition)
-        self.retryable = retryable
-
-    def __str__(self) -> str:  # OSError formats by errno otherwise
-        return DeltaError.__str__(self)
-
-
-class ObjectNotFoundError(StorageError, FileNotFoundError):
-    """No object of that name."""
-
-    code = "DELTA_FILE_NOT_FOUND"
-
-
-class StoragePermissionError(StorageError, PermissionError):
-    """The credentials in use do not allow the request."""
-
-    code = "DELTA_STORAGE_PERMISSION_DENIED"
-
-
-class StorageFullError(StorageError):
-    """No space left, or a quota is used up."""
-
-    code = "DELTA_STORAGE_FULL"
-
-
-class StorageReadOnlyError(StorageError):
-    """The file system is mounted read-only."""
-
-    code = "DELTA_STORAGE_READ_ONLY"
-
-
-class UnsafeStoreError(StorageError):
-    """The store let two writers create the same object, so no log can be kept on it."""
-
-    code = "DELTA_UNSAFE_STORE"
-
-
-class CommitError(DeltaError):
-    """A transaction that did not commit, or may not have."""
-
-    code = "DELTA_COMMIT_ERROR"
-
-
-class DeltaConcurrentModificationException(CommitError):
-    """Base of all conflicts: another transaction won, and nothing of this one is in the log.
-
-    Args:
-        winning_version: The version that the other transaction took.
-        winning_operation: Its operation as its ``commitInfo`` names it.
-    """
-
-    code = "DELTA_CONCURRENT_MODIFICATION"
-    retryable = True
-    winner_only_rearranged = False  # whether the winner only moved rows to other files
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        winning_version: int | None = None,
-        winning_operation: str | None = None,
-        hint: str | None = None,
-        table: str | None = None,
-        version: int | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version)
-        self.winning_version = winning_version
-        self.winning_operation = winning_operation
-
-    @property
-    def parameters(self) -> Mapping[str, str]:
-        """What won: its operation and version, and the table."""
-        known = {"operation": self.winning_operation, "tableName": self.table, "version": self.winning_version}
-        return {name: str(value) for name, value in known.items() if value is not None}
-
-
-class ConcurrentAppendException(DeltaConcurrentModificationException):
-    """The winner added files to a part of the table that this transaction had read."""
-
-    code = "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
-
-
-class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
-    """The winner removed a file that this transaction had read."""
-
-    code = "DELTA_CONCURRENT_DELETE_READ.WITHOUT_HINT"
-
-
-class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
-    """The winner removed a file that this transaction removes too."""
-
-    code = "DELTA_CONCURRENT_DELETE_DELETE.WITHOUT_HINT"
-
-
-class MetadataChangedException(DeltaConcurrentModificationException):
-    """The winner changed the table's metadata (schema, partitioning or properties)."""
-
-    code = "DELTA_METADATA_CHANGED"
-
-
-class ProtocolChangedException(DeltaConcurrentModificationException):
-    """The winner changed the table's protocol, or both transactions create the table."""
-
-    code = "DELTA_PROTOCOL_CHANGED"
-
-
-class ConcurrentTransactionException(DeltaConcurrentModificationException):
-    """Two writers use the same application id (``txnAppId`` or a stream's checkpoint)."""
-
-    code = "DELTA_CONCURRENT_TRANSACTION"
-
-
-class ConcurrentWriteException(DeltaConcurrentModificationException):
-    """The next version was taken by others on every attempt allowed, or both writers change one metadata domain."""
-
-    code = "DELTA_CONCURRENT_WRITE"
-
-
-class CommitStateUnknownError(CommitError):
-    """It may or may not have landed: do not clean up or retry blindly, look for ``txn_id`` in the table's history."""
-
-    code = "DELTA_COMMIT_STATE_UNKNOWN"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        txn_id: str,
-        hint: str | None = None,
-        table: str | None = None,
-        version: int | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version)
-        self.txn_id = txn_id
-
-    @property
-    def exit_code(self) -> int:
-        """3: neither done nor to be done again."""
-        return 3
-
-
-class CommittedError(CommitError):
-    """The commit landed, and what was to follow it in the same statement failed."""
-
-    code = "DELTA_COMMITTED"
-
-    @property
-    def exit_code(self) -> int:
-        """3: done, and not to be done again."""
-        return 3
-
-
-class StreamStoppedError(DeltaError):
-    """A stream that cannot go on over what it found in its table. Nothing was skipped."""
-
-    code = "DELTA_STREAM_STOPPED"
-
-
-class ChangeDataNotRecordedError(DeltaError):
-    """A version in the range that was asked for was made while the change data feed was off."""
-
-    code = "DELTA_MISSING_CHANGE_DATA"
-
-
-class UnsafeOperationError(DeltaError):
-    """An operation that the table's own rules forbid."""
-
-    code = "DELTA_UNSAFE_OPERATION"
-
-
-class CannotVacuumLiteError(UnsafeOperationError):
-    """The log no longer tells everything that VACUUM LITE would have to delete."""
-
-    code = "DELTA_CANNOT_VACUUM_LITE"
-
-
-class RowsDoNotAddUpError(DeltaError):
-    """A command found, hid, copied and wrote numbers of rows that contradict each other; it committed nothing."""
-
-    code = "DELTA_ROWS_DO_NOT_ADD_UP"
-
-
-class DeltaEnvironmentError(DeltaError):
-    """The session or machine lacks something the engine needs (pyarrow on executors, a JDK, a classic session)."""
-
-    code = "DELTA_ENVIRONMENT"
-
-
-class CatalogSyncError(DeltaError):
-    """The metastore could not be read or brought in step."""
-
-    code = "DELTA_CATALOG_SYNC"
-
-
-@contextmanager
-def error_context(*, table: str, version: int | None = None) -> Iterator[None]:
-    """Name the table (and version) in any ``DeltaError`` that passes through and does not name one yet."""
-    try:
-        yield
-    except DeltaError as error:
-        if error.table is None:
-            error.table = table
-            error.version = version if error.version is None else error.version
-        raise
-
-
-def first_line(error: object) -> str:
-    """Return the first line of an error's text: what a person needs of a message that goes on with plans or traces."""
-    return str(error).strip().split("\n", 1)[0]

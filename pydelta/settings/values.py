@@ -18,6 +18,7 @@ __all__ = [
     "parse_duration_ms",
     "parse_integer",
     "parse_interval_ms",
+    "parse_on_or_auto",
     "parse_positive_int",
     "parse_ratio",
 ]
@@ -182,3 +183,8 @@ def parse_ratio(text: str, *, name: str) -> float:
             condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
         )
     return value
+
+
+def parse_on_or_auto(text: str, *, name: str) -> bool:
+    """``true`` or ``false``; ``auto`` and ``legacy``, which other engines know, count as true."""
+    return text.strip().lower() in ("auto", "legacy") or parse_bool(text, name=name)

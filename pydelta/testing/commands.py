@@ -15,24 +15,29 @@ from pydelta.commands.change.merge import Merge, MergeClause, MergeResult, Mergi
 from pydelta.commands.change.update import Update, UpdateResult
 from pydelta.commands.clone import Clone, CloneResult
 from pydelta.commands.context import Context
+from pydelta.commands.convert import Convert, ConvertResult, Footers
 from pydelta.commands.create import Create, CreateMode, CreateResult, TableDefinition
 from pydelta.commands.engine import NO_ENGINE, Assignments, Engine
 from pydelta.commands.fsck import Fsck, FsckReport
 from pydelta.commands.optimize.command import Optimize, OptimizeResult
+from pydelta.commands.optimize.command import compact_after_write as compact
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
 from pydelta.commands.restore import Restore, RestoreResult
 from pydelta.commands.run import run
 from pydelta.commands.vacuum.command import Vacuum, VacuumOptions, VacuumProgress, VacuumResult
 from pydelta.commands.write.command import RowSource, Write, WriteOptions, WriteResult
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.actions import AddFile
 from pydelta.settings import Settings
 from pydelta.settings import clock as clocks
-from pydelta.txn import Begin, start_transaction
+from pydelta.txn import Begin, Committed, start_transaction
 
 __all__ = [
     "add_feature",
     "alter_table",
     "clone_table",
+    "compact_after_write",
+    "convert_to_delta",
     "create_table",
     "delete",
     "drop_feature",
@@ -50,10 +55,15 @@ __all__ = [
 
 
 def delete(
-    log: DeltaLog, engine: Engine = NO_ENGINE, condition: Any = None, *, settings: Settings | None = None
+    log: DeltaLog,
+    engine: Engine = NO_ENGINE,
+    condition: Any = None,
+    *,
+    settings: Settings | None = None,
+    begin: Begin = start_transaction,
 ) -> DeleteResult:
     """Run ``Delete``."""
-    return run(Delete(condition=condition), Context(log, engine, settings=settings))
+    return run(Delete(condition=condition), Context(log, engine, settings=settings, begin=begin))
 
 
 def update(
@@ -106,6 +116,13 @@ def optimize(
 ) -> OptimizeResult:
     """Run ``Optimize``."""
     return run(request or Optimize(), Context(log, engine, settings=settings, begin=begin))
+
+
+def compact_after_write(
+    log: DeltaLog, engine: Engine, settings: Settings, committed: Committed, adds: Sequence[AddFile]
+) -> OptimizeResult | None:
+    """Compact after a write, as a command does."""
+    return compact(Context(log, engine, settings=settings), committed, adds)
 
 
 def purge(
@@ -161,6 +178,11 @@ def create_table(
 def clone_table(source: DeltaLog, target: DeltaLog, *, begin: Begin = start_transaction, **how: Any) -> CloneResult:
     """Run ``Clone``, whose other arguments are those given."""
     return run(Clone(source=source, **how), Context(target, begin=begin))
+
+
+def convert_to_delta(log: DeltaLog, footers: Footers, **how: Any) -> ConvertResult:
+    """Run ``Convert``, whose other arguments are those given."""
+    return run(Convert(footers=footers, **how), Context(log))
 
 
 def vacuum(

@@ -76,7 +76,7 @@ class Alter(Command[AlterResult]):
     change: Change
     user_metadata: str | None = None
 
-    not_found = "DELTA_MISSING_DELTA_TABLE"
+    not_found = Condition.of("DELTA_MISSING_DELTA_TABLE")
 
     def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
         """See ``Command.tries_again``: but a table's rows are not written twice."""

@@ -230,10 +230,9 @@ def test_a_version_of_an_application_that_another_took_meanwhile_is_skipped(stor
     assert rows == Counter({("1", 99): 1, ("1", 2): 1, ("2", 3): 1, ("txn job", 3): 1})
 
 
-def test_a_delete_of_compacted_files_is_run_again(store, monkeypatch):
+def test_a_delete_of_compacted_files_is_run_again(store):
     begin = Interrupted(store, compact("1"))
-    monkeypatch.setattr("pydelta.commands.change.delete.start_transaction", begin)
-    result = delete(DeltaLog(store), LogEngine(), None)
+    result = delete(DeltaLog(store), LogEngine(), None, begin=begin)
     assert (begin.begun, result.version, result.num_touched_files) == (2, 2, 2)
     assert rows_of(DeltaLog(store).update()) == Counter()
     assert metrics_of(store)["numRetries"] == "1"

@@ -27,6 +27,7 @@ from pydelta.commands.alter.requests import (
     SetProperties,
     UnsetProperties,
 )
+from pydelta.commands.engine import RefusingEngine
 from pydelta.errors import (
     BindError,
     ConstraintViolatedError,
@@ -63,7 +64,7 @@ SCHEMA = StructType(
 NAMES = iter(range(10_000))
 
 
-class Rows:
+class Rows(RefusingEngine):
     """Stands in for the engine: so many rows break whatever they are asked, and names resolve."""
 
     def __init__(self, broken: int = 0) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from pydelta.commands.convert import (
     FileStatistics,
-    convert_to_delta,
     data_files,
     merged_schema,
     partition_values,
@@ -19,7 +18,7 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.memory import MemoryStore
-from pydelta.txn import start_transaction
+from pydelta.testing.commands import convert_to_delta
 
 _NAMES = itertools.count()
 
@@ -127,7 +126,7 @@ def test_the_first_version_names_every_file_and_a_second_run_changes_nothing():
     for path in ("p=1/a b.parquet", "p=2/c.parquet", "_SUCCESS"):
         log.store.put(path, b"12345")
     footers = Footers()
-    result = convert_to_delta(start_transaction(log), footers, partition_schema=schema(p="integer"))
+    result = convert_to_delta(log, footers, partition_schema=schema(p="integer"))
     assert (result.version, result.num_converted_files) == (0, 2)
     snapshot = log.update()
     assert snapshot.partition_columns == ("p",)
@@ -144,7 +143,7 @@ def test_the_first_version_names_every_file_and_a_second_run_changes_nothing():
         "numFiles": "2", "partitionedBy": '["p"]', "collectStats": "true", "sourceFormat": "parquet",
     }  # fmt: skip
     assert info["operationMetrics"] == {"numConvertedFiles": "2"}
-    assert convert_to_delta(start_transaction(log), footers).version is None
+    assert convert_to_delta(log, footers).version is None
     assert log.update().version == 0
 
 
@@ -152,7 +151,7 @@ def test_without_statistics_no_footer_is_read_for_them():
     log = DeltaLog(MemoryStore(f"memory://converts{next(_NAMES)}/t"))
     log.store.put("a.parquet", b"12345")
     footers = Footers()
-    convert_to_delta(start_transaction(log), footers, collect_statistics=False)
+    convert_to_delta(log, footers, collect_statistics=False)
     assert footers.asked == []
 
 
@@ -160,5 +159,5 @@ def test_an_empty_folder_is_no_table():
     log = DeltaLog(MemoryStore(f"memory://converts{next(_NAMES)}/t"))
     log.store.put("_SUCCESS", b"")
     with pytest.raises(TableNotFoundError):
-        convert_to_delta(start_transaction(log), Footers())
+        convert_to_delta(log, Footers())
     assert log.update().version == -1

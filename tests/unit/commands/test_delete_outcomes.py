@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from refusals import ExpiringStore, RefusingStore
 
-from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.engine import BoundCondition, RefusingEngine, RewriteOutput
 from pydelta.errors import CommitStateUnknownError, RowsDoNotAddUpError, StorageError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
@@ -28,7 +28,7 @@ _NAMES = itertools.count()
 
 
 @dataclass
-class LogEngine:
+class LogEngine(RefusingEngine):
     """An engine over files without bytes: the first row of every candidate matches, one file holds the others."""
 
     condition: BoundCondition

@@ -6,13 +6,12 @@ import itertools
 
 import pytest
 
-from pydelta.commands.optimize.command import compact_after_write
 from pydelta.commands.yielding import FOLDER, announced, changes_under_way, give_way
 from pydelta.errors import StoragePermissionError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
-from pydelta.testing.commands import optimize
+from pydelta.testing.commands import compact_after_write, optimize
 from pydelta.testing.operations import NO_PAUSE, add_file, append, create_table
 from pydelta.testing.row_files import LogEngine
 from pydelta.txn import start_transaction

@@ -8,7 +8,7 @@ import pytest
 
 from pydelta.commands.alter.requests import SetProperties
 from pydelta.commands.create import CreateMode, TableDefinition
-from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.engine import RefusingEngine, RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions
 from pydelta.errors import MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog
@@ -49,7 +49,7 @@ class Rows:
         return RewriteOutput(adds=(add,), num_rows=self.count, marks=marks)
 
 
-class Engine:
+class Engine(RefusingEngine):
     def __init__(self):
         self.discarded = []
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from refusals import ExpiringStore, RefusingStore
 
-from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.commands.optimize.command import Optimize, compact_after_write
+from pydelta.commands.engine import BoundCondition, RefusingEngine, RewriteOutput
+from pydelta.commands.optimize.command import Optimize
 from pydelta.commands.optimize.result import OPTIMIZE_METRICS
 from pydelta.errors import (
     CommitStateUnknownError,
@@ -24,7 +24,7 @@ from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
-from pydelta.testing.commands import optimize
+from pydelta.testing.commands import compact_after_write, optimize
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, table_metadata
 from pydelta.txn import Operation, start_transaction, transaction
 
@@ -32,7 +32,7 @@ _NAMES = itertools.count()
 
 
 @dataclass
-class LogEngine:
+class LogEngine(RefusingEngine):
     """An engine over files without bytes: a bin becomes a file; ``meanwhile`` runs before that."""
 
     meanwhile: object = None

@@ -10,7 +10,7 @@ import pytest
 
 from pydelta.commands.alter.requests import SetProperties
 from pydelta.commands.create import CreateMode, TableDefinition, plan_create
-from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.engine import RefusingEngine, RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, plan_write
 from pydelta.commands.write.plan import WriteKind, stored_schema
 from pydelta.errors import (
@@ -68,7 +68,7 @@ class Rows:
         return RewriteOutput(adds=adds, num_rows=3 * len(adds))
 
 
-class Engine:
+class Engine(RefusingEngine):
     """Takes note of what is discarded and committed."""
 
     def __init__(self):

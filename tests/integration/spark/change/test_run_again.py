@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.commands.statement import RepeatingEngine
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import ConcurrentDeleteReadException
 from pydelta.log import DeltaLog
@@ -51,10 +50,6 @@ def told_of(path):
 def data_files(path):
     snapshot = DeltaLog.for_table(path).update()
     return set(snapshot.files.core["path"].to_list())
-
-
-def test_the_engine_can_repeat_a_statement(spark):
-    assert isinstance(SparkEngine(spark), RepeatingEngine)
 
 
 def test_a_delete(spark, path, tmp_path, compacts):
