@@ -13,7 +13,6 @@ What a reader then sees is of one version as far as it asks the metastore once: 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +22,7 @@ from catalog_sync.thrift.client import Metastore, partition_entry
 from catalog_sync.twin import Twin
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import EMPTY_DIR, Lease, publish_version, remove_retired
+from pydelta.settings.clock import epoch_ms
 
 __all__ = ["ATOMIC_KEY", "Moves", "Site", "is_atomic", "move_partitions"]
 
@@ -86,7 +86,7 @@ def move_partitions(
     Returns:
         The partitions that moved, and those that were dropped.
     """
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = epoch_ms()
     log, metastore, name = site.log, site.metastore, site.name
     published = publish_version(log, snapshot, since=moves.since, schemes=schemes, lease=lease, now_ms=now_ms)
     paths = dict.fromkeys((*moves.empty, *published.gone), EMPTY_DIR) | dict(published.locations)

@@ -37,7 +37,9 @@ from catalog_sync.targets import ENABLED_PROPERTY, TableChoice, Target, find_tar
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.api.console.command_line import make_app, named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
+from pydelta.protocol.names import camel_case
 from pydelta.settings import Settings
+from pydelta.settings.clock import epoch_ms
 
 __all__ = ["app", "main"]
 
@@ -279,7 +281,7 @@ def _statuses(client: Metastore, targets: Sequence[Target]) -> tuple[list[dict[s
     rows, code = [], 0
     for target in targets:
         try:
-            found = sync_status(target.log, client, target.twin, now_ms=time.time_ns() // 1_000_000)
+            found = sync_status(target.log, client, target.twin, now_ms=epoch_ms())
             rows.append(_plain(found))
             code = max(code, 4 if found.state in (SyncState.NO_TABLE, SyncState.BLOCKED) else 0)
         except MetastoreUnavailableError:
@@ -479,10 +481,9 @@ def _plain(value: Any) -> dict[str, Any]:
     """A result's fields by the names that JSON readers expect."""
     found = {}
     for field in dataclasses.fields(value):
-        head, *rest = field.name.split("_")
         item = getattr(value, field.name)
         shown = _plain(item) if dataclasses.is_dataclass(item) else item.value if isinstance(item, Enum) else item
-        found[head + "".join(part.capitalize() for part in rest)] = shown
+        found[camel_case(field.name)] = shown
     return found
 
 

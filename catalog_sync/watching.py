@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from catalog_sync.targets import spark_scheme
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.deadline import Deadline
 
 __all__ = ["WatchedMetastore", "open_catalog"]
@@ -50,7 +50,7 @@ class WatchedMetastore:
         """
         twin = twin_name(TableName.parse(name), self._rule)
         with self._connect() as metastore:
-            found = sync_status(log, metastore, twin, now_ms=time.time_ns() // 1_000_000)
+            found = sync_status(log, metastore, twin, now_ms=epoch_ms())
         return {
             "name": found.twin,
             "state": found.state.value,

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -27,6 +26,7 @@ from catalog_sync.registered import metastore_of, named_locations, registered_lo
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage import open_store
 from pydelta.tools.inventory import choose_deliveries, load_deliveries
 from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
@@ -86,7 +86,7 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
         locations = named_locations(options.table_location)
         if metastore is not None:
             locations = registered_locations(metastore, options.database) | locations
-        clock = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        clock = epoch_ms() if now_ms is None else now_ms
         choice = choose_deliveries(
             store, options.bucket, inventory_ids=options.id, stamp=options.delivery, now_ms=clock
         )

@@ -36,6 +36,7 @@ from catalog_sync.thrift.client import Metastore
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings, parse_bytes
+from pydelta.settings.clock import epoch_ms
 from pydelta.settings.maintenance import MaintenancePolicy
 from pydelta.storage import normalize_uri
 from pydelta.tools.inventory import loaded_until, place_of
@@ -214,7 +215,7 @@ class Doer:
         target = snapshot.properties.target_file_size_bytes or TARGET_BYTES
         given = [f"--table={order.place.location}", f"--target={target}", f"--small-below={policy.small_file_bytes}"]
         if order.action.kind == Kind.COMPACT:
-            given.append(f"--modified-before={time.time_ns() // 1_000_000 - policy.min_age_ms}")
+            given.append(f"--modified-before={epoch_ms() - policy.min_age_ms}")
         if order.action.kind == Kind.ZORDER:
             given.append(f"--zorder-by={','.join(policy.zorder_by)}")
         line = self.children.run([*shlex.split(self.options.optimize_with), *given])
@@ -437,7 +438,7 @@ def run(conf: Mapping[str, str], args: Sequence[str], children: Children | None 
     """
     options = _options(args)
     turn = _open(options, conf, children or Children())
-    places, now_ms = turn.places(), time.time_ns() // 1_000_000
+    places, now_ms = turn.places(), epoch_ms()
     if options.dry_run:
         found = [turn.rounds.look(place, now_ms=now_ms)[0] for place in places]
     else:
@@ -477,7 +478,7 @@ def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
             if is_time:
                 places = turn.places()
             chosen = [place for place in places if is_time or place.location in noticed]
-            found = turn.rounds.tick(chosen, announced=noticed, now_ms=time.time_ns() // 1_000_000, forget=is_time)
+            found = turn.rounds.tick(chosen, announced=noticed, now_ms=epoch_ms(), forget=is_time)
             status = status.after(found, turn.rounds.book.failing(), all_of_them=is_time)
         except (DeltaError, OSError) as error:
             problem = one_line(error)

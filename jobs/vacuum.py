@@ -30,7 +30,7 @@ from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
-from pydelta.settings.clock import now_ms as current_ms
+from pydelta.settings.clock import epoch_ms
 from pydelta.tools.inventory import loaded_until, place_of, places_of, read_split, split_by_table
 from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 from pydelta.tools.maintenance.decide import MAKE_INVENTORY
@@ -193,7 +193,7 @@ def _vacuum(
             enforce_retention=Settings.resolve(conf).retention_check and not options.no_retention_check,
             options=VacuumOptions(deletes_per_second=options.deletes_per_second),
         )
-        clock = current_ms if now_ms is None else lambda: now_ms
+        clock = epoch_ms if now_ms is None else lambda: now_ms
         result = run_command(command, Context(log, clock=clock))
     except DeltaError as error:
         report |= error_row(error)

@@ -11,7 +11,6 @@ A replaced target keeps what it shares with the source already: a clone that is 
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +42,7 @@ from pydelta.protocol.iceberg_compat import check_files_made_for, compat_version
 from pydelta.protocol.paths import are_absolute, decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store, open_store
 from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction
@@ -369,7 +369,7 @@ class _Clone:
 
     def _commit(self, coming: Sequence[AddFile], leaving: Sequence[AddFile], copied: Sequence[AddFile]) -> CloneResult:
         txn, cloned = self.txn, self.cloned
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = epoch_ms()
         metadata = cloned_metadata(
             cloned.metadata, replaced=txn.snapshot.metadata, properties=self.properties, now_ms=now_ms
         )

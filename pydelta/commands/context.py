@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydelta.commands.engine import NO_ENGINE, Engine
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
-from pydelta.settings.clock import Clock, now_ms
+from pydelta.settings.clock import Clock, epoch_ms
 from pydelta.txn import Begin, OptimisticTransaction, start_transaction
 
 __all__ = ["Context"]
@@ -31,7 +31,7 @@ class Context:
         *,
         settings: Settings | None = None,
         begin: Begin = start_transaction,
-        clock: Clock = now_ms,
+        clock: Clock = epoch_ms,
     ) -> None:
         self.log = log
         self.engine = engine

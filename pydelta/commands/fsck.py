@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -41,6 +40,7 @@ from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name, plain_root
 from pydelta.protocol.vectors import stored_range, vector_path
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage import open_store
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.readers import read_all
@@ -345,7 +345,7 @@ def _check_vectors(
 def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFrame:
     """Files that no version in the log names, whatever their age."""
     needed = find_needed(log, snapshot, cutoff_ms=0)
-    now = time.time_ns() // 1_000_000
+    now = epoch_ms()
     found = doomed_files(listed, needed, cutoff_ms=2 * now, names=names_of(snapshot))
     return outside(found, nested_tables(listed["path"])).select(list(LISTED_SCHEMA))
 
@@ -387,7 +387,7 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
 
 def _under_way(log: DeltaLog) -> list[str]:
     """Parts of checkpoints that somebody may be writing just now."""
-    since = time.time_ns() // 1_000_000 - _WRITING_MS
+    since = epoch_ms() - _WRITING_MS
     found = []
     for info in log.store.list_from("", prefix=LOG_DIR):
         file = parse_log_name(info.path.rpartition("/")[2])

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pydelta.errors import DeltaError
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.interface import Store
 
 __all__ = ["FOLDER", "announced", "changes_under_way", "give_way"]
@@ -83,7 +84,7 @@ def give_way(
     younger_than_ms: int = _STALE_MS,
     look_again_ms: int = 500,
     sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    clock: Callable[[], int] = epoch_ms,
 ) -> int:
     """Wait while changes of a table are announced.
 

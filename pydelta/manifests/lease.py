@@ -27,6 +27,7 @@ import msgspec
 
 from pydelta.errors import ObjectNotFoundError, StorageError
 from pydelta.protocol.malformed import MALFORMED_JSON
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage import PutOutcome, Store
 from pydelta.storage.deadline import Deadline
 
@@ -67,7 +68,7 @@ class _Doubt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return epoch_ms()
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ or ask a session for its zone, it is refused.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import nearest
 from pydelta.predicate.expressions import (
     And,
     Column,
@@ -322,11 +322,11 @@ def _not_here(what: str) -> UnsupportedFeatureError:
 
 def _no_column(path: Sequence[str], name: str, current: DataType) -> BindError:
     known = current.names if isinstance(current, StructType) else ()
-    close = difflib.get_close_matches(name, known, n=1)
+    meant = nearest(name, known)
     full = ".".join([*path, name])
     return BindError(
         f"There is no column {full!r}.",
-        hint=(f"Did you mean {close[0]!r}? " if close else "")
+        hint=(f"Did you mean {meant!r}? " if meant else "")
         + (
             f"The {'fields' if path else 'columns'} are: {', '.join(known)}."
             if known

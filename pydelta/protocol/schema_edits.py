@@ -6,7 +6,6 @@ Names compare ignoring case; what stays keeps its spelling and its metadata. Pro
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from pydelta.errors import BindError, SchemaError
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import nearest
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.names import quoted
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
@@ -96,10 +96,9 @@ def parse_path(text: str) -> Path:
 
 def suggestion(name: str, there: Sequence[str], *, what: str = "columns") -> str:
     """Suggest what to write instead of a name that is not there: the nearest one, and those there are."""
-    folded = {item.lower(): item for item in there}
-    close = difflib.get_close_matches(name.lower(), folded, n=1)
+    meant = nearest(name, there)
     listed = f"The {what} are: {', '.join(there)}." if there else f"There are no {what}."
-    return f"Did you mean {folded[close[0]]!r}? {listed}" if close else listed
+    return f"Did you mean {meant!r}? {listed}" if meant else listed
 
 
 def _parts(data_type: DataType) -> Mapping[str, DataType]:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-__all__ = ["Clock", "elapsed_ms", "now_ms"]
+__all__ = ["Clock", "elapsed_ms", "epoch_ms"]
 
 Clock: TypeAlias = Callable[[], int]
 """Gives epoch milliseconds."""
 
 
-def now_ms() -> int:
+def epoch_ms() -> int:
     """Return the time of this machine's clock, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 

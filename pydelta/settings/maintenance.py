@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydelta.errors import UnknownSettingError
+from pydelta.errors.suggestions import did_you_mean
 from pydelta.settings.values import (
     DAY_MS,
     choice,
@@ -98,10 +98,9 @@ class MaintenancePolicy:
         values: dict[str, Any] = {}
         for name, text in (defaults or {}).items():
             if name not in _PARSERS:
-                close = difflib.get_close_matches(name, _PARSERS, n=1)
                 raise UnknownSettingError(
                     f"A maintenance policy has no property {name!r}.",
-                    hint=f"Did you mean {close[0]!r}?" if close else f"Name one of: {', '.join(_PARSERS)}.",
+                    hint=did_you_mean(name, _PARSERS, otherwise=f"Name one of: {', '.join(_PARSERS)}."),
                 )
             field, parser = _PARSERS[name]
             values[field] = parser(text, name=name)

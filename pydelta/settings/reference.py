@@ -8,13 +8,13 @@ compares the two.
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.errors.suggestions import nearest
 
 __all__ = ["PREFIX", "ReferenceSetting", "check_reference_settings", "guide_tables", "reference_settings"]
 
@@ -88,10 +88,10 @@ def check_reference_settings(session: Mapping[str, str]) -> None:
 
 def _refuse_misspelling(key: str) -> None:
     """Names of other engines pass; one that looks like a setting that counts would be passed over in silence."""
-    counting = {name.lower(): name for name, item in reference_settings().items() if item.ours or item.only}
-    close = difflib.get_close_matches(key.lower(), counting, n=1, cutoff=0.95)
-    if close:
-        raise UnknownSettingError(f"Unknown setting {key!r}.", hint=f"Did you mean {counting[close[0]]!r}?")
+    counting = [name for name, item in reference_settings().items() if item.ours or item.only]
+    meant = nearest(key, counting, cutoff=0.95)
+    if meant is not None:
+        raise UnknownSettingError(f"Unknown setting {key!r}.", hint=f"Did you mean {meant!r}?")
 
 
 def guide_tables() -> str:

@@ -6,7 +6,6 @@ Precedence for a setting: call option > session (``spark.pydelta.*``, then the `
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.errors.suggestions import nearest
 from pydelta.settings.reference import check_reference_settings, reference_settings
 from pydelta.settings.values import (
     choice,
@@ -246,11 +246,11 @@ class Settings:
                 if key.startswith(_FREE_PREFIXES):
                     continue
                 if key not in _SESSION_PARSERS:
-                    close = difflib.get_close_matches(key, _SESSION_PARSERS, n=1, cutoff=0.4)
+                    meant = nearest(key, _SESSION_PARSERS, cutoff=0.4)
                     raise UnknownSettingError(
                         f"Unknown setting {full!r}.",
-                        hint=f"Did you mean {_SESSION_PREFIX + close[0]!r}?"
-                        if close
+                        hint=f"Did you mean {_SESSION_PREFIX + meant!r}?"
+                        if meant
                         else f"The settings are: {', '.join(_SESSION_PREFIX + name for name in _SESSION_PARSERS)}.",
                     )
                 name, parser = _SESSION_PARSERS[key]

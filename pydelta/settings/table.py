@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import did_you_mean
 from pydelta.settings.maintenance import POLICY_PREFIX, MaintenancePolicy, policy_names
 from pydelta.settings.values import (
     DAY_MS,
@@ -241,12 +241,9 @@ def check_property_names(configuration: Mapping[str, str], there: Mapping[str, s
         if prefix is None or lower.startswith(tuple(known_prefix.lower() for known_prefix in _KNOWN_PREFIXES)):
             continue
         if known.get(lower) != name:
-            close = difflib.get_close_matches(lower, known, n=1)
             raise UnknownSettingError(
                 f"Unknown table property {name!r}.",
-                hint=f"Did you mean {known[close[0]]!r}?"
-                if close
-                else f"Names of your own must not begin with {prefix!r}.",
+                hint=did_you_mean(name, known.values(), otherwise=f"Names of your own must not begin with {prefix!r}."),
                 condition=Condition.of("DELTA_UNKNOWN_CONFIGURATION", config=name),
             )
         if lower == "delta.isolationlevel" and configuration[name].strip().lower() == _SNAPSHOT_ISOLATION.lower():

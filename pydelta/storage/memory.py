@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -11,6 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import BinaryIO, cast
 
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
 from pydelta.storage.pages import PAGE_KEYS, ListPage, in_range
 from pydelta.storage.streams import ObjectWriter
@@ -193,7 +193,7 @@ class _MemoryWriter(ObjectWriter):
 
 
 def _new(data: bytes) -> _Object:
-    return _Object(bytes(data), time.time_ns() // 1_000_000, str(next(_VERSIONS)))
+    return _Object(bytes(data), epoch_ms(), str(next(_VERSIONS)))
 
 
 def _info(path: str, item: _Object) -> ObjectInfo:

@@ -197,7 +197,7 @@ def vacuum(
     command = dataclasses.replace(request or Vacuum(), progress=progress)
     if options is not None:
         command = dataclasses.replace(command, options=options)
-    clock = clocks.now_ms if now_ms is None else lambda: now_ms
+    clock = clocks.epoch_ms if now_ms is None else lambda: now_ms
     return run(command, Context(log, clock=clock))
 
 
@@ -230,6 +230,6 @@ def drop_feature(
     engine: Engine | None = None,
 ) -> FeatureResult:
     """Run ``DropFeature``, at a time of the clock that is given or now."""
-    clock = clocks.now_ms if now_ms is None else lambda: now_ms
+    clock = clocks.epoch_ms if now_ms is None else lambda: now_ms
     command = DropFeature(name=name, truncate_history=truncate_history)
     return run(command, Context(log, engine or NO_ENGINE, clock=clock))

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from typing import Final
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
 from pydelta.protocol.actions import Action, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path, parse_log_name
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.discarding import discard
 from pydelta.storage.interface import ObjectInfo, Store
@@ -43,17 +43,12 @@ from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_
 from pydelta.txn.settle import Landed, Unknown, put_commit
 from pydelta.txn.staged import WinningCommit
 
-__all__ = ["Attempts", "Published", "Winner", "now_ms", "publish"]
+__all__ = ["Attempts", "Published", "Winner", "publish"]
 
 _LATELY_MS: Final = 60_000
 _TOGETHER: Final = 16
 _MANY: Final = 3
 _NEAR: Final = ("file", "memory")
-
-
-def now_ms() -> int:
-    """Read the clock, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +66,7 @@ class Attempts:
     most: int
     backoff: Backoff
     observer: Observer
-    clock: Callable[[], int] = now_ms
+    clock: Callable[[], int] = epoch_ms
     took_long: Callable[[], bool] = lambda: False
 
 

@@ -42,11 +42,12 @@ from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.settings import TableProperties
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
 from pydelta.txn.author import author, engine_info
-from pydelta.txn.commit import Attempts, Published, now_ms, publish
+from pydelta.txn.commit import Attempts, Published, publish
 from pydelta.txn.conflicts import Isolation, effective_level
 from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
@@ -125,7 +126,7 @@ class OptimisticTransaction:
         observer: Observer = SILENT,
         backoff: Backoff | None = None,
         hooks: Sequence[tuple[str, Hook]] | None = None,
-        clock: Callable[[], int] = now_ms,
+        clock: Callable[[], int] = epoch_ms,
     ) -> None:
         self.log = log
         self._read_ms = None if snapshot is not None else clock()
@@ -568,7 +569,7 @@ def start_transaction(
     observer: Observer = SILENT,
     backoff: Backoff | None = None,
     hooks: Sequence[tuple[str, Hook]] | None = None,
-    clock: Callable[[], int] = now_ms,
+    clock: Callable[[], int] = epoch_ms,
 ) -> OptimisticTransaction:
     """Begin a transaction on the newest version, or on ``snapshot``.
 

@@ -21,6 +21,7 @@ import typer
 
 from pydelta.api.console.command_line import TimeZone, named_values, storage_options
 from pydelta.errors import InvalidArgumentError
+from pydelta.protocol.names import camel_case
 
 if TYPE_CHECKING:
     import polars as pl
@@ -234,10 +235,7 @@ def _aside(rows: pl.DataFrame | TextFile) -> dict[str, int]:
 
 def _say(as_json: bool, done: str, version: int | None, counts: Mapping[str, int | None]) -> None:
     if as_json:
-        names = {
-            head + "".join(part.capitalize() for part in rest): count
-            for (head, *rest), count in ((name.split(), count) for name, count in counts.items())
-        }
+        names = {camel_case(name.replace(" ", "_")): count for name, count in counts.items()}
         print(json.dumps({"version": version, **names}, indent=2))  # noqa: T201
     elif version is None:
         print("Nothing to do: no version was made.")  # noqa: T201

@@ -39,6 +39,7 @@ from pydelta.api.cli.history import show_history
 from pydelta.api.console.command_line import TimeZone, make_app, named_values, run_app, storage_options
 from pydelta.api.console.output import moment, print_json, print_table
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.protocol.names import camel_case
 
 if TYPE_CHECKING:
     from pydelta.commands.fsck import FsckReport
@@ -106,11 +107,7 @@ def _statistics(text: str | None) -> dict[str, Any] | None:
 
 def _camel(result: Any) -> dict[str, Any]:
     """A result's fields under the names that JSON readers expect: ``numFiles`` for ``num_files``."""
-    found = {}
-    for field in dataclasses.fields(result):
-        head, *rest = field.name.split("_")
-        found[head + "".join(part.capitalize() for part in rest)] = getattr(result, field.name)
-    return found
+    return {camel_case(field.name): getattr(result, field.name) for field in dataclasses.fields(result)}
 
 
 @app.command()

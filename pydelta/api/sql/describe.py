@@ -5,7 +5,6 @@ Everything comes from the log; from the catalog's entry only what the log does n
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +19,7 @@ from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.local_rows import local_frame
 from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import did_you_mean
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.names import path_text, quoted
 from pydelta.protocol.partitions import parse_partition_value, serialize_partition_value
@@ -112,10 +112,9 @@ def _one_column(
     field = snapshot.schema.field(column[0])
     if field is None:
         names = [item.name for item in snapshot.schema.fields]
-        close = difflib.get_close_matches(column[0], names, 1)
         raise BindError(
             f"The table has no column {'.'.join(column)!r}.",
-            hint=f"Did you mean {close[0]!r}?" if close else f"Its columns are: {', '.join(names)}.",
+            hint=did_you_mean(column[0], names, otherwise=f"Its columns are: {', '.join(names)}."),
             table=snapshot.table_uri,
             condition=Condition.of("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=".".join(column), proposal=names),
         )

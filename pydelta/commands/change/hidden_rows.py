@@ -10,7 +10,6 @@ Protocol: "Deletion Vectors", "Writer Requirement for Deletion Vectors", "Per-fi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +27,7 @@ from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.roaring import Positions, ascending
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.readers import read_all
 
 __all__ = [
@@ -123,7 +123,7 @@ def mark_deleted(
     vectors = [vector for place in marked if (vector := adds[place].deletion_vector) is not None]
     stored = read_deleted_rows(vectors, store=log.store, root=log.uri, options=log.options)
     before = dict(zip(marked, stored, strict=True))
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = epoch_ms()
     removes: list[RemoveFile] = []
     kept: list[tuple[AddFile, int]] = []
     united: list[Positions] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, Budget
 from pydelta.commands.stream.evolution import ALWAYS, Kind
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import nearest
 from pydelta.settings import parse_bool, parse_bytes
 
 __all__ = ["HONOURED", "LATEST", "SourceOptions"]
@@ -152,11 +152,11 @@ def _refuse_others(lower: Mapping[str, str]) -> None:
                 hint="Say where to begin with startingVersion or startingTimestamp, or read once with spark.read.",
                 condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS") if name in _TRAVEL else None,
             )
-    known = {name.lower(): name for name in HONOURED}
+    known = {name.lower() for name in HONOURED}
     for name in lower:
-        close = [] if name in known or name.startswith("fs.") else difflib.get_close_matches(name, known, 1, 0.85)
-        if close:
-            raise InvalidArgumentError(f"Unknown read option {name!r}.", hint=f"Did you mean {known[close[0]]!r}?")
+        meant = None if name in known or name.startswith("fs.") else nearest(name, HONOURED, cutoff=0.85)
+        if meant is not None:
+            raise InvalidArgumentError(f"Unknown read option {name!r}.", hint=f"Did you mean {meant!r}?")
 
 
 def _allowed(lower: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -52,6 +51,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
 from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.pages import PAGE_KEYS, paged
 from pydelta.txn import Operation, OptimisticTransaction
 from pydelta.txn.staged import VACUUM_END, VACUUM_START
@@ -357,7 +357,7 @@ class _Run:
     # -- deleting -----------------------------------------------------------------------------------------------
 
     def _delete(self, found: _Found, total_bytes: int) -> VacuumResult:
-        before_ms = time.time_ns() // 1_000_000
+        before_ms = epoch_ms()
         start = self._record(
             VACUUM_START,
             {

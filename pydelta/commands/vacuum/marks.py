@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,6 +10,7 @@ import msgspec
 
 from pydelta.commands.vacuum.needed import CommitTimeline
 from pydelta.log import CommitRecord, DeltaLog
+from pydelta.settings.clock import epoch_ms
 from pydelta.txn.staged import VACUUM_END, VACUUM_START
 
 __all__ = ["START_VERSION", "RunningVacuum", "find_running", "running_vacuum"]
@@ -102,7 +102,7 @@ def find_running(log: DeltaLog, version: int, *, since_ms: int = 0) -> RunningVa
         version: Its newest one.
         since_ms: Only one that began after this time, epoch milliseconds, spares reading what came before.
     """
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = epoch_ms()
     recent = CommitTimeline.of(log, version).since(max(since_ms, now_ms - _LONGEST_RUN_MS))
     if not recent:
         return None

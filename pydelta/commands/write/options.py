@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import json
 import warnings
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import nearest
 from pydelta.settings import Settings, checked_properties, parse_bool
 
 __all__ = ["HONOURED", "PASSED_OVER", "StatementCondition", "WriteMode", "WriteOptions", "guide_table"]
@@ -521,10 +521,9 @@ def _pass_over(name: str, value: str) -> None:
         )
     if lower in {item.lower() for item in PASSED_OVER} or lower.startswith("parquet."):
         return
-    known = {item.lower(): item for item in HONOURED}
-    close = difflib.get_close_matches(lower, known, n=1, cutoff=_NEAR)
+    meant = nearest(lower, HONOURED, cutoff=_NEAR)
     of_readers = lower in {item.lower() for item in _OF_READERS}
-    if close and not of_readers:
-        raise InvalidArgumentError(f"Unknown write option {name!r}.", hint=f"Did you mean {known[close[0]]!r}?")
+    if meant is not None and not of_readers:
+        raise InvalidArgumentError(f"Unknown write option {name!r}.", hint=f"Did you mean {meant!r}?")
     what = "It is an option of readers" if of_readers else "Nothing reads an option of that name"
     warnings.warn(f"The write option {name!r} is passed over. {what}.", stacklevel=2)

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import enum
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +55,7 @@ from pydelta.protocol.schema import (
 )
 from pydelta.protocol.schema_edits import TYPE_CHANGES, all_paths, field_at, map_fields
 from pydelta.settings import Settings, TableProperties
+from pydelta.settings.clock import epoch_ms
 
 __all__ = [
     "TableDefinition",
@@ -374,7 +374,7 @@ def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: M
         schema_string=schema.to_json(),
         partition_columns=partitions,
         configuration=configuration,
-        created_time=time.time_ns() // 1_000_000,
+        created_time=epoch_ms(),
     )
     check_identities(schema, partitions)
     return mapped_metadata(made, replaced, fresh=True)

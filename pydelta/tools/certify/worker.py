@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from pydelta.settings.clock import epoch_ms
 from pydelta.tools.certify.faults import Faults, with_faults
 from pydelta.tools.certify.history import Event, Fault, Row, Step
 from pydelta.tools.certify.local_worker import Done, Failed, LocalWorker
@@ -102,7 +103,7 @@ def _do(worker: _Worker, step: Step, order: Order, attempt: int) -> Event:
         "engine": order.engine,
         "attempt": attempt,
         "invoked_ns": time.monotonic_ns(),
-        "wall_ms": time.time_ns() // 1_000_000,
+        "wall_ms": epoch_ms(),
     }
     _say(Line(invoke=Event(**known, returned_ns=None, outcome="unknown")))
     try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pydelta.api.console.command_line import named_values, storage_options
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.settings.clock import epoch_ms
 
 if TYPE_CHECKING:
     from pydelta.settings.maintenance import MaintenancePolicy
@@ -132,7 +132,7 @@ def _decided(
     from pydelta.tools.maintenance.watch import Known, Watcher
 
     log = DeltaLog.for_table(where.location, options=options)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = epoch_ms()
     watcher = Watcher(where.name, log, defaults)
     known, left = Known(), Budget()
     state, policy = watcher.look(known, now_ms=now_ms)

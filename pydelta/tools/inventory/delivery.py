@@ -24,6 +24,7 @@ import polars as pl
 
 from pydelta.commands.vacuum.places import place_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store, normalize_uri, open_store, scheme_of
 from pydelta.tools.inventory.listing import key_source, list_keys
 from pydelta.tools.inventory.manifest import (
@@ -139,7 +140,7 @@ def write_delivery(
             hint=f"Formats are {', '.join(FORMATS)}; numbers are 1 or more.",
         )
     started = time.monotonic()
-    created = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    created = epoch_ms() if now_ms is None else now_ms
     place = place_of(source)
     folder = f"{_folder_of(place.bucket)}/{inventory_id}"
     store, head = open_store(destination, options), _key_prefix(destination)

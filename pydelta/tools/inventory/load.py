@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from pydelta.protocol.features import required_protocol
 from pydelta.protocol.partitions import partition_dir
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.stats import truncate_max, truncate_min
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store
 from pydelta.storage.discarding import discard
 from pydelta.tools.inventory.choice import ahead_error, is_ahead
@@ -127,7 +127,7 @@ def load_deliveries(
         raise InvalidArgumentError(
             "Two of the deliveries are of the same inventory of a bucket.", hint="Load one after the other."
         )
-    clock = _now_ms() if now_ms is None else now_ms
+    clock = epoch_ms() if now_ms is None else now_ms
     txn = start_transaction(log)
     _check_table(txn)
     load = _Load(
@@ -182,7 +182,7 @@ class _Load:
             self.buckets.append(found)
         if self.force or not is_known:
             self.marks += [
-                SetTransaction(app_id=mark, version=version, last_updated=_now_ms()) for mark, version in marks.items()
+                SetTransaction(app_id=mark, version=version, last_updated=epoch_ms()) for mark, version in marks.items()
             ]
 
     def commit(self) -> LoadResult:
@@ -193,7 +193,7 @@ class _Load:
         loaded = list(dict.fromkeys(item.bucket for item in self.buckets if item.loaded))
         condition = In(Column((_BUCKET,)), tuple(loaded))
         old = txn.snapshot.files.adds(txn.read_files((condition,))) if txn.table_exists else []
-        now = _now_ms()
+        now = epoch_ms()
         operation = Operation(
             name="WRITE",
             parameters={"mode": "Overwrite", "partitionOverwriteMode": "dynamic", "partitionBy": [_BUCKET]},
@@ -235,10 +235,6 @@ def _is_loaded(txn: OptimisticTransaction, mark: str, version: int, now_ms: int)
     return before >= version and not is_ahead(before // max(1, mark.count(" ")), now_ms)  # the mean of several
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _check_table(txn: OptimisticTransaction) -> None:
     """Refuse a table that is not an inventory; define one where there is none."""
     if txn.table_exists:
@@ -263,7 +259,7 @@ def _check_table(txn: OptimisticTransaction) -> None:
         description="Objects by bucket, as S3 Inventory delivered them",
         partition_columns=(_BUCKET,),
         configuration=dict(txn.log.settings.default_properties),
-        created_time=_now_ms(),
+        created_time=epoch_ms(),
     )
     txn.update_metadata(metadata)
     txn.update_protocol(required_protocol(metadata))

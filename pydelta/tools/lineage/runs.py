@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.settings.clock import epoch_ms
 from pydelta.tools.lineage.events import Run, Tables, input_of, place_of_input, run_event
 from pydelta.tools.outbox import Outbox, checked_endpoint
 from pydelta.txn.author import engine_info
@@ -160,7 +160,7 @@ def job_run(job: str, failure: Callable[[], str | None]) -> Iterator[None]:
         yield
         return
     running = JobRun(run=to.run(job), to=to)
-    to.send("START", running.run, Tables(), at_ms=_now_ms())
+    to.send("START", running.run, Tables(), at_ms=epoch_ms())
     _current.append(running)
     error: str | None = None
     try:
@@ -172,9 +172,5 @@ def job_run(job: str, failure: Callable[[], str | None]) -> Iterator[None]:
     finally:
         _current.remove(running)
         kind = "COMPLETE" if error is None else "FAIL"
-        to.send(kind, running.run, running.tables(), at_ms=_now_ms(), error=error)
+        to.send(kind, running.run, running.tables(), at_ms=epoch_ms(), error=error)
         to.outbox.flush(_LAST_SECONDS)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

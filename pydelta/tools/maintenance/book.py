@@ -12,7 +12,6 @@ import dataclasses
 import datetime as dt
 import io
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from pydelta.protocol.actions import AddFile, Metadata, encode_json
 from pydelta.protocol.features import required_protocol
 from pydelta.protocol.paths import decode_log_path, encode_log_path
 from pydelta.protocol.stats import truncate_max, truncate_min
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.discarding import discard
 from pydelta.tools.maintenance.decide import Budget
 from pydelta.tools.maintenance.state import Failure
@@ -136,7 +136,7 @@ class Book:
         clock: Epoch milliseconds.
     """
 
-    def __init__(self, log: DeltaLog, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(self, log: DeltaLog, clock: Callable[[], int] = epoch_ms) -> None:
         self.log = log
         self._clock = clock
         self._lock = threading.Lock()

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
+from pydelta.settings.clock import epoch_ms
 from pydelta.settings.maintenance import MaintenancePolicy
 from pydelta.tools.maintenance.book import Book, Outcome, Row
 from pydelta.tools.maintenance.decide import Action, Budget, decide
@@ -235,7 +236,7 @@ class Rounds:
     def _run(self, order: Order, key: tuple[str, str]) -> None:
         done: Done | None = None
         try:
-            began, clock = time.monotonic(), time.time_ns() // 1_000_000
+            began, clock = time.monotonic(), epoch_ms()
             try:
                 done = self._do(order)
             except DeltaError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -28,6 +27,7 @@ from pydelta.protocol.actions import Metadata
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.reader_notes import reader_notes
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.deadline import Deadline
 from pydelta.tools.ui.commits import Detail, commit_state, describe_commit
 from pydelta.tools.ui.values import (
@@ -42,7 +42,7 @@ from pydelta.tools.ui.values import (
 )
 from pydelta.tools.ui.words import duration, of
 
-__all__ = ["MANY_SMALL", "Reader", "TwinOf", "measure_garbage", "now_ms", "read_detail", "sum_files"]
+__all__ = ["MANY_SMALL", "Reader", "TwinOf", "measure_garbage", "read_detail", "sum_files"]
 
 MANY_SMALL: Final = 100
 """From so many small files on, the page says so."""
@@ -54,11 +54,6 @@ _SYNC_ENABLED: Final = "pydelta.sync.enabled"
 
 TwinOf = Callable[[str, DeltaLog], Mapping[str, Any]]
 """Name and log of a registered table -> the fields of a ``TwinState``, as its catalog tells them."""
-
-
-def now_ms() -> int:
-    """Return the clock, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -104,7 +99,7 @@ class Reader:
 
     def read(self, twin_of: TwinOf | None = None) -> TableState:
         """Read the newest version; what cannot be read becomes a trouble of the state, not an error."""
-        began = now_ms()
+        began = epoch_ms()
         try:
             snapshot = self.log.update()
             if snapshot.version < 0:
@@ -351,6 +346,6 @@ def measure_garbage(log: DeltaLog, *, seconds: float, inventory: Inventory | Non
         files=result.files.height,
         bytes=result.bytes,
         noncurrent_bytes=result.noncurrent_bytes,
-        timestamp_ms=now_ms(),
+        timestamp_ms=epoch_ms(),
         source="an inventory" if inventory is not None else "a listing of the table",
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pydelta.protocol.names import camel_case
 from pydelta.tools.ui.commits import Detail
 from pydelta.tools.ui.streams import reads_or_writes
 from pydelta.tools.ui.values import CommitState, StreamState, TableState, Trouble
@@ -157,14 +158,9 @@ def json_text(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {_camel(item.name): _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {camel_case(item.name): _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value.value if isinstance(value, Enum) else value
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from pydelta.commands.vacuum.list_rows import Inventory
 from pydelta.errors import TableNotFoundError
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage.deadline import Deadline
-from pydelta.tools.ui.collect import Reader, measure_garbage, now_ms, read_detail
+from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
 from pydelta.tools.ui.services import Service, ask, read_schedule
 from pydelta.tools.ui.sources import Catalog, Found, Sources, find_places
@@ -183,7 +184,7 @@ class Watch:
             for place in watched.checkpoints
         ]
         self._services = [
-            _Job(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=now_ms()), lane=_Lane())  # type: ignore[misc]
+            _Job(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=epoch_ms()), lane=_Lane())  # type: ignore[misc]
             for item in watched.services
         ]
         self._met = {item.name for item in watched.services if not item.optional}
@@ -219,7 +220,7 @@ class Watch:
             for place, job in zip(watched.checkpoints, self._streams, strict=True)
         ]
         return Overview(
-            now_ms=now_ms(),
+            now_ms=epoch_ms(),
             tables=tuple(states),
             streams=tuple(with_backlog(streams, states)),
             services=tuple(self._asked_services()),
@@ -309,7 +310,7 @@ class Watch:
                     self._jobs.start(job)
 
     def _state(self, place: Place, job: _Job) -> TableState:
-        state: TableState = job.result or TableState(place=place, read_ms=now_ms())
+        state: TableState = job.result or TableState(place=place, read_ms=epoch_ms())
         added = [job.trouble] if job.trouble else []
         if self._is_late(job) or (job.result is None and job.trouble is None):
             added.append(self._late(f"The log of {place.name} is being read", "its store", job))
@@ -344,7 +345,7 @@ class Watch:
                     continue
                 self._met.add(service.name)
             yield job.result or ServiceState(
-                name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=now_ms()
+                name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=epoch_ms()
             )
         for path in self.watched.schedules:
-            yield from read_schedule(path, now_ms=now_ms())
+            yield from read_schedule(path, now_ms=epoch_ms())

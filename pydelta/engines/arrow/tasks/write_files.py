@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,6 +30,7 @@ from pydelta.engines.arrow.tasks.split import PartitionColumn, split_by_partitio
 from pydelta.engines.arrow.tasks.stats import FileStatistics, IndexedLeaf
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
 from pydelta.protocol.partitions import parse_partition_value, partition_dir
+from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store, open_store
 from pydelta.storage.discarding import discard
 
@@ -513,7 +513,7 @@ class _File:
             path=self._path,
             partition_values=values,
             size=size,
-            modification_time_ms=time.time_ns() // 1_000_000,
+            modification_time_ms=epoch_ms(),
             num_rows=footer.num_rows,
             stats=self._statistics.finish(footer),
             change=self._task.folder == CHANGE_FOLDER,

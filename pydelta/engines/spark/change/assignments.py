@@ -6,7 +6,6 @@ Fields of structs go by name.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from pydelta.errors import (
     first_line,
 )
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import nearest
 from pydelta.protocol.types import DataType, StructType
 
 if TYPE_CHECKING:
@@ -226,9 +226,8 @@ def _target(
         field = level.field(part) if isinstance(level, StructType) else None
         if field is None:
             names = level.names if isinstance(level, StructType) else ()
-            close = difflib.get_close_matches(part.lower(), [name.lower() for name in names], n=1)
             inside = f" in {'.'.join(path)}" if path else ""
-            meant = next((name for name in names if close and name.lower() == close[0]), None)
+            meant = nearest(part, names)
             raise BindError(
                 f"The table has no column {part!r}{inside}, which {key!r} is to set.",
                 hint=(f"Did you mean {meant!r}? " if meant else "") + f"There are: {', '.join(names) or 'none'}.",

@@ -5,7 +5,6 @@ Everything that writes rows through Spark ends here: the routes of ``enable``, t
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,7 @@ from pydelta.errors import (
     UnsafeOperationError,
 )
 from pydelta.errors.conditions import Condition
+from pydelta.errors.suggestions import nearest
 from pydelta.protocol.evolution import can_store, widens_in_writes
 from pydelta.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from pydelta.settings import Settings
@@ -327,8 +327,8 @@ def _kept_parts(listed: bool, *, widens: bool) -> Callable[[DataType, DataType],
 def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:
     found = schema.field(column)
     if found is None:
-        near = difflib.get_close_matches(column.lower(), [known.lower() for known in schema.names], n=1)
-        meant = f" Did you mean {near[0]}?" if near else ""
+        near = nearest(column, schema.names)
+        meant = f" Did you mean {near}?" if near else ""
         raise (SchemaMismatchError if by_name else BindError)(
             f"The table has no column {column!r}.{meant}\nTable schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
             hint=f"Its columns are: {', '.join(schema.names)}.",
