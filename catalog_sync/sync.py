@@ -257,7 +257,7 @@ def _entry(metastore: Metastore, name: TableName, wanted: Twin, options: SyncOpt
 def _newest(log: DeltaLog) -> Snapshot:
     snapshot = log.update()
     if snapshot.version < 0:
-        raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.", table=log.uri)
+        raise TableNotFoundError.at(log.uri)
     return snapshot
 
 

@@ -134,7 +134,7 @@ def plan_changes(log: DeltaLog, asked: ChangeRange) -> ChangePlan:
     """
     newest = log.update()
     if newest.version < 0:
-        raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")
+        raise TableNotFoundError.at(log.uri)
     first, last = resolve_range(log, asked)
     snapshot = newest if newest.column_mapping_mode == "none" else log.snapshot(version=last)
     start = log.snapshot(version=first)

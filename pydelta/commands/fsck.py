@@ -146,7 +146,7 @@ class Fsck(Task[FsckReport]):
         objects = list(log.store.list_from("", prefix=LOG_DIR))
         listing = read_listing(objects)
         if listing.is_empty:
-            raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
+            raise TableNotFoundError.at(log.uri)
         report = _check_log(log, objects, listing)
         try:
             txn = context.start()

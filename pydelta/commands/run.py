@@ -266,12 +266,7 @@ def existing_table(snapshot: Snapshot, *, condition: Condition | None = None) ->
         TableNotFoundError: There is no table.
     """
     if snapshot.version < 0:
-        raise TableNotFoundError(
-            f"There is no Delta table at {snapshot.table_uri}.",
-            hint="Create it first, or check the path.",
-            table=snapshot.table_uri,
-            condition=condition,
-        )
+        raise TableNotFoundError.at(snapshot.table_uri, condition=condition)
     return snapshot
 
 

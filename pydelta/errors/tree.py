@@ -153,6 +153,16 @@ class TableNotFoundError(DeltaError, FileNotFoundError):
 
     code = "DELTA_TABLE_NOT_FOUND"
 
+    @classmethod
+    def at(cls, uri: str, *, condition: Condition | None = None) -> Self:
+        """Return the error of a location that holds no table."""
+        return cls(
+            f"There is no Delta table at {uri}.",
+            hint="Check the location, or create the table first.",
+            table=uri,
+            condition=condition,
+        )
+
     @property
     def parameters(self) -> Mapping[str, str]:
         """The table, where nothing else was given."""

@@ -199,7 +199,7 @@ def publish_under(log: DeltaLog, options: ManifestOptions, lease: Lease) -> tupl
 def _newest(log: DeltaLog) -> Snapshot:
     snapshot = log.update()
     if snapshot.version < 0:
-        raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.", table=log.uri)
+        raise TableNotFoundError.at(log.uri)
     check_publishable(snapshot)
     return snapshot
 

@@ -119,7 +119,7 @@ def _snapshot(options: Mapping[str, str]) -> Snapshot:
         )
     log = DeltaLog.for_table(path, options={k: v for k, v in options.items() if k.lower() != "path"})
     if not log.table_exists():
-        raise TableNotFoundError(f"{path} is not a Delta table.", hint="Check the location.")
+        raise TableNotFoundError.at(path)
     if lower.get("versionasof") is not None:
         return log.snapshot(version=int(lower["versionasof"]))
     if lower.get("timestampasof") is not None:

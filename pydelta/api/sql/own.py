@@ -254,12 +254,7 @@ class _Run:
                 missing = Condition.of("DELTA_TABLE_ONLY_OPERATION", tableName=log.uri, operation=operation)
             elif operation == "REORG":
                 missing = Condition.of("DELTA_ONLY_OPERATION", operation=operation)
-            raise TableNotFoundError(
-                f"There is no Delta table at {log.uri}.",
-                hint="Check the path.",
-                table=log.uri,
-                condition=missing,
-            )
+            raise TableNotFoundError.at(log.uri, condition=missing)
         return log
 
     def _time(self, travel: st.Travel) -> int | None:

@@ -129,7 +129,7 @@ def inventory_from_delta(
     """
     snapshot = log.snapshot(version=version)
     if snapshot.metadata is None:
-        raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
+        raise TableNotFoundError.at(log.uri)
     description = f"The inventory table {log.uri}"
     check_columns(_schema_of(snapshot), description=description)
     condition = parse_predicate(where, snapshot.schema) if where is not None else None
