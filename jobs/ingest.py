@@ -129,7 +129,7 @@ def _reading() -> Iterator[None]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException
 
-    from pydelta.engines.spark.away import store_failure
+    from pydelta.engines.spark.store_errors import store_failure
 
     try:
         yield

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pydelta.tools.ingest.apply import Upsert
-    from pydelta.tools.ingest.kept import KeptSettings
     from pydelta.tools.ingest.records import RecordFormat
     from pydelta.tools.ingest.sources import RecordSource
+    from pydelta.tools.ingest.stream_settings import KeptSettings
 
 __all__ = ["main", "run"]
 
@@ -86,8 +86,8 @@ def run(
     """
     from pydelta.tools.ingest.apply import Writing, apply_batch
     from pydelta.tools.ingest.kafka import KafkaEnds
-    from pydelta.tools.ingest.kept import keep, kept_settings
     from pydelta.tools.ingest.running import BatchReport, run_stream, trigger_of
+    from pydelta.tools.ingest.stream_settings import keep, kept_settings
     from pydelta.tools.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
 
     options = arguments().parse_args(args)
@@ -269,7 +269,7 @@ def _decoded(spark: SparkSession, options: argparse.Namespace, source: RecordSou
 
 
 def _settings(options: argparse.Namespace, source: RecordSource, how: RecordFormat, location: str) -> KeptSettings:
-    from pydelta.tools.ingest.kept import KeptSettings
+    from pydelta.tools.ingest.stream_settings import KeptSettings
 
     way = f"{how.name}, " + (options.changes or ("upsert" if options.merge_key else "append"))
     if options.merge_key:

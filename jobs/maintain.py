@@ -42,9 +42,9 @@ from pydelta.storage import normalize_uri
 from pydelta.tools.inventory import loaded_until, place_of
 from pydelta.tools.jobs import JobParser, JobReport, pairs, run_job
 from pydelta.tools.maintenance import Budget, Kind
-from pydelta.tools.maintenance.book import Book, Outcome
+from pydelta.tools.maintenance.journal import Journal, Outcome
 from pydelta.tools.maintenance.notice import Listener
-from pydelta.tools.maintenance.rounds import Done, Looked, Order, Place, Rounds, one_line
+from pydelta.tools.maintenance.scheduler import Done, Looked, Order, Place, Scheduler, one_line
 from pydelta.tools.maintenance.state import TARGET_BYTES
 from pydelta.tools.maintenance.status import StatusOf, write_status
 
@@ -201,7 +201,7 @@ class Doer:
     children: Children = field(default_factory=Children)
 
     def __call__(self, order: Order) -> Done | None:
-        """Do an action; see ``pydelta.tools.maintenance.rounds.Do``."""
+        """Do an action; see ``pydelta.tools.maintenance.scheduler.Do``."""
         kind = order.action.kind
         try:
             if kind == Kind.SYNC:
@@ -295,7 +295,7 @@ class _Turn:
 
     options: argparse.Namespace
     conf: Mapping[str, str]
-    rounds: Rounds
+    rounds: Scheduler
     book: DeltaLog
     book_name: TableName
     _entered: bool = False
@@ -358,8 +358,8 @@ def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
     with metastore_of(options.metastore, conf) or nullcontext() as metastore:
         location = _book_location(metastore, name, options.book_location)
     log = DeltaLog.for_table(location, options=conf)
-    rounds = Rounds(
-        Book(log),
+    rounds = Scheduler(
+        Journal(log),
         Doer(options=options, conf=conf, children=children),
         options=conf,
         defaults=options.default,

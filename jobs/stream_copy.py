@@ -65,9 +65,9 @@ def run(
         DeltaError: What ended the stream.
     """
     from pydelta.tools.ingest.apply import Upsert, Writing, apply_batch
-    from pydelta.tools.ingest.kept import KeptSettings, keep, kept_settings
     from pydelta.tools.ingest.records import refuse_nulls
     from pydelta.tools.ingest.running import BatchReport, run_stream, trigger_of
+    from pydelta.tools.ingest.stream_settings import KeptSettings, keep, kept_settings
     from pydelta.tools.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
 
     options = arguments().parse_args(args)

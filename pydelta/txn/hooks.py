@@ -21,7 +21,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.checksum import read_checksum
 from pydelta.protocol.actions import Action
 from pydelta.storage.deadline import Deadline
-from pydelta.txn.behind import behind_commits
+from pydelta.txn.background import behind_commits
 
 __all__ = ["ENTRY_POINT_GROUP", "Hook", "HookContext", "HookFailure", "built_in_hooks", "run_hooks"]
 

@@ -20,7 +20,7 @@ from pydelta.manifests import publish
 from pydelta.storage import discarding, open_store
 from pydelta.testing.tables import TableBuilder
 from pydelta.tools.doctor.doctor import check_store
-from pydelta.tools.maintenance.book import Row, append_rows
+from pydelta.tools.maintenance.journal import Row, append_rows
 from pydelta.tools.ui.sources import Sources
 from pydelta.tools.ui.watch import Watch, Watched
 

@@ -20,7 +20,7 @@ from jobs.schedule import parse_schedule
 from pydelta.log import DeltaLog
 from pydelta.storage import open_store
 from pydelta.testing.garbage import Yard
-from pydelta.tools.maintenance.book import read_rows
+from pydelta.tools.maintenance.journal import read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = 24

@@ -14,7 +14,7 @@ from catalog_sync.watching import WatchedMetastore
 from pydelta.api.cli.cli import main
 from pydelta.log import DeltaLog
 from pydelta.testing.operations import add_file, append, create_table
-from pydelta.tools.maintenance.book import Book, Row
+from pydelta.tools.maintenance.journal import Journal, Row
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_it_says_how_far_a_table_is_from_its_bound(capsys, log):
 
 
 def test_the_book_tells_of_failures(capsys, log, tmp_path):
-    book = Book(DeltaLog.for_table(str(tmp_path / "book")))
+    book = Journal(DeltaLog.for_table(str(tmp_path / "book")))
     now_ms = time.time_ns() // 1_000_000
     book.note(
         Row(
@@ -70,7 +70,7 @@ def test_the_book_tells_of_failures(capsys, log, tmp_path):
 
 
 def test_a_table_by_its_name_with_the_book_that_the_metastore_knows(capsys, log, tmp_path, monkeypatch):
-    book = Book(DeltaLog.for_table(str(tmp_path / "book")))
+    book = Journal(DeltaLog.for_table(str(tmp_path / "book")))
     book.note(
         Row(
             at_ms=time.time_ns() // 1_000_000, table="t", location=log.uri, action="compact", reason="r", outcome="done"

@@ -28,8 +28,8 @@ from pydelta.log import DeltaLog
 from pydelta.storage.local import LocalStore
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table
-from pydelta.tools.maintenance.book import read_rows
 from pydelta.tools.maintenance.decide import NO_INVENTORY
+from pydelta.tools.maintenance.journal import read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "pydelta.maintenance."

@@ -17,7 +17,7 @@ from pydelta.commands.change.merge import MergeClause, Merging
 from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, RefusingEngine, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.engines.arrow.assigned import assigned
+from pydelta.engines.arrow.assignments import assigned
 from pydelta.engines.arrow.changes import Place, delete_rows, find_rows, rewrite
 from pydelta.engines.arrow.columns import field_of
 from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
@@ -140,7 +140,8 @@ class ArrowEngine(RefusingEngine):
             raise only_spark(reason, snapshot) from None
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
-        """See ``RewritesFiles.bind_update``; values are constants and columns, see ``pydelta.engines.arrow.assigned``.
+        """See ``RewritesFiles.bind_update``; values are constants and columns, as
+        ``pydelta.engines.arrow.assignments`` reads them.
 
         Raises:
             UnsupportedFeatureError: It takes Spark to compute a value; the message says why.

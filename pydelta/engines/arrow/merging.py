@@ -31,7 +31,7 @@ from pydelta.engines.arrow.evaluate import Columns, evaluate, true_rows
 from pydelta.engines.arrow.expressions import Field, NotHere, fields_of
 from pydelta.engines.arrow.layout import output_of, written_columns
 from pydelta.engines.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array, source_field
-from pydelta.engines.arrow.moved import PartitionsOfRows, with_partitions
+from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
 from pydelta.engines.arrow.tasks.arrow import file_array, replaced, same_shape
 from pydelta.engines.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.engines.arrow.tasks.write_files import FileRecord, WriteTask, run_task

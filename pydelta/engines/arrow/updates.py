@@ -18,7 +18,7 @@ from pydelta.engines.arrow.changes import Change, Rewritten
 from pydelta.engines.arrow.columns import TableColumns, fields_in
 from pydelta.engines.arrow.evaluate import evaluate
 from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
-from pydelta.engines.arrow.moved import PartitionsOfRows, with_partitions
+from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile

@@ -20,7 +20,7 @@ from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.spark.catalog.entries import follow_names
 from pydelta.engines.spark.change.assignments import SetClause, bind_assignments
 from pydelta.engines.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
-from pydelta.engines.spark.change.here import Here
+from pydelta.engines.spark.change.choice import ArrowFirst
 from pydelta.engines.spark.change.rules import check_default, rows_against
 from pydelta.engines.spark.change.shown import is_shown_as_it_is, shown, text_of
 from pydelta.engines.spark.change.update import write_updated
@@ -105,7 +105,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, *, alias: str | None = None) -> None:
         self._spark = spark
         self._alias = alias
-        self._here = Here(spark)
+        self._arrow = ArrowFirst(spark)
         self._moment: Moment | None = None
         self._same_moment = False
 
@@ -122,7 +122,7 @@ class SparkEngine:
 
     def ways(self) -> Mapping[str, str]:
         """See ``RewritesFiles.ways``."""
-        return self._here.ways
+        return self._arrow.ways
 
     def foresee(self, snapshot: Snapshot, condition: Any) -> str:
         """Tell how the rows of a condition would be found, without a job: for EXPLAIN.
@@ -135,16 +135,16 @@ class SparkEngine:
         if {name.lower() for name in bound.references} <= partitions:
             return "log (no data file is read)"
         files = snapshot.files.select(data_filters=bound.conjuncts, time_zone=self.time_zone())
-        way = self._here.foresee(snapshot, files, bound.native.tree)
+        way = self._arrow.foresee(snapshot, files, bound.native.tree)
         return f"{way} ({files.height} files, {int(files['size'].sum() or 0)} bytes)"
 
     def foresee_rearranged(self, planned: PlannedOptimize) -> str:
         """Tell how an OPTIMIZE would rewrite its files, without reading one: for EXPLAIN."""
-        return self._here.foresee_rearranged(planned.snapshot, planned.files, planned.layout)
+        return self._arrow.foresee_rearranged(planned.snapshot, planned.files, planned.layout)
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """See ``FindsRows.bind_condition``."""
-        self._here = Here(self._spark)
+        self._arrow = ArrowFirst(self._spark)
         rows = self._columns(snapshot)
         return self._bind(snapshot, condition, SparkBinding(self._next_moment(), rows, TableColumns(rows)))
 
@@ -197,9 +197,9 @@ class SparkEngine:
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
         """See ``FindsRows.match_partitions``. Where Arrow cannot, Spark reads and filters the values."""
         native: SparkCondition = condition.native
-        here = self._here.in_partitions(snapshot, files, native.tree)
-        if here is not None:
-            return here
+        done = self._arrow.in_partitions(snapshot, files, native.tree)
+        if done is not None:
+            return done
         bound = native.bound
         if not snapshot.partition_columns:  # a constant condition
             row = Jvm.of(self._spark).one_row([bound.column.alias("holds")]).first()
@@ -211,9 +211,9 @@ class SparkEngine:
         if not files.height:
             return {}
         native: SparkCondition = condition.native
-        here = self._here.find(snapshot, files, native.tree)
-        if here is not None:
-            return here
+        done = self._arrow.find(snapshot, files, native.tree)
+        if done is not None:
+            return done
         rows = native.binding.columns.over(self._scan(snapshot, files, extra=Extra.PLACE))
         rows = rows.filter(native.bound.column)
         with exact_filters(self._spark):
@@ -221,9 +221,9 @@ class SparkEngine:
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
         """See ``RewritesFiles.write_without``."""
-        here = self._here.write_without(snapshot, files, rows)
-        if here is not None:
-            return here
+        done = self._arrow.write_without(snapshot, files, rows)
+        if done is not None:
+            return done
         tracking = snapshot.properties.enable_row_tracking
         live = scan_matched(self._spark, snapshot, files, rows, with_row_tracking=tracking)
         change_column = None
@@ -236,7 +236,7 @@ class SparkEngine:
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``RewritesFiles.bind_update``."""
-        self._here = Here(self._spark)
+        self._arrow = ArrowFirst(self._spark)
         rows = self._columns(snapshot)
         binding = SparkBinding(self._next_moment(), rows, TableColumns(rows))
         qualifiers = [self._alias] if self._alias else []
@@ -258,9 +258,9 @@ class SparkEngine:
     ) -> RewriteOutput:
         """See ``RewritesFiles.write_updated``."""
         binding, values = bound.native
-        here = self._here.write_updated(snapshot, files, rows, values, copy_others=copy_others)
-        if here is not None:
-            return here
+        done = self._arrow.write_updated(snapshot, files, rows, values, copy_others=copy_others)
+        if done is not None:
+            return done
         tracking = snapshot.properties.enable_row_tracking
         if rows is None:
             live = self._scan(snapshot, files, Extra.TRACKING if tracking else Extra.NONE).withColumn(
@@ -278,18 +278,18 @@ class SparkEngine:
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
     ) -> RewriteOutput:
         """See ``RewritesFiles.compact``."""
-        here = self._here.compact(snapshot, files, plan)
-        if here is not None:
-            return here
+        done = self._arrow.compact(snapshot, files, plan)
+        if done is not None:
+            return done
         return compact_files(self._spark, snapshot, files, plan, max_bytes=max_bytes)
 
     def lay_out(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
     ) -> RewriteOutput:
         """See ``RewritesFiles.lay_out``."""
-        here = self._here.lay_out(snapshot, files, plan, layout=layout, target_bytes=target_bytes)
-        if here is not None:
-            return here
+        done = self._arrow.lay_out(snapshot, files, plan, layout=layout, target_bytes=target_bytes)
+        if done is not None:
+            return done
         return lay_out_files(self._spark, snapshot, plan, layout=layout, target_bytes=target_bytes)
 
     def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:

@@ -20,10 +20,10 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from pydelta.engines.spark.bulk import Bulk
+from pydelta.engines.spark.callback_results import release_late
 from pydelta.engines.spark.callers import close_ended
 from pydelta.engines.spark.java_names import JavaNames
-from pydelta.engines.spark.recent import Recent
-from pydelta.engines.spark.returned import release_late
+from pydelta.engines.spark.lru import LruCache
 from pydelta.engines.spark.versions import refuse_unsupported
 from pydelta.errors import DeltaEnvironmentError
 
@@ -68,8 +68,8 @@ class Jvm:
         ensure_callback_server_started(self.gateway)
         release_late(self.gateway)
         close_ended(self.gateway)
-        self._partitions: Recent[Any, Any] = Recent(_CACHED_SNAPSHOTS)
-        self.recent_rows: Recent[Any, Any] = Recent(_RECENT_ROWS_BYTES)
+        self._partitions: LruCache[Any, Any] = LruCache(_CACHED_SNAPSHOTS)
+        self.recent_rows: LruCache[Any, Any] = LruCache(_RECENT_ROWS_BYTES)
 
         sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst
         self.python_utils: Any = jvm.org.apache.spark.api.python.PythonUtils
@@ -109,7 +109,7 @@ class Jvm:
         self.arrays: Any = jvm.java.util.Arrays
         self.object_class: Any = jvm.java.lang.Object
         self.java_system: Any = jvm.java.lang.System
-        self.unseen_rows: Recent[str, Any] = Recent(_CACHED_SHAPES)
+        self.unseen_rows: LruCache[str, Any] = LruCache(_CACHED_SHAPES)
         self._bulk = Bulk(self)
 
     @classmethod

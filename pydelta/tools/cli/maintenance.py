@@ -127,8 +127,8 @@ def _decided(
     """
     from pydelta.log import DeltaLog
     from pydelta.tools.inventory import loaded_until, place_of
-    from pydelta.tools.maintenance.book import Book
     from pydelta.tools.maintenance.decide import Budget, decide
+    from pydelta.tools.maintenance.journal import Journal
     from pydelta.tools.maintenance.watch import Known, Watcher
 
     log = DeltaLog.for_table(where.location, options=options)
@@ -137,7 +137,7 @@ def _decided(
     known, left = Known(), Budget()
     state, policy = watcher.look(known, now_ms=now_ms)
     if where.book is not None:
-        kept = Book(DeltaLog.for_table(where.book, options=options))
+        kept = Journal(DeltaLog.for_table(where.book, options=options))
         known = kept.known(log.uri)
         left = kept.left(Budget(bytes=policy.budget_bytes, requests=policy.budget_requests), log.uri)
     if where.inventory is not None:

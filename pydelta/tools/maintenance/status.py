@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydelta.tools.maintenance.book import Row
 from pydelta.tools.maintenance.decide import NO_INVENTORY
-from pydelta.tools.maintenance.rounds import Looked
+from pydelta.tools.maintenance.journal import Row
+from pydelta.tools.maintenance.scheduler import Looked
 
 __all__ = ["StatusOf", "write_status"]
 

@@ -30,6 +30,7 @@ from pydelta.protocol.reader_notes import reader_notes
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage.deadline import Deadline
 from pydelta.tools.ui.commits import Detail, commit_state, describe_commit
+from pydelta.tools.ui.formats import duration, of
 from pydelta.tools.ui.values import (
     CommitState,
     FileSums,
@@ -40,7 +41,6 @@ from pydelta.tools.ui.values import (
     Trouble,
     TwinState,
 )
-from pydelta.tools.ui.words import duration, of
 
 __all__ = ["MANY_SMALL", "Reader", "TwinOf", "measure_garbage", "read_detail", "sum_files"]
 

@@ -25,8 +25,8 @@ from pydelta.protocol.actions import (
     SetTransaction,
     action_to_dict,
 )
+from pydelta.tools.ui.formats import amount, duration, number
 from pydelta.tools.ui.values import UNCHANGED_ROWS, CommitState, Rows
-from pydelta.tools.ui.words import amount, duration, number
 
 __all__ = ["Detail", "FileLine", "commit_state", "describe_commit"]
 

@@ -14,10 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pydelta.protocol.names import camel_case
 from pydelta.tools.ui.commits import Detail
+from pydelta.tools.ui.formats import age, amount, duration, moment, number, of
 from pydelta.tools.ui.streams import reads_or_writes
 from pydelta.tools.ui.values import CommitState, StreamState, TableState, Trouble
 from pydelta.tools.ui.watch import Overview
-from pydelta.tools.ui.words import age, amount, duration, moment, number, of
 
 __all__ = [
     "commit_page",

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.redaction import hide_text
+from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.values import ServiceState
-from pydelta.tools.ui.words import duration
 
 __all__ = ["Service", "ask", "read_schedule"]
 

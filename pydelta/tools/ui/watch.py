@@ -24,11 +24,11 @@ from pydelta.settings.clock import epoch_ms
 from pydelta.storage.deadline import Deadline
 from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
+from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.services import Service, ask, read_schedule
 from pydelta.tools.ui.sources import Catalog, Found, Sources, find_places
 from pydelta.tools.ui.streams import read_stream, with_backlog
 from pydelta.tools.ui.values import GarbageState, Place, ServiceState, StreamState, TableState, Trouble
-from pydelta.tools.ui.words import duration
 
 __all__ = ["Overview", "Watch", "Watched"]
 

@@ -22,9 +22,9 @@ from pydelta.testing.commands import optimize, vacuum
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 from pydelta.testing.row_files import LogEngine, rows_of
-from pydelta.tools.maintenance.book import Book, Outcome, Row, read_rows
 from pydelta.tools.maintenance.decide import NO_INVENTORY, Action, Budget
-from pydelta.tools.maintenance.rounds import Done, Looked, Place, Rounds
+from pydelta.tools.maintenance.journal import Journal, Outcome, Row, read_rows
+from pydelta.tools.maintenance.scheduler import Done, Looked, Place, Scheduler
 from pydelta.tools.maintenance.state import Kind, last_runs, later_removals
 from pydelta.tools.maintenance.status import StatusOf, write_status
 from pydelta.tools.maintenance.watch import Known, Watcher
@@ -72,7 +72,7 @@ def do_here(order):
 
 
 def rounds_of(lake, do=do_here, **options):
-    return Rounds(Book(DeltaLog.for_table(f"{lake}/ops/maintenance")), do, **options)
+    return Scheduler(Journal(DeltaLog.for_table(f"{lake}/ops/maintenance")), do, **options)
 
 
 def turn(rounds, *logs, at_ms=None, **options):
@@ -208,7 +208,7 @@ def test_the_day_s_budget_is_counted_from_the_book(lake):
     book = rounds_of(lake).book
     assert book.left(limit) == Budget(bytes=394)
     assert book.left(limit, "memory://another") == limit
-    tomorrow = Book(book.log, clock=lambda: now_ms() + 25 * HOUR)
+    tomorrow = Journal(book.log, clock=lambda: now_ms() + 25 * HOUR)
     assert tomorrow.left(limit) == limit
 
 
@@ -273,11 +273,11 @@ def test_the_history_tells_who_ran_what_last(lake):
 
 
 def test_rows_that_could_not_be_written_are_written_the_next_time(lake, monkeypatch):
-    book = Book(DeltaLog.for_table(f"{lake}/book"))
+    book = Journal(DeltaLog.for_table(f"{lake}/book"))
     row = Row(at_ms=now_ms(), table="t", location="l", action="compact", reason="r", outcome="done", seconds=1.5)
     book.note(row)
     with monkeypatch.context() as patched:
-        patched.setattr("pydelta.tools.maintenance.book.append_rows", lambda *_, **__: 1 / 0)
+        patched.setattr("pydelta.tools.maintenance.journal.append_rows", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             book.write()
     assert book.write() == 0
@@ -287,15 +287,15 @@ def test_rows_that_could_not_be_written_are_written_the_next_time(lake, monkeypa
 
 def test_a_table_that_is_not_a_book_is_refused(lake):
     log = table_of(lake)
-    book = Book(log)
+    book = Journal(log)
     with pytest.raises(SchemaMismatchError, match="is not a book of maintenance: at timestamp"):
         book.known("l")
     with pytest.raises(SchemaMismatchError, match="Name another table"):
-        Book(log).note(Row(at_ms=0, table="t", location="l", action="a", reason="r", outcome="done"))
+        Journal(log).note(Row(at_ms=0, table="t", location="l", action="a", reason="r", outcome="done"))
 
 
 def test_a_book_can_be_read_by_the_statistics_of_its_files(lake):
-    book = Book(DeltaLog.for_table(f"{lake}/book"))
+    book = Journal(DeltaLog.for_table(f"{lake}/book"))
     for name in ("a", "b"):
         book.note(Row(at_ms=now_ms(), table=name, location="l", action="compact", reason="r", outcome="done"))
         book.write()

@@ -19,7 +19,7 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from pydelta.engines.arrow.assigned import assigned
+from pydelta.engines.arrow.assignments import assigned
 from pydelta.engines.arrow.evaluate import evaluate
 from pydelta.engines.arrow.expressions import Constant, NotHere, fields_of
 from pydelta.engines.arrow.predicates import exactly

@@ -8,8 +8,8 @@ import pytest
 
 from pydelta.errors import InvalidArgumentError, LogCorruptedError
 from pydelta.storage.memory import MemoryStore
-from pydelta.tools.ingest.kept import KeptSettings, keep, kept_settings
 from pydelta.tools.ingest.running import trigger_of
+from pydelta.tools.ingest.stream_settings import KeptSettings, keep, kept_settings
 from pydelta.tools.jobs import listed, pairs
 
 FIRST = KeptSettings(source="kafka: a", target="/t", way="json, append", schema="{}", bad_records="/bad")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pydelta.engines.spark.recent import Recent
+from pydelta.engines.spark.lru import LruCache
 
 
 def test_the_value_that_was_not_used_for_longest_goes_first():
-    kept: Recent[str, str] = Recent(10)
+    kept: LruCache[str, str] = LruCache(10)
     kept.put("a", "A", 4)
     kept.put("b", "B", 4)
     assert kept.get("a") == "A"
@@ -15,14 +15,14 @@ def test_the_value_that_was_not_used_for_longest_goes_first():
 
 
 def test_a_value_larger_than_all_that_may_be_kept_drives_nothing_out():
-    kept: Recent[str, str] = Recent(10)
+    kept: LruCache[str, str] = LruCache(10)
     kept.put("a", "A", 10)
     kept.put("b", "B", 11)
     assert (kept.get("a"), kept.get("b")) == ("A", None)
 
 
 def test_a_value_that_is_put_twice_counts_once():
-    kept: Recent[str, str] = Recent(10)
+    kept: LruCache[str, str] = LruCache(10)
     for _ in range(3):
         kept.put("a", "A", 5)
     kept.put("b", "B", 5)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from py4j.clientserver import FinalizerWorker
 
-from pydelta.engines.spark.returned import LateRelease, release_late
+from pydelta.engines.spark.callback_results import LateRelease, release_late
 
 
 def taken(late):
@@ -58,7 +58,7 @@ class Letting:
 
 
 def test_py4js_own_worker_lets_go_of_what_has_waited_though_nothing_follows(monkeypatch):
-    monkeypatch.setattr("pydelta.engines.spark.returned._LATER", 0.3)
+    monkeypatch.setattr("pydelta.engines.spark.callback_results._LATER", 0.3)
     queue = deque()
     worker = FinalizerWorker(queue)
     worker.daemon = True

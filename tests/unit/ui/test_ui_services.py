@@ -19,7 +19,7 @@ from pydelta.storage import MemoryStore
 from pydelta.storage.deadline import Deadline
 from pydelta.testing.operations import add_file, append, create_table
 from pydelta.tools.maintenance.status import StatusOf, write_status
-from pydelta.tools.ui import words
+from pydelta.tools.ui import formats as words
 from pydelta.tools.ui.collect import Reader
 from pydelta.tools.ui.services import Service, ask, read_schedule
 from pydelta.tools.ui.sources import Sources

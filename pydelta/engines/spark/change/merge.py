@@ -32,13 +32,13 @@ from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.spark.change.assignments import names_of
 from pydelta.engines.spark.change.binding import Moment, folded
 from pydelta.engines.spark.change.merge_bind import BoundMerge, Sides, bind_merge
-from pydelta.engines.spark.change.merge_here import MergeHere, foresee_here
+from pydelta.engines.spark.change.merge_choice import ArrowFirstMerge
 from pydelta.engines.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.engines.spark.change.merge_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
 from pydelta.engines.spark.change.shown import shown
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.kept import reading_kept
 from pydelta.engines.spark.local_rows import local_frame
+from pydelta.engines.spark.lost_rows import reading_kept
 from pydelta.engines.spark.own_settings import exact_filters
 from pydelta.engines.spark.scan.newest import fixed
 from pydelta.engines.spark.scan.refresh import reads_table
@@ -147,10 +147,10 @@ class SparkMerge:
             kept.source = self._numbered(moment.source(source))  # only now is the source run
         self._source = kept.source
         self.source_ms = int((time.monotonic() - started) * 1000)
-        self._here = MergeHere(spark, snapshot, self.schema, self._bound, self._source)
+        self._arrow = ArrowFirstMerge(spark, snapshot, self.schema, self._bound, self._source)
         self._candidates: pl.DataFrame | None = None
-        if self._here.rows is not None:
-            kept.rows = self._here.rows.num_rows
+        if self._arrow.rows is not None:
+            kept.rows = self._arrow.rows.num_rows
         self._paired: DataFrame | None = None
         self._changes: DataFrame | None = None
 
@@ -182,8 +182,8 @@ class SparkMerge:
     def target_filters(self) -> Sequence[Expr]:
         """See ``Merging.target_filters``: the range of each key, few values of a partition column one by one."""
         condition = folded(self._spark, self._bound.condition)
-        if self._here.rows is not None:
-            return [*target_conjuncts(condition, self._table), *self._here.filters]
+        if self._arrow.rows is not None:
+            return [*target_conjuncts(condition, self._table), *self._arrow.filters]
         partitions = frozenset(item.lower() for item in self._snapshot.partition_columns)
         keys = list(keys_of(self._jvm, condition, self._table))
         return [
@@ -193,7 +193,7 @@ class SparkMerge:
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
-        found = self._here.find(files)
+        found = self._arrow.find(files)
         if found is not None:
             self._candidates = files
             return found
@@ -304,9 +304,9 @@ class SparkMerge:
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
         if self._candidates is not None:  # the pairs were found here
-            here = self._here.write(files, places, copy_others=copy_others)
-            if here is not None:
-                return here
+            done = self._arrow.write(files, places, copy_others=copy_others)
+            if done is not None:
+                return done
             with exact_filters(self._spark), reading_kept(self._snapshot.table_uri, "the merge"):
                 self._find(self._candidates)
         with reading_kept(self._snapshot.table_uri, "the merge"), telling_overflow():
@@ -404,7 +404,7 @@ class SparkMerge:
 
     def ways(self) -> Mapping[str, str]:
         """See ``TellingEngine.ways``."""
-        return self._here.ways
+        return self._arrow.ways
 
     def close(self) -> None:
         """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""
@@ -418,7 +418,7 @@ def foresee_merge(spark: SparkSession, snapshot: Snapshot, source: DataFrame, st
         DeltaError: The statement does not fit the table.
     """
     sides, schema, bound = _bound(spark, snapshot, source, statement, Moment(spark))
-    way = foresee_here(spark, snapshot, schema, bound, sides.source)
+    way = foresee_merge(spark, snapshot, schema, bound, sides.source)
     conjuncts = target_conjuncts(folded(spark, bound.condition), sides.table)
     files = snapshot.files.select(data_filters=conjuncts, time_zone=Jvm.of(spark).time_zone())
     return f"{way} (at most {files.height} files, {int(files['size'].sum() or 0)} bytes)"

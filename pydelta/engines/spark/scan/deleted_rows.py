@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import SessionSettings
-from pydelta.engines.spark.recent import Recent
+from pydelta.engines.spark.lru import LruCache
 from pydelta.engines.spark.scan.index import MATCH_COLUMNS, VECTOR_COLUMNS
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.log.vector_files import read_deleted_rows
@@ -117,7 +117,7 @@ def _vector_columns(bitmaps: Sequence[Bitmap], base: int) -> pa.Table:
     return pa.Table.from_arrays(columns, names=list(VECTOR_COLUMNS))
 
 
-_RECENT: Final[Recent[tuple[str, str], Bitmap]] = Recent(_CACHE_BYTES)
+_RECENT: Final[LruCache[tuple[str, str], Bitmap]] = LruCache(_CACHE_BYTES)
 """Bitmaps of the vectors used last, in this process."""
 
 

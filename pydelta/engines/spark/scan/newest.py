@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pydelta.engines.spark.java_objects import JavaObject, throwable
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import log_for_path, settings_of
-from pydelta.engines.spark.recent import Recent
+from pydelta.engines.spark.lru import LruCache
 from pydelta.engines.spark.scan.caches import cached_versions, plans_stay, uses_cache
 from pydelta.engines.spark.scan.refresh import all_scans_in, following, lowered, scans_in, with_newest
 from pydelta.engines.spark.scan.schemas import changes_since
@@ -52,7 +52,7 @@ public final class {_CLASS} extends org.apache.spark.sql.catalyst.rules.Rule {{
 }}
 """
 _ATTRIBUTE: Final = "_pydelta_newest_versions"
-_RAISED: Final[Recent[str, DeltaError]] = Recent(1000)
+_RAISED: Final[LruCache[str, DeltaError]] = LruCache(1000)
 
 
 def follow_newest(jvm: Jvm) -> None:

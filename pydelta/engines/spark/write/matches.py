@@ -26,7 +26,7 @@ from pydelta.engines.spark.change.binding import Moment, TableColumns, folded
 from pydelta.engines.spark.change.merge_bind import bind_pairing, qualified
 from pydelta.engines.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.kept import reading_kept
+from pydelta.engines.spark.lost_rows import reading_kept
 from pydelta.engines.spark.own_settings import exact_filters
 from pydelta.engines.spark.scan.deleted_rows import collect_rows
 from pydelta.engines.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe

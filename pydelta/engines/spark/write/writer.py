@@ -33,15 +33,15 @@ from pydelta.engines.arrow.layout import (
 from pydelta.engines.arrow.tasks.write_files import WriteTask, record_batch, run_task
 from pydelta.engines.spark.errors import raised_in
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.kept import reading_kept
 from pydelta.engines.spark.logs import SessionSettings
+from pydelta.engines.spark.lost_rows import reading_kept
 from pydelta.engines.spark.scan.newest import fixed
 from pydelta.engines.spark.scan.refresh import indexes_in
 from pydelta.engines.spark.types import from_spark
 from pydelta.engines.spark.write.arrow_batches import is_oversized, map_in_arrow, unchecked_batches
 from pydelta.engines.spark.write.columns import conform, name, violation_in
-from pydelta.engines.spark.write.here import written_here
 from pydelta.engines.spark.write.identity import with_identities
+from pydelta.engines.spark.write.in_driver import write_in_driver
 from pydelta.engines.spark.write.matches import SparkMatching
 from pydelta.engines.spark.write.observed import RowCounts, counting, counts_of, observed_in
 from pydelta.errors import DeltaError, RowsDoNotAddUpError
@@ -210,7 +210,7 @@ def write_files(
         row_tracking=bool(hidden),
     )
     rows, partitions = _in_order(df, shape, hidden, change_column)
-    here = written_here(rows, task, most_bytes=settings.local_max_bytes)
+    here = write_in_driver(rows, task, most_bytes=settings.local_max_bytes)
     if here is not None:
         return output_of(here)
     if partitions:  # rows of one together; a no-op in the plan where they are sorted already

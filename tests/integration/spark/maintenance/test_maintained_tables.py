@@ -9,7 +9,7 @@ import pytest
 from jobs import maintain
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
-from pydelta.tools.maintenance.book import Book, Row
+from pydelta.tools.maintenance.journal import Journal, Row
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PREFIX = "pydelta.maintenance."
@@ -82,7 +82,7 @@ def test_a_turn_does_what_is_due_writes_the_book_and_a_second_turn_does_nothing(
 
 def test_the_book_itself_can_be_compacted_and_read_on(spark, tmp_path):
     place = str(tmp_path / "book")
-    book = Book(DeltaLog.for_table(place))
+    book = Journal(DeltaLog.for_table(place))
     now_ms = spark.sql("SELECT unix_millis(now())").head()[0]
     rows = [
         Row(at_ms=now_ms + number, table="t", location="l", action="compact", reason="r", outcome="done", seconds=0.5)
@@ -92,7 +92,7 @@ def test_the_book_itself_can_be_compacted_and_read_on(spark, tmp_path):
         book.note(row)
         book.write()
     DeltaTable.forPath(spark, place).optimize().executeCompaction()
-    again = Book(DeltaLog.for_table(place))
+    again = Journal(DeltaLog.for_table(place))
     assert again.log.update().num_files == 1
     assert again.known("l").last == {"compact": now_ms + 3}
     found = sorted(spark.read.format("delta").load(place).collect(), key=lambda row: row.at)

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from pydelta.engines.spark.write import here, writer
+from pydelta.engines.spark.write import in_driver as here
+from pydelta.engines.spark.write import writer
 from pydelta.errors import ConstraintViolatedError, RowsDoNotAddUpError
 from pydelta.log import DeltaLog
 
@@ -134,13 +135,13 @@ def test_what_fails_here_is_said_as_a_job_says_it(spark, tmp_path, limit):
 def test_a_file_that_holds_other_rows_is_not_committed(spark, tmp_path, monkeypatch):
     path = str(tmp_path / "t")
     spark.sql(f"CREATE TABLE delta.`{path}` (id INT) USING delta")
-    real = writer.written_here
+    real = writer.write_in_driver
 
     def fewer(rows, task, *, most_bytes):
         monkeypatch.setattr(here, "_rows_at_hand", lambda *_: 4)
         return real(rows, task, most_bytes=most_bytes)
 
-    monkeypatch.setattr(writer, "written_here", fewer)
+    monkeypatch.setattr(writer, "write_in_driver", fewer)
     with pytest.raises(RowsDoNotAddUpError, match="4 rows at hand, and gave 3"):
         spark.sql(f"INSERT INTO delta.`{path}` VALUES (1), (2), (3)")
     assert DeltaLog.for_table(path).update().version == 0

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Recent"]
+__all__ = ["LruCache"]
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 
 
-class Recent(Generic[_K, _V]):
+class LruCache(Generic[_K, _V]):
     """Values used last, by key; for threads. A key must stand for one value for ever, so that none goes stale.
 
     Args:

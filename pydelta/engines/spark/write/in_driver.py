@@ -22,13 +22,13 @@ from pydelta.errors import DeltaError, RowsDoNotAddUpError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["written_here"]
+__all__ = ["write_in_driver"]
 
 _LOG = logging.getLogger(__name__)
 _LOCAL: Final = "LocalRelation"
 
 
-def written_here(rows: DataFrame, task: WriteTask, *, most_bytes: int) -> list[FileRecord] | None:
+def write_in_driver(rows: DataFrame, task: WriteTask, *, most_bytes: int) -> list[FileRecord] | None:
     """Write rows that need no job to be computed; None where that is Spark's to do. Nothing of a failure is left.
 
     Args:

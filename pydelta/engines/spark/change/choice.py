@@ -45,7 +45,7 @@ from pydelta.storage import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["REWRITTEN", "SCANNED", "Here", "Limit", "written_by"]
+__all__ = ["REWRITTEN", "SCANNED", "ArrowFirst", "Limit", "written_by"]
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Limit:
     most_bytes: int
 
 
-class Here:
+class ArrowFirst:
     """The part of one command that is tried in this process.
 
     Args:

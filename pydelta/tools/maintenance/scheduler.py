@@ -23,12 +23,12 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.settings.clock import epoch_ms
 from pydelta.settings.maintenance import MaintenancePolicy
-from pydelta.tools.maintenance.book import Book, Outcome, Row
 from pydelta.tools.maintenance.decide import Action, Budget, decide
+from pydelta.tools.maintenance.journal import Journal, Outcome, Row
 from pydelta.tools.maintenance.state import Kind, TableState
 from pydelta.tools.maintenance.watch import Watcher
 
-__all__ = ["Do", "Done", "Looked", "Order", "Place", "Rounds"]
+__all__ = ["Do", "Done", "Looked", "Order", "Place", "Scheduler"]
 
 _LOG = logging.getLogger(__name__)
 _LANES: Final = {Kind.SYNC: "sync"} | dict.fromkeys(Kind.VACUUMS, "vacuum") | dict.fromkeys(Kind.OPTIMIZES, "optimize")
@@ -107,7 +107,7 @@ class Looked:
     exit_code: int = 0
 
 
-class Rounds:
+class Scheduler:
     """Maintains tables. ``tick`` is for one thread; actions run in threads of their own.
 
     Args:
@@ -122,7 +122,7 @@ class Rounds:
 
     def __init__(
         self,
-        book: Book,
+        book: Journal,
         do: Do,
         *,
         options: Mapping[str, str] | None = None,

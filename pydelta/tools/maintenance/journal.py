@@ -34,7 +34,7 @@ from pydelta.tools.maintenance.state import Failure
 from pydelta.tools.maintenance.watch import Known
 from pydelta.txn import Operation, start_transaction
 
-__all__ = ["Book", "Outcome", "Row"]
+__all__ = ["Journal", "Outcome", "Row"]
 
 _DAY_MS: Final = 86_400_000
 _REMEMBERED_MS: Final = 35 * 86_400_000
@@ -128,7 +128,7 @@ class _Memory:
             self.add(row)
 
 
-class Book:
+class Journal:
     """The table of what was done. Safe to use from several threads.
 
     Args:

@@ -24,8 +24,8 @@ from pydelta.engines.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, ran
 from pydelta.engines.arrow.merging import ArrowMerge
 from pydelta.engines.arrow.tasks.arrow import file_array
 from pydelta.engines.spark.change.binding import folded
+from pydelta.engines.spark.change.choice import REWRITTEN, SCANNED, ArrowFirst, written_by
 from pydelta.engines.spark.change.exact import exact
-from pydelta.engines.spark.change.here import REWRITTEN, SCANNED, Here, written_by
 from pydelta.engines.spark.change.merge_bind import BoundMerge
 from pydelta.engines.spark.scan.filters import Tree
 from pydelta.log import Snapshot
@@ -36,10 +36,10 @@ from pydelta.protocol.types import StructType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MergeHere", "foresee_here"]
+__all__ = ["ArrowFirstMerge", "foresee_arrow"]
 
 
-class MergeHere:
+class ArrowFirstMerge:
     """The part of one merge that is tried in this process.
 
     Args:
@@ -55,22 +55,22 @@ class MergeHere:
     ) -> None:
         self._spark, self._snapshot, self._schema, self._bound = spark, snapshot, schema, bound
         self._frame = source
-        self._here = Here(spark)
+        self._arrow = ArrowFirst(spark)
         self._merge: ArrowMerge | None = None
         self._filters: list[Expr] = []
         self.rows: pa.Table | None = None
         """The source, where the merge is done here."""
-        if self._here.limit().most_bytes:
+        if self._arrow.limit().most_bytes:
             try:
                 self._prepare()
             except NotHere as reason:
-                self._here.ways[SCANNED] = f"spark: {reason}"
+                self._arrow.ways[SCANNED] = f"spark: {reason}"
                 self.rows = None
 
     @property
     def ways(self) -> Mapping[str, str]:
         """How the steps were done; see ``TellingEngine.ways``."""
-        return self._here.ways
+        return self._arrow.ways
 
     @property
     def filters(self) -> Sequence[Expr]:
@@ -82,7 +82,7 @@ class MergeHere:
         merge = self._merge
         if merge is None:
             return None
-        found = self._here.tried(SCANNED, files, lambda: merge.find(files))
+        found = self._arrow.tried(SCANNED, files, lambda: merge.find(files))
         if found is None:
             self._merge = None
         return found
@@ -94,15 +94,15 @@ class MergeHere:
         merge = self._merge
         if merge is None:
             return None
-        return self._here.tried(REWRITTEN, files, lambda: merge.write(files, places, copy_others=copy_others))
+        return self._arrow.tried(REWRITTEN, files, lambda: merge.write(files, places, copy_others=copy_others))
 
     # --- the rule and the source -----------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        self._here.refuse_session()
+        self._arrow.refuse_session()
         plan = self._frame._jdf.queryExecution().analyzed()
         rule, used = _rule(self._spark, self._snapshot, self._schema, self._bound, plan)
-        limit = self._here.limit()
+        limit = self._arrow.limit()
         size = _kept_bytes(self._spark, plan)
         if size is None or size > limit.most_bytes:
             raise NotHere(
@@ -110,7 +110,7 @@ class MergeHere:
             )
         self.rows = self._collected(used)
         self._filters = ranges(rule, self.rows, {name.lower() for name in self._snapshot.partition_columns})
-        task = self._here.write_task(self._snapshot)
+        task = self._arrow.write_task(self._snapshot)
         self._merge = ArrowMerge(self._snapshot, rule, self.rows, task=task, place=written_by(task))
 
     def _collected(self, used: Mapping[int, Field]) -> pa.Table:
@@ -130,18 +130,18 @@ class MergeHere:
         return pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
 
 
-def foresee_here(
+def foresee_arrow(
     spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: DataFrame
 ) -> str:
-    """Tell how a merge would be done, as far as that is known before its source is run; see ``MergeHere``."""
-    here = Here(spark)
-    limit = here.limit()
+    """Tell how a merge would be done, as far as that is known before its source is run; see ``ArrowFirstMerge``."""
+    first = ArrowFirst(spark)
+    limit = first.limit()
     if not limit.most_bytes:
         return f"spark: {limit.setting} is 0"
     try:
-        here.refuse_session()
+        first.refuse_session()
         rule, _ = _rule(spark, snapshot, schema, bound, source._jdf.queryExecution().analyzed())
-        task = here.write_task(snapshot)
+        task = first.write_task(snapshot)
         ArrowMerge(snapshot, rule, pa.table({}), task=task, place=written_by(task))
     except NotHere as reason:
         return f"spark: {reason}"
