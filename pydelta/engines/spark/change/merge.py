@@ -32,7 +32,7 @@ from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.spark.change.assignments import names_of
 from pydelta.engines.spark.change.binding import Moment, folded
 from pydelta.engines.spark.change.merge_bind import BoundMerge, Sides, bind_merge
-from pydelta.engines.spark.change.merge_choice import ArrowFirstMerge
+from pydelta.engines.spark.change.merge_choice import ArrowFirstMerge, foresee_arrow
 from pydelta.engines.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.engines.spark.change.merge_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
 from pydelta.engines.spark.change.shown import shown
@@ -418,7 +418,7 @@ def foresee_merge(spark: SparkSession, snapshot: Snapshot, source: DataFrame, st
         DeltaError: The statement does not fit the table.
     """
     sides, schema, bound = _bound(spark, snapshot, source, statement, Moment(spark))
-    way = foresee_merge(spark, snapshot, schema, bound, sides.source)
+    way = foresee_arrow(spark, snapshot, schema, bound, sides.source)
     conjuncts = target_conjuncts(folded(spark, bound.condition), sides.table)
     files = snapshot.files.select(data_filters=conjuncts, time_zone=Jvm.of(spark).time_zone())
     return f"{way} (at most {files.height} files, {int(files['size'].sum() or 0)} bytes)"
