@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
 from pydelta.errors.suggestions import nearest
-from pydelta.settings.reference import check_reference_settings, reference_settings
+from pydelta.settings.reference import check_reference_settings, counting_settings
 from pydelta.settings.values import (
     choice,
     parse_bool,
@@ -89,7 +89,7 @@ _FREE_PREFIXES: Final = ("logStore.",)
 _ALIASES: Final[Mapping[str, str]] = {
     "spark.hadoop.hive.metastore.uris": "sync.metastore",
     "spark.sql.sources.partitionOverwriteMode": "write.partitionOverwriteMode",
-    **{key: item.ours for key, item in reference_settings().items() if item.ours and item.ours in _SESSION_PARSERS},
+    **{key: item.ours for key, item in counting_settings().items() if item.ours and item.ours in _SESSION_PARSERS},
 }
 _IN_MEBIBYTES: Final = frozenset({"spark.databricks.delta.optimizeWrite.binSize"})
 """Aliases whose numbers without a unit are no bytes."""
