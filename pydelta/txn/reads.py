@@ -5,6 +5,7 @@ Files are kept in columns (path, dv_id): a scan of a million files records a fra
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,13 +13,17 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from pydelta.log.columns import canonical_path, file_key, keys_of
+from pydelta.log.deltas import build_delta
+from pydelta.log.files import FileTable
+from pydelta.log.partition_spec import PartitionSpec
 from pydelta.log.runs import key_columns
 from pydelta.protocol.actions import AddFile, FileKey, Metadata, RemoveFile
+from pydelta.protocol.schema import parse_schema
 
 if TYPE_CHECKING:
     from pydelta.predicate import Expr
 
-__all__ = ["KEY_SCHEMA", "FileMatcher", "ReadPredicate", "ReadSet", "key_frame", "match_any_file"]
+__all__ = ["KEY_SCHEMA", "FileMatcher", "ReadPredicate", "ReadSet", "key_frame", "match_any_file", "matcher_for"]
 
 KEY_SCHEMA = pl.Schema({"path": pl.String(), "dv_id": pl.String()})
 
@@ -42,6 +47,34 @@ FileMatcher: TypeAlias = Callable[[ReadPredicate, Sequence[AddFile]], AddFile | 
 def match_any_file(predicate: ReadPredicate, adds: Sequence[AddFile]) -> AddFile | None:
     """Match any file: nothing is ruled out."""
     return adds[0] if adds else None
+
+
+def matcher_for(metadata: Metadata, *, root: str, mode: str) -> FileMatcher:
+    """Make the function that finds, among a winner's adds, the first file that a scan would have had to read.
+
+    The same pruning that chose what was read decides it, so the two can never disagree about a condition.
+
+    Args:
+        metadata: Of the snapshot that was read. A winner that changed it is refused before files are compared.
+        root: URI of the table.
+        mode: The column mapping mode in force, which the protocol has to support.
+    """
+
+    @functools.cache
+    def spec() -> PartitionSpec:
+        return PartitionSpec.of(parse_schema(metadata.schema_string), metadata.partition_columns, mode)
+
+    def first_match(predicate: ReadPredicate, adds: Sequence[AddFile]) -> AddFile | None:
+        if not predicate.partition_filters and not predicate.data_filters:
+            return adds[0] if adds else None
+        delta = build_delta(adds, version=0, partition_names=spec().physical_names, root=root)
+        added = FileTable(root=root, spec=spec(), deltas=(delta,))
+        conditions = (*predicate.partition_filters, *predicate.data_filters)
+        found = added.select(data_filters=conditions, time_zone=predicate.time_zone)
+        paths = set(found["path"])
+        return next((add for add in adds if add.path in paths), None)
+
+    return first_match
 
 
 def key_frame(keys: Sequence[FileKey]) -> pl.DataFrame:

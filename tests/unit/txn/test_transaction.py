@@ -27,7 +27,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Operation, TransactionState, start_transaction
-from pydelta.txn.author import author, committing_for, engine_info
+from pydelta.txn.context import author, committing_for, engine_info
 from pydelta.txn.hooks import HookContext, run_hooks
 
 _NAMES = itertools.count()
