@@ -116,7 +116,7 @@ pyspark: ## A Python prompt on the cluster, with the engine enabled
 	@scripts/stack-run prompt
 
 .PHONY: cluster-sql
-cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …"; at the SQL server where that runs (AS_USER=vacuum: with the key that may delete)
+cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …", ARGS="-f FILE"; at the SQL server where that runs, else in a session that goes on (AS_USER=vacuum: with the key that may delete)
 	@scripts/stack-cluster-sql
 
 .PHONY: trino

@@ -236,10 +236,15 @@ class Scheduler:
         now = self._clock()
         for number, entry in enumerate(self._entries):
             due = self._next[number]
-            if due is None or due > now:
+            latest = entry.next_run(now, now)
+            if due is None or latest is None:
+                continue
+            if due > now:
+                # Later than it would be after a run at this moment: the clock was put back, by a day maybe.
+                self._next[number] = min(due, latest)
                 continue
             self._last[number] = now
-            self._next[number] = entry.next_run(now, now)
+            self._next[number] = latest
             thread = self._running.get(number)
             if thread is None or not thread.is_alive():
                 self._running[number] = threading.Thread(target=self._run, args=(number, entry), daemon=True)

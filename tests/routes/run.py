@@ -142,9 +142,7 @@ class _Run:
 
     def _unchanged(self, way: Way, before: set[str], what: str) -> None:
         if more := left_in(self._paths[way.name]) ^ before:
-            if isinstance(way, Local):
-                self._outcome.wrong.append(f"{way.name} {what} and left {sorted(more)}")
-            self._outcome.counts["left by tasks that Spark had begun"] += 1
+            self._outcome.wrong.append(f"{way.name} {what} and left {sorted(more)}")
 
     def _same(self, said: dict[str, str]) -> bool:
         """Whether all ways said the same and committed the same; what differs is noted."""

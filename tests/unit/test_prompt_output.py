@@ -101,6 +101,22 @@ def test_exit_codes(error, code):
     assert exit_code(error) == code
 
 
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("DELTA_CONCURRENT_APPEND", 2), ("DELTA_CONCURRENT_APPEND.WITHOUT_HINT", 2),
+        ("DELTA_CONCURRENT_WRITE", 2), ("DELTA_VERSION_NOT_FOUND", 1),
+        ("DELTA_COMMIT_STATE_UNKNOWN", 3), ("DELTA_COMMITTED", 3),
+    ],
+)  # fmt: skip
+def test_what_a_server_sends_has_the_exit_code_of_its_condition_and_says_what_to_do_next(condition, code):
+    told = "It is so. SQLSTATE: 2D521\n  Next: Try again.\n\nJVM stacktrace:\n\tat x.y(z)"
+    error = PySparkException(told, errorClass=condition, messageParameters={})
+    error.getCondition = lambda: condition
+    assert exit_code(error) == code
+    assert explained(error) == f"[{condition}] It is so.\n  Next: Try again."
+
+
 def test_storage_that_may_be_tried_again_is_two():
     assert exit_code(StorageError("slow down", retryable=True)) == 2
 

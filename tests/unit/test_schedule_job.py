@@ -91,6 +91,26 @@ def test_entries_run_at_their_times_and_a_failure_ends_the_chain():
     assert at(24 * 60 + 30) == (60.0, ["fails", "list", "load", "sync"])
 
 
+@pytest.mark.parametrize("hours", [2, 24, 24 * 365])
+def test_a_clock_that_is_put_back_delays_no_entry(hours):
+    now = [MORNING + dt.timedelta(hours=hours)]
+    ran = []
+    schedule = parse_schedule("every 60 sync\ndaily 01:00 list\nevery 600 maintain", {})
+    scheduler = Scheduler(schedule, lambda command: ran.append(command[0]) or Ended(code=0), lambda: now[0])
+    scheduler.start_due()
+    scheduler.join()
+    del ran[:]
+    now[0] = MORNING
+    assert scheduler.start_due() == 60
+    now[0] += dt.timedelta(seconds=60)
+    scheduler.start_due()
+    scheduler.join()
+    now[0] = MORNING + dt.timedelta(minutes=30)
+    scheduler.start_due()
+    scheduler.join()
+    assert sorted(ran) == ["list", "maintain", "sync", "sync"]
+
+
 def test_what_is_still_running_is_not_started_again():
     now = [MORNING]
     release, started = threading.Event(), []

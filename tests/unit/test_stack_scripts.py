@@ -80,32 +80,58 @@ def test_a_statement_reaches_presto_as_it_was_typed(project):
     assert "The stack has no presto. Next: make up PROFILES=presto" in said
 
 
-def test_a_statement_reaches_the_cluster_as_it_was_typed(project):
-    given = {"CONTAINERS_OF_SERVICE": "none"}
-    assert project("make", "-s", "cluster-sql", f"SQL={HARD}", **given)[2][-4:] == ["pydelta", "sql", "-e", HARD]
-    assert project("make", "-s", "cluster-sql", **given)[2][-2:] == ["pydelta", "sql"]
+def asked(server, *words):
+    """How a container that has no key asks a server."""
+    return ["sql-client", "pydelta", "sql", "--remote", f"sc://{server}:15002/;user_id={getpass.getuser()}", *words]
 
 
-def test_where_the_sql_server_runs_cluster_sql_goes_there(project):
-    words = project("make", "-s", "cluster-sql", f"SQL={HARD}")[2]
-    assert words[words.index("sql-prompt") :] == ["sql-prompt", getpass.getuser(), "-e", f"{HARD}\n;"]
+def test_where_the_sql_server_runs_a_statement_reaches_it_as_it_was_typed(project):
+    for target in (["cluster-sql"], ["sql", "SERVER=stack"]):
+        words = project("make", "-s", *target, f"SQL={HARD}")[2]
+        assert words[words.index("sql-client") :] == asked("sql", "-e", HARD)
+        words = project("make", "-s", *target, "ARGS=-f Makefile")[2]
+        assert words[words.index("sql-client") :] == asked("sql", "-f", "/dev/stdin")
+        code, said, words = project("make", "-s", *target, "ARGS=-f none.sql")
+        assert (code, words) == (2, [])
+        assert "There is no file none.sql that can be read" in said
     other = project("make", "-s", "cluster-sql", f"SQL={HARD}", AS_USER="vacuum", S3_VACUUM_SECRET_KEY="of-vacuum")[2]
     assert other[-4:] == ["pydelta", "sql", "-e", HARD]
 
 
-def test_a_statement_reaches_the_stack_s_server_as_it_was_typed(project):
-    code, said, words = project("make", "-s", "sql", "SERVER=stack", f"SQL={HARD}", "ARGS=--outputformat=csv2")
+def test_where_none_runs_the_first_statement_starts_a_session_and_later_ones_find_it(project):
+    """The stand-in for Docker knows a session once it was waited for."""
+    docker = project.folder.parent / "bin" / "docker"
+    docker.write_text(
+        STAND_IN.replace(
+            '"ps -aq"*compose',
+            '"ps -aq"*sql-server*) ;;\n  "ps -aq"*sql-session*) cat started 2>/dev/null ;;\n  "ps -aq"*compose',
+            1,
+        )
+    )
+    for name in ("build", "wait"):
+        script = project.folder / "scripts" / f"stack-{name}"
+        script.write_text(f'#!/bin/sh\necho "{name} $* of $PROFILES" >>started\ncat\n')
+    code, said, words = project("make", "-s", "cluster-sql", f"SQL={HARD}")
+    assert (code, words[words.index("sql-client") :]) == (0, asked("warm", "-e", HARD))
+    assert said.startswith("Starting a session for SQL.")
+    started = (project.folder / "started").read_text()
+    assert started == "build sql-session of session\nwait sql-session of session\n"
+    code, said, words = project("make", "-s", "cluster-sql", "SQL=SELECT 2")
+    assert (code, said, words[-1]) == (0, "", "SELECT 2")
+    assert (project.folder / "started").read_text() == started
+
+
+def test_beeline_gets_its_options_and_no_statement_that_it_would_pass_over(project):
+    code, said, words = project(
+        "make", "-s", "sql", "SERVER=stack", "SQL=SELECT 1", "ARGS=--outputformat=csv2 -i Makefile"
+    )
     assert (code, said) == (0, "")
-    assert words[words.index("sql-prompt") :] == [
-        "sql-prompt",
-        getpass.getuser(),
-        "--outputformat=csv2",
-        "-e",
-        f"{HARD}\n;",
-    ]
-    words = project("make", "-s", "sql", "SERVER=stack", "SQL=SELECT 1; ")[2]
-    assert words[-1] == "SELECT 1; "
-    assert project("make", "-s", "sql", "SERVER=stack", "SQL=SELECT 1")[2][-1] == "SELECT 1;"
+    prompt = ["sql-prompt", getpass.getuser(), "--outputformat=csv2", "-i", "/opt/scripts/1.sql", "-e", "SELECT 1;"]
+    assert words[words.index("sql-prompt") :] == prompt
+    assert f"{project.folder}/Makefile:/opt/scripts/1.sql:ro" in words
+    code, said, words = project("make", "-s", "sql", "SERVER=stack", f"SQL={HARD}", "ARGS=--outputformat=csv2")
+    assert (code, words) == (2, [])
+    assert "beeline leaves out statements after comments" in said
 
 
 def test_without_the_service_the_stack_s_server_is_not_asked(project):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from catalog_sync.thrift.client import MetastoreAddress
 from jobs.verify.trino import Trino
@@ -99,3 +101,14 @@ def test_the_environment_says_that_the_metastore_speaks_tls(monkeypatch):
 def test_a_password_is_sent_by_tls_alone():
     assert "Authorization" in Trino("https://trino:8443", "admin", password="secret")._headers
     assert "Authorization" not in Trino("trino:8080", "admin", password="secret")._headers
+
+
+def test_every_service_with_a_key_of_the_store_trusts_its_certificate_or_is_refused(scripts):
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    changed = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text())
+    trusting = {name for name, said in changed["services"].items() if changed["x-trust"] in said.get("volumes", [])}
+    preflight = (ROOT / "scripts" / "stack-preflight").read_text()
+    refused = {"versity", *re.findall(r"for profile in ([\w ]+); do\n +! asked", preflight)[0].split()}
+    keyed = {name for name, said in services.items() if "AWS_ACCESS_KEY_ID" in said.get("environment", {})}
+    assert len(keyed) > 8
+    assert {name for name in keyed - trusting if not refused & set(services[name].get("profiles", []))} == set()

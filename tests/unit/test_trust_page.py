@@ -55,7 +55,12 @@ def other_counts() -> list[str]:
     kept = [path for path in (ROOT / "tests/fuzz/kept").rglob("*") if path.is_file()]
     cases = len(json.loads(text_of("tests/peers/interop.json"))["written"]["ours"])
     found = cases_of("tests/simulation/test_simulation.py", "test_a_planted_fault_is_found_and_shrunk")
+    routes = "tests/routes/test_routes.py"
+    seeds = [line for line in text_of("tests/routes/kept.txt").splitlines() if line and not line.startswith("#")]
+    ways = cases_of(routes, "test_a_way_that_lies_leaves_files_or_does_another_thing_is_found_out")
     return [
+        f"{3 + len(seeds)} seeds of 6 commands",
+        f"{ways} ways that lie",
         f"{len(TARGETS)} readers, {len(kept)} kept inputs",
         f"{len([name for name in PLANTED if not name.endswith('none')])} planted faults: crash",
         f"{cases} tables per writer",

@@ -409,6 +409,9 @@ def sql(
     file: Annotated[
         list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and exit.")
     ] = None,
+    remote: Annotated[
+        str | None, typer.Option("--remote", metavar="sc://HOST:PORT", help="Run all at this server; see serve.")
+    ] = None,
     master: _Master = None,
     conf: _Conf = None,
     warehouse: _Warehouse = None,
@@ -431,6 +434,7 @@ def sql(
         files=file or (),
         style=style.value,
         limit=limit,
+        remote=remote,
         master=master,
         conf=settings,
         warehouse=warehouse,

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, DataType, NumericType, VariantType
 
 from pydelta.api.console.terminal import Terminal, visible
 from pydelta.engines.spark.errors import raised_in
-from pydelta.errors import DeltaError
+from pydelta.errors import CommitStateUnknownError, CommittedError, DeltaConcurrentModificationException, DeltaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +25,9 @@ _QUOTED: Final = re.compile(r'[",\r\n]')
 _CONDITION: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _POSITION: Final = re.compile(r"; line (\d+),? pos (\d+)")
 _CARET: Final = re.compile(r"^-*\^+$")
+_CONFLICT: Final[type[DeltaError]] = DeltaConcurrentModificationException
+_CONFLICTS: Final = {kind.code.partition(".")[0] for kind in (_CONFLICT, *_CONFLICT.__subclasses__())}
+_UNKNOWN: Final = {CommitStateUnknownError.code, CommittedError.code}
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
 
@@ -112,8 +115,13 @@ def _draw(
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of an error: our errors say theirs (``pydelta.errors``); 1 for others."""
-    return error.exit_code if isinstance(error, DeltaError) else 1
+    """Return the exit code of an error: ours say theirs (``pydelta.errors``), from a server by name; 1 for others."""
+    if isinstance(error, DeltaError):
+        return error.exit_code
+    condition = ((error.getCondition() if isinstance(error, PySparkException) else None) or "").partition(".")[0]
+    if condition in _UNKNOWN:
+        return 3
+    return 2 if condition in _CONFLICTS else 1
 
 
 def explained(error: BaseException) -> str:
@@ -130,7 +138,9 @@ def explained(error: BaseException) -> str:
     caret = next((at for at, line in enumerate(rest) if _CARET.match(line)), 0)
     if caret:
         lines += [visible(rest[caret - 1]), rest[caret].replace("-", " ")]
-    elif isinstance(error, DeltaError):
+    elif not isinstance(error, DeltaError):  # it may be one of ours that a server sent as text
+        lines += ["  " + visible(line.strip()) for line in rest if line.startswith("  Next: ")]
+    else:
         lines += [visible(line) if not line.startswith("  ") else "  " + visible(line.strip()) for line in rest]
     return "\n".join(lines)
 

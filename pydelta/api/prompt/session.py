@@ -5,21 +5,25 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
+from pydelta.api.console.addresses import CONNECT_PORT
 from pydelta.api.routing.quiet import quiet_session
 from pydelta.engines.spark.session.places import CATALOG, METASTORE, WAREHOUSE, own_catalog, own_warehouse
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["prompt_session"]
+__all__ = ["prompt_session", "remote_session"]
 
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pydelta")
 
@@ -68,8 +72,7 @@ def prompt_session(
         settings |= own_catalog(folder)
     try:
         if not verbose:
-            for name in _LOGGERS:
-                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+            _silence()
         spark = quiet_session("pydelta sql", master=master, conf=settings | given, verbose=verbose)
         try:
             yield spark
@@ -79,6 +82,58 @@ def prompt_session(
     finally:
         if lock is not None:
             lock.close()
+
+
+@contextmanager
+def remote_session(address: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Open a session of a server that runs, ``pydelta serve``, for as long as the prompt is open. It takes no JVM here.
+
+    Args:
+        address: ``sc://host:port``, with what else Spark Connect takes after it: ``/;user_id=ada;token=…``.
+        conf: Spark settings of the session.
+
+    Raises:
+        InvalidArgumentError: It is not such an address.
+        DeltaEnvironmentError: Nobody answers there, lets nobody in, or what speaks Spark Connect is not installed.
+    """
+    place = urlsplit(address)
+    try:
+        host, port = place.hostname, place.port or CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if place.scheme != "sc" or not host:
+        raise InvalidArgumentError(f"{address} is no address of Spark Connect.", hint="Write sc://host:15002.")
+    try:
+        # Spark's own client would try for ten minutes
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        raise DeltaEnvironmentError(
+            f"Nobody answers at {host}:{port}: {error.strerror or error}.", hint="Start pydelta serve there."
+        ) from error
+    _silence()
+    try:
+        from pyspark.sql import SparkSession as Session
+
+        builder = Session.builder.remote(address)
+        for name, value in (conf or {}).items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+    except ImportError as error:
+        raise DeltaEnvironmentError(
+            f"Spark Connect's client is not there: {error}", hint='Install it: pip install "pyspark[connect]".'
+        ) from error
+    except PySparkException as error:
+        raise DeltaEnvironmentError(f"{host}:{port} gives no session: {error}", hint="Look at its log.") from error
+    try:
+        yield spark
+    finally:
+        with suppress(PySparkException):
+            spark.stop()
+
+
+def _silence() -> None:
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _is_our_own(master: str | None, metastore: str | None, given: Mapping[str, str]) -> bool:

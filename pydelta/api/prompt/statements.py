@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql.utils import is_remote
 
 from pydelta.api.console.terminal import Terminal
 from pydelta.api.prompt.output import Format, exit_code, explained, write_rows
-from pydelta.api.prompt.session import prompt_session
+from pydelta.api.prompt.session import prompt_session, remote_session
 from pydelta.api.sql.grammar.splitting import Piece, is_blank, split_statements
 from pydelta.errors import DeltaError, InvalidArgumentError
 
@@ -42,6 +43,7 @@ _HELP: Final = """Statements end with a semicolon and may take several lines.
 Every statement is described in docs/guides/sql.md."""
 _ERRORS: Final = (DeltaError, PySparkException, Py4JError)
 _STOPPED: Final = 130
+_OF_ONE_HERE: Final = ("master", "warehouse", "metastore")
 
 
 class Prompt:
@@ -125,7 +127,10 @@ class Prompt:
                 frame = self._spark.sql(piece.text)
             self._show(frame, started)
         except KeyboardInterrupt:
-            self._spark.sparkContext.cancelAllJobs()
+            if is_remote():
+                self._spark.interruptAll()
+            else:
+                self._spark.sparkContext.cancelAllJobs()
             self._err.say("Stopped.")
             return _STOPPED
         except _ERRORS as error:
@@ -171,11 +176,11 @@ class Prompt:
                 thread.join(1.0)
 
     def _follow(self, done: threading.Event, show: Callable[[str], None]) -> None:
-        tracker = self._spark.sparkContext.statusTracker()
+        tracker = None if is_remote() else self._spark.sparkContext.statusTracker()
         started = time.monotonic()
         while not done.wait(0.25):
             try:
-                found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
             except Py4JError:
                 return
             stages = [stage for stage in found if stage is not None]
@@ -194,6 +199,7 @@ def run_sql(
     files: Sequence[str] = (),
     style: Format = "table",
     limit: int | None = None,
+    remote: str | None = None,
     **session: Any,
 ) -> int:
     """Run ``pydelta sql``: scripts where there are any, standard input where nobody types, else a prompt.
@@ -203,22 +209,27 @@ def run_sql(
         files: Scripts by the name of their file; they run first.
         style: How results are written.
         limit: Rows that are shown of a result; None for 100 of a table and all of anything else.
-        session: See ``prompt_session``.
+        remote: A server that runs the statements; see ``remote_session``.
+        session: See ``prompt_session``; with ``remote`` its settings alone.
 
     Returns:
         The exit code.
 
     Raises:
-        InvalidArgumentError: A file cannot be read.
-        DeltaEnvironmentError: See ``prompt_session``.
+        InvalidArgumentError: A file cannot be read, or a server was named beside what starts a session here.
+        DeltaEnvironmentError: See ``prompt_session`` and ``remote_session``.
     """
+    if remote and (beside := next((name for name in _OF_ONE_HERE if session.get(name)), None)):
+        raise InvalidArgumentError(
+            f"--remote names a server that runs already: --{beside} is not for it.", hint="Leave one of them out."
+        )
     scripts = [(_read(file), file) for file in files] + [(text, None) for text in statements]
     typed = not scripts and sys.stdin.isatty()
     if not scripts and not typed:
         scripts = [(sys.stdin.read(), None)]
     out, err = Terminal(), Terminal(error=True)
     shown = limit if limit is not None else 100 if style == "table" else 0
-    with prompt_session(**session) as spark:
+    with remote_session(remote, session.get("conf")) if remote else prompt_session(**session) as spark:
         prompt = Prompt(spark, out=out, err=err, style=style, limit=shown)
         if typed:
             place = spark.conf.get("spark.sql.warehouse.dir")

@@ -53,12 +53,17 @@ class DeltaMergeBuilder:
     evolve: bool = False
     own: OwnColumns | None = None
 
-    def _by_name(self, value: Any) -> Any:
+    def _by_name(self, value: Any, on: ClauseOn = ClauseOn.MATCHED) -> Any:
         """A condition or a value with names in the place of columns of frames that the target gave out."""
         if self.own is None:
             return value
         with user_errors(self.log):
-            return self.own.by_name(value, alias=self.alias or TARGET_ALIAS, source=self.source)
+            return self.own.by_name(
+                value,
+                alias=self.alias or TARGET_ALIAS,
+                source=None if on is ClauseOn.NOT_MATCHED_BY_SOURCE else self.source,
+                of_source=on is ClauseOn.NOT_MATCHED,
+            )
 
     def whenMatchedUpdate(
         self,
@@ -148,6 +153,6 @@ class DeltaMergeBuilder:
     ) -> DeltaMergeBuilder:
         check_condition(condition)
         if assignments is not None:
-            assignments = tuple((column, self._by_name(value)) for column, value in assignments)
-        clause = MergeClause(on=on, action=action, condition=self._by_name(condition), assignments=assignments)
+            assignments = tuple((column, self._by_name(value, on)) for column, value in assignments)
+        clause = MergeClause(on=on, action=action, condition=self._by_name(condition, on), assignments=assignments)
         return replace(self, clauses=(*self.clauses, clause))

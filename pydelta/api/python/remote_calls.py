@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StructField
 
+from pydelta.api.python.own_columns import ambiguous
 from pydelta.api.python.wire import COMMAND_URL, Call, Expression, Identity, Plan, Schema, packed
 from pydelta.engines.spark.logs import user_errors
-from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.errors import DeltaEnvironmentError
 from pydelta.protocol.names import quoted
 
 __all__ = ["Chain", "Given", "active_remote", "is_remote"]
@@ -55,8 +56,12 @@ class Given:
         found = {message.plan_id for message in _messages(plan) if "RelationCommon" in message.DESCRIPTOR.name}
         return Given(self.ids, self.alias or alias, frozenset(found & self.ids.keys()))
 
-    def by_name(self, expression: Any) -> Any:
+    def by_name(self, expression: Any, method: str = "") -> Any:
         """Name the table's columns in an expression's message, which is changed and returned.
+
+        Args:
+            expression: The message.
+            method: What is called with it: a clause of a merge may read one side alone.
 
         Raises:
             InvalidArgumentError: A column may be the table's and the source's.
@@ -65,12 +70,11 @@ class Given:
             if message.DESCRIPTOR.name != "UnresolvedAttribute" or message.plan_id not in self.ids:
                 continue
             name = message.unparsed_identifier
-            if message.plan_id in self.source:
+            if message.plan_id in self.source and not method.startswith("whenNotMatchedBySource"):
+                if method.startswith("whenNotMatched"):
+                    continue
                 with user_errors():
-                    raise InvalidArgumentError(
-                        f"The column {name!r} is the table's and the source's, which was made of the table's toDF().",
-                        hint="Give both an alias, and name columns by it: F.col('t.id') == F.col('s.id').",
-                    )
+                    raise ambiguous(name)
             message.ClearField("plan_id")
             if self.alias is not None:
                 message.unparsed_identifier = f"{quoted(self.alias)}.{name}"
@@ -107,8 +111,8 @@ class Chain:
 
     def then(self, method: str, *arguments: Any, **named: Any) -> Chain:
         """Add a call. Nothing is sent."""
-        given = tuple(self._sent(item) for item in arguments)
-        return Chain(self.spark, (*self.calls, Call(method, given, self._sent(named))), self.given)
+        given = tuple(self._sent(item, method) for item in arguments)
+        return Chain(self.spark, (*self.calls, Call(method, given, self._sent(named, method))), self.given)
 
     def run(self) -> DataFrame | None:
         """Send the calls in one command.
@@ -139,19 +143,19 @@ class Chain:
         told = properties.get("sql_command_result")
         return None if told is None else ConnectFrame(CachedRelation(told), self.spark)
 
-    def _sent(self, value: Any) -> Any:
+    def _sent(self, value: Any, method: str) -> Any:
         if isinstance(value, Column):
             column: Any = value
-            return Expression(self.given.by_name(column.to_plan(self.spark.client)).SerializeToString())
+            return Expression(self.given.by_name(column.to_plan(self.spark.client), method).SerializeToString())
         if isinstance(value, DataFrame):
             frame: Any = value
             return Plan(frame._plan.plan(self.spark.client).SerializeToString())
         if isinstance(value, (DataType, StructField)):
             return Schema(value.json())
         if isinstance(value, Mapping):
-            return {name: self._sent(item) for name, item in value.items()}
+            return {name: self._sent(item, method) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._sent(item) for item in value]
+            return [self._sent(item, method) for item in value]
         if type(value).__name__ == "IdentityGenerator":
             return Identity(value.start, value.step)
         if isinstance(value, dt.datetime):

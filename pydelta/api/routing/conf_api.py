@@ -1,4 +1,7 @@
-"""Route ``spark.conf.get``: a setting of the reference engine that was not set has the default that it has there."""
+"""Route ``spark.conf.get``: a setting of the reference engine that was not set has the default that it has there.
+
+One that has none there is None.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,6 @@ def _get(original: Callable[..., Any]) -> Callable[..., Any]:
         if found is not None:
             return found
         known = reference_settings().get(key)
-        if known is None or known.default is None:
-            return original(self, key)  # Spark's own error
-        return known.default
+        return original(self, key) if known is None else known.default  # Spark's own error of a key that is not known
 
     return get

@@ -299,7 +299,9 @@ def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: Struct
         same = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.EqualNullSafe
         texts.append(str(same(nodes.jvm.expression(F.col(shown)), constant).sql()))
         conditions.append(F.col(shown) == F.lit(value).cast(kind))
-    return StatementCondition(text=" AND ".join(texts), native=reduce(operator.and_, conditions))
+    return StatementCondition(
+        text=reduce(lambda left, right: f"({left} AND {right})", texts), native=reduce(operator.and_, conditions)
+    )
 
 
 def _criteria(nodes: Nodes, node: Any) -> tuple[str, Any] | None:

@@ -51,7 +51,7 @@ class Procedure(JavaObject):
         jvm: Of the session.
         run: Runs the statement, and returns what it tells.
         once: A plan that Spark analyses again tells the same again; else the statement runs again, as in a loop.
-        thrown: Makes the iterator that throws an error of ours, where callbacks cannot let it cross; None: they can.
+        thrown: Makes the iterator that throws an error, where callbacks cannot let it cross; None: they can.
     """
 
     class Java:
@@ -65,7 +65,7 @@ class Procedure(JavaObject):
         run: Callable[[], DataFrame],
         *,
         once: bool = False,
-        thrown: Callable[[DeltaError], Any] | None = None,
+        thrown: Callable[[DeltaError | PySparkException], Any | None] | None = None,
     ) -> None:
         self._jvm = jvm
         self._run: Callable[[], DataFrame] | None = run
@@ -103,8 +103,9 @@ class Procedure(JavaObject):
                     assert self._run is not None
                     self._keep(self._run())
             except (DeltaError, PySparkException) as error:
-                if self._thrown is not None and isinstance(error, DeltaError):
-                    return self._thrown(error)
+                thrown = None if self._thrown is None else self._thrown(error)
+                if thrown is not None:
+                    return thrown
                 if not errors_cross(self._jvm):
                     raise
                 return throwing_iterator(self._jvm, error)

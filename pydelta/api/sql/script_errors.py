@@ -43,9 +43,14 @@ class ScriptErrors:
         """Keep an error that goes to the JVM as py4j's own exception, which only says that there was one."""
         self._last = error
 
-    def raised_in_jvm(self, error: DeltaError) -> Any:
-        """Return a ``java.util.Iterator`` whose first step throws the error, with condition, parameters, SQLSTATE."""
-        thrown = throwable(self._jvm, error)
+    def raised_in_jvm(self, error: DeltaError | PySparkException) -> Any | None:
+        """Return a ``java.util.Iterator`` whose first step throws the error, with condition, parameters, SQLSTATE.
+
+        None for an error of Spark's that did not come from the JVM.
+        """
+        thrown = throwable(self._jvm, error) if isinstance(error, DeltaError) else getattr(error, "_origin", None)
+        if thrown is None:
+            return None
         self._thrown.append((thrown, error))
         return iterator_throwing(self._jvm, thrown)
 

@@ -52,6 +52,10 @@ TWO = """
     CREATE TABLE {t} (a INT, p STRING, b INT, q INT) USING delta PARTITIONED BY (p, q);
     INSERT INTO {t} VALUES (0, 'x', 0, 0), (1, 'x', 1, 1), (2, NULL, 2, NULL), (3, 'y', 3, 0);
 """
+OVERWRITTEN = (
+    "both static", "static and dynamic", "dynamic and static", "null and dynamic", "null and null", "empty and null",
+    "with a list", "by name", "with", "if not exists",
+)  # fmt: skip
 for name, text in {
     "both static": "INSERT INTO {t} PARTITION (p = 'x', q = 5) SELECT 9, 8",
     "both static, other order": "INSERT INTO {t} PARTITION (q = 5, p = 'x') SELECT 9, 8",
@@ -82,8 +86,15 @@ for name, text in {
     "from": "FROM {t} INSERT INTO {t} PARTITION (p = NULL, q = 6) SELECT a, b INSERT INTO {t} PARTITION (p = 'n', q = NULL) SELECT a, b",
     "if not exists": "INSERT OVERWRITE {t} PARTITION (p = 'x', q = 5) IF NOT EXISTS SELECT 9, 8",
 }.items():
-    if name != "if not exists":
-        corpus.sql(f"two, {name}, into", TWO + text)
+    for word, settings in {
+        "INTO": {},
+        "OVERWRITE": {},
+        "OVERWRITE ": {"spark__sql__sources__partitionOverwriteMode": "dynamic"},
+    }.items():
+        if name not in OVERWRITTEN if word != "INTO" else name == "if not exists":
+            continue
+        mode = f"{word.strip().lower()}{' dynamic' if settings else ''}"
+        corpus.sql(f"two, {name}, {mode}", TWO + text.replace("INSERT INTO", f"INSERT {word.strip()}"), **settings)
 
 for name, text in {
     "null in not null": "CREATE TABLE {t} (a INT, p STRING NOT NULL) USING delta PARTITIONED BY (p);\n INSERT INTO {t} PARTITION (p = NULL) SELECT 1;\n INSERT INTO {t} PARTITION (p = '') SELECT 1;\n INSERT INTO {t} VALUES (1, '')",

@@ -10,7 +10,19 @@ import pytest
 from pydelta.engines.arrow.expressions import Constant, NotHere
 from pydelta.engines.arrow.predicates import exactly, fitting, simple_value
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, UnsupportedFeatureError
-from pydelta.predicate import And, Column, Compare, In, Literal, Not, Or, StartsWith, parse_predicate, parse_value
+from pydelta.predicate import (
+    And,
+    Column,
+    Compare,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+    parse_predicate,
+    parse_value,
+)
 from pydelta.predicate.lexing import number_of, text_of, tokens
 from pydelta.protocol.types import DecimalType, PrimitiveType, StructField, StructType, parse_type
 
@@ -43,6 +55,21 @@ SCHEMA = StructType(
 
 def parsed(text, **how):
     return parse_predicate(text, SCHEMA, **how)
+
+
+WORDS = [
+    "AND", "BETWEEN", "CASE", "CAST", "DISTINCT", "DIV", "ESCAPE", "EXISTS", "FALSE", "FROM", "ILIKE", "IN", "INTERVAL",
+    "IS", "LIKE", "NOT", "NULL", "OR", "REGEXP", "RLIKE", "TRUE", "UNKNOWN",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_of_sparks_grammar_is_a_name_between_backquotes_alone(word):
+    assert [tokens(written)[0][:2] for written in (word, word.lower(), word.title())] == [("word", word)] * 3
+    assert tokens(f"`{word}`")[0][:2] == ("name", word)
+    assert parse_predicate(f"`{word}` IS NULL", StructType((StructField(word, PrimitiveType("long")),))) == IsNull(
+        Column((word,))
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@
     sink: buffered batches -> row group -> open file -> rolled at the target size -> record (path, values, size, stats)
     too much buffered, or too many open files: row groups are flushed, the file written to longest ago is closed
 
-Every file gets a fresh uuid, so a retried or speculative attempt can only leave files that no version names.
+Every file gets a uuid of its own, so a retried or speculative attempt can only leave files that no version names; the
+uuids of one write begin alike, so that these can be found.
 Nothing here needs a Spark session; pyspark is not imported.
 """
 
@@ -109,6 +110,7 @@ class WriteTask:
         no_dictionary: Dotted names of float columns that get no dictionary: some row holds -0.0.
         folder: Folder under the root that the files go to; empty for the root.
         file_prefix: Beginning of the files' names.
+        mark: Within the names of all files of this write and of no other's: the first half of their uuids.
     """
 
     table_uri: str
@@ -133,6 +135,7 @@ class WriteTask:
     no_dictionary: frozenset[str] = frozenset()
     folder: str = ""
     file_prefix: str = "part"
+    mark: str = field(default_factory=lambda: str(uuid.uuid4())[:19])
 
     def halves(self) -> tuple[WriteTask, WriteTask]:
         """Split into the task for the table's rows and the one for the feed's; they share the memory limit."""
@@ -388,7 +391,7 @@ class TaskWriter:
     def _open_file(self, sink: _Sink, without_statistics: set[str], dictionary: bool | list[str]) -> _File:
         task = self._task
         number = f"{task.file_prefix}-{self._partition_id:05d}"
-        name = f"{number}-{uuid.uuid4()}.c000{CODEC_SUFFIXES[task.codec][1]}.parquet"
+        name = f"{number}-{task.mark}{str(uuid.uuid4())[19:]}.c000{CODEC_SUFFIXES[task.codec][1]}.parquet"
         names = [column.name for column in task.partition_columns]
         folder = partition_dir(dict(zip(names, sink.values, strict=True))) if names else ""
         if task.prefix_length:

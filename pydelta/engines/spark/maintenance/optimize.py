@@ -31,7 +31,8 @@ from pydelta.engines.spark.logs import SessionSettings
 from pydelta.engines.spark.maintenance.curves import sortable, with_curve_key
 from pydelta.engines.spark.scan.scan import FILE_ROW_COLUMN, Extra, scan_dataframe
 from pydelta.engines.spark.write.columns import name
-from pydelta.engines.spark.write.writer import StagedPaths, clean_up, make_write_task, removing_staged, write_files
+from pydelta.engines.spark.write.staged import StagedPaths, clean_up, removing_staged
+from pydelta.engines.spark.write.writer import make_write_task, write_files
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.names import quoted
@@ -101,7 +102,7 @@ def _run(spark: SparkSession, bins: Sequence[Bin], task: WriteTask, staged: Any)
         for group in part:
             yield from run_bins(group, task, partition_id=number, staged=lambda paths: staged.add(list(paths)))
 
-    with removing_staged(task, staged):
+    with removing_staged(spark, task, staged):
         return context.parallelize(groups, len(groups)).mapPartitionsWithIndex(compact).collect()
 
 

@@ -185,9 +185,12 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
 
 def write_by_name(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteResult:
     """Write to an existing table, columns matched by name and cast by the policy; arguments as ``write_path``."""
-    if not log_for_path(spark, entry.location).table_exists():
+    log = log_for_path(spark, entry.location)
+    if not log.table_exists():
         raise TableNotFoundError(
-            f"There is no Delta table at {entry.location}.", hint="Create it first, with create or saveAsTable."
+            f"There is no Delta table at {entry.location}.",
+            hint="Create it first, with create or saveAsTable.",
+            condition=absent_path(log) if entry.by_path else None,
         )
     return write_path(spark, df, entry.location, _casting(spark, df, entry, request))
 

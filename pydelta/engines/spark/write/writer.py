@@ -7,14 +7,12 @@ travel inside the pickled function, so that they are in no plan, no setting and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import AccumulatorParam
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -31,7 +29,6 @@ from pydelta.engines.arrow.layout import (
     written_columns,
 )
 from pydelta.engines.arrow.tasks.write_files import WriteTask, record_batch, run_task
-from pydelta.engines.spark.errors import raised_in
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import SessionSettings
 from pydelta.engines.spark.lost_rows import reading_kept
@@ -39,18 +36,17 @@ from pydelta.engines.spark.scan.newest import fixed
 from pydelta.engines.spark.scan.refresh import indexes_in
 from pydelta.engines.spark.types import from_spark
 from pydelta.engines.spark.write.arrow_batches import is_oversized, map_in_arrow, unchecked_batches
-from pydelta.engines.spark.write.columns import conform, name, violation_in
+from pydelta.engines.spark.write.columns import conform, name
 from pydelta.engines.spark.write.identity import with_identities
 from pydelta.engines.spark.write.in_driver import write_in_driver
 from pydelta.engines.spark.write.matches import SparkMatching
 from pydelta.engines.spark.write.observed import RowCounts, counting, counts_of, observed_in
-from pydelta.errors import DeltaError, RowsDoNotAddUpError
+from pydelta.engines.spark.write.staged import StagedPaths, clean_up, removing_staged
+from pydelta.errors import RowsDoNotAddUpError
 from pydelta.protocol.identity import identities
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings, TableProperties
-from pydelta.storage import open_store
-from pydelta.storage.discarding import discard
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -60,10 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANGE_COLUMN",
     "DataFrameSource",
-    "StagedPaths",
-    "clean_up",
     "make_write_task",
-    "removing_staged",
     "write_files",
 ]
 
@@ -233,7 +226,7 @@ def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column 
             yield record_batch(records)
 
     counted, count_name = counting(rows, change)
-    with removing_staged(task, staged):
+    with removing_staged(spark, task, staged):
         with unchecked_batches(spark, shape.schema) as unchecked:
             try:
                 job = map_in_arrow(counted, write_partition, _RECORD_DDL)
@@ -297,18 +290,6 @@ def _tracking_columns(df: DataFrame, properties: TableProperties) -> tuple[str, 
     return (ROW_ID_COLUMN, ROW_VERSION_COLUMN) if given and materialized_columns(properties) else ()
 
 
-class StagedPaths(AccumulatorParam[list[str]]):
-    """Paths that finished tasks staged; known on the driver even when the job fails later."""
-
-    def zero(self, value: list[str]) -> list[str]:
-        """No path."""
-        return []
-
-    def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802 - pyspark's name
-        """Both."""
-        return value1 + value2
-
-
 def make_write_task(
     spark: SparkSession,
     shape: TableShape,
@@ -328,57 +309,3 @@ def make_write_task(
         footer={"org.apache.spark.version": spark.version},
     )
     return make_task(shape, options, writing, change_data=change_data, row_tracking=row_tracking)
-
-
-def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
-    """Remove what finished tasks of a failed job staged; failing here must not hide why the job failed."""
-    if paths:
-        try:
-            discard(open_store(task.table_uri, task.store_options), paths)
-        except OSError as error:
-            error.add_note("while removing the files of a failed write")
-
-
-@contextmanager
-def removing_staged(task: WriteTask, staged: Any) -> Iterator[None]:
-    """Around a job that stages files: when it fails they are removed, and what it says is ours where we know it.
-
-    Args:
-        task: What the job runs.
-        staged: Accumulator of the paths, with ``StagedPaths``.
-    """
-    try:
-        yield
-    except RowsDoNotAddUpError as error:
-        clean_up(task, staged.value)
-        error.hint = f"{error.hint or ''} {_staged_note(len(staged.value))}".strip()
-        raise
-    except (PySparkException, Py4JError) as error:
-        clean_up(task, staged.value)
-        explained = _explained(error, len(staged.value))
-        if explained is None:
-            error.add_note(_staged_note(len(staged.value)))
-            raise
-        raise explained from error
-    finally:
-        staged.value = []  # PySpark keeps every accumulator for as long as it runs
-
-
-def _explained(error: BaseException, staged: int) -> DeltaError | None:
-    """What a failed job reports -> the engine's own error, or None when the rows themselves could not be computed."""
-    text = str(error)
-    found: DeltaError | None = violation_in(text)
-    if found is None:
-        found = raised_in(text)
-        if found is None:
-            return None
-    found.hint = f"{found.hint or ''} {_staged_note(staged)}".strip()
-    return found
-
-
-def _staged_note(staged: int) -> str:
-    """A sentence on the files of a failed write."""
-    if not staged:
-        return "No version was made."
-    files = "1 file was" if staged == 1 else f"{staged} files were"
-    return f"{files} staged by then and removed again as far as the store allowed; no version was made."

@@ -46,12 +46,30 @@ def test_columns_of_to_df_serve_in_every_clause_of_a_merge(spark, table):
     assert rows(table) == [(0, -1), (2, 20), (3, 30), (4, 41), (6, 2)]
 
 
-def test_a_column_that_may_be_the_tables_and_the_sources_is_refused(spark, table):
-    frame = table.toDF()
-    source = frame.filter("id < 2")
-    with pytest.raises(InvalidArgumentError, match="the table's and the source's"):
-        table.merge(source, frame["id"] == source["id"])
+@pytest.mark.parametrize("alias", [None, "t", "s"])
+def test_a_column_that_may_be_the_tables_and_the_sources_is_refused(spark, table, alias):
+    target = table.alias(alias) if alias else table
+    frame = target.toDF()
+    source = frame.filter("id < 2") if alias != "s" else frame.filter("id < 2").alias("s")
+    for condition in (frame["id"] == source["id"], (F.lit(0) < source["v"]) & F.expr("false")):
+        with pytest.raises(InvalidArgumentError, match="ambiguous: it is the table's and the source's") as refused:
+            target.merge(source, condition)
+        assert refused.value.getCondition() == "AMBIGUOUS_REFERENCE"
     assert len(rows(table)) == 6
+
+
+def test_a_source_of_the_tables_own_rows_is_told_from_the_table_by_aliases_and_by_what_a_clause_may_read(spark, table):
+    target = table.alias("t")
+    frame = target.toDF()
+    source = frame.filter("id < 2").alias("s")
+    (
+        target.merge(source, (frame["id"] == source["id"]) & (source["v"] < 10))
+        .whenMatchedUpdate(source["id"] == 0, {"v": frame["v"] + source["v"] + 7})
+        .whenNotMatchedInsert(frame["id"] == 1, {"id": source["id"] + 10, "v": frame["v"]})
+        .whenNotMatchedBySourceUpdate(frame["id"] == 5, {"v": frame["v"] + 1})
+        .execute()
+    )
+    assert rows(table) == [(0, 7), (1, 10), (2, 20), (3, 30), (4, 40), (5, 51), (11, 10)]
 
 
 def test_a_column_of_another_frame_is_still_an_error_and_changes_nothing(spark, table):

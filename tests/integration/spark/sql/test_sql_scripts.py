@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from pydelta.api.sql.targets import log_for_name
 from pydelta.errors import BindError, ConstraintViolatedError
@@ -138,6 +138,33 @@ def test_a_handler_catches_errors_of_tables(spark, table):
         )
     with pytest.raises(ConstraintViolatedError):
         spark.sql("BEGIN DECLARE EXIT HANDLER FOR DIVIDE_BY_ZERO SELECT 1; INSERT INTO scripted VALUES (-1, 'x'); END")
+
+
+@pytest.mark.parametrize(
+    ("statement", "condition"),
+    [
+        ("INSERT INTO scripted VALUES ((SELECT max(id) FROM scripted), 'x')", None),
+        ("INSERT INTO scripted SELECT nope, 'x' FROM scripted", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+        ("INSERT INTO scripted SELECT 1 DIV (id - 1), 'x' FROM scripted", "DIVIDE_BY_ZERO"),
+        ("UPDATE scripted SET id = CAST('x' AS INT) WHERE id = 2", "CAST_INVALID_INPUT"),
+        ("MERGE INTO scripted t USING (SELECT nope(1) AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE", None),
+    ],
+)
+def test_a_handler_catches_sparks_errors_in_statements_about_tables(spark, table, statement, condition):
+    script = f"""
+        BEGIN
+          DECLARE EXIT HANDLER FOR {{what}} BEGIN SELECT 'caught' AS end; END;
+          DELETE FROM scripted WHERE id = 3;
+          {statement};
+          DELETE FROM scripted;
+        END
+    """
+    assert [row.end for row in spark.sql(script.format(what="SQLEXCEPTION")).collect()] == ["caught"]
+    assert ids(spark) == [1, 2]
+    with pytest.raises(PySparkException) as raised:
+        spark.sql(script.format(what="SQLSTATE '99999'"))
+    assert condition is None or raised.value.getCondition() == condition
+    assert raised.value.getCondition() and ids(spark) == [1, 2]
 
 
 def test_a_script_without_delta_tables_is_sparks(spark):

@@ -63,6 +63,19 @@ def test_rows_that_cannot_be_computed_leave_nothing_behind(spark, tmp_path):
     assert not (path / "_delta_log").exists()
 
 
+@pytest.mark.parametrize("partition_by", [(), ("p",)])
+def test_a_task_that_is_under_way_when_another_one_fails_leaves_nothing_either(spark, tmp_path, partition_by):
+    path = tmp_path / "t"
+    spark.sql("SELECT 1L AS id, 'a' AS p, 1D AS x").write.format("delta").partitionBy(*partition_by).save(str(path))
+    before = {item for item in path.rglob("*") if item.is_file()}
+    broken = F.lit(1) / F.when(F.col("id") == 3, 0).otherwise(7)
+    rows = spark.range(0, 8, 1, 8).select("id", F.lit("b").alias("p"), broken.alias("x"))
+    for _ in range(5):
+        with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+            rows.write.format("delta").mode("append").save(str(path))
+        assert {item for item in path.rglob("*") if item.is_file()} == before
+
+
 def test_a_lost_race_removes_the_staged_files_and_says_so(spark, tmp_path, monkeypatch):
     """A schema change that lands between reading and committing is a conflict; the files go, the winner stays."""
     path = str(tmp_path / "t")

@@ -139,6 +139,9 @@ def test_writeto_creates_appends_and_replaces(spark, name):
 
 def test_writeto_takes_a_path(spark, tmp_path):
     target = str(tmp_path / "t")
+    with pytest.raises(TableNotFoundError) as absent:
+        spark.range(2).writeTo(f"delta.`{target}`").append()
+    assert absent.value.getCondition() == "PATH_NOT_FOUND"
     spark.range(2).writeTo(f"delta.`{target}`").using("delta").create()
     spark.range(2, 3).writeTo(f"delta.`{target}`").append()
     assert ids(spark.read.format("delta").load(target)) == [0, 1, 2]
