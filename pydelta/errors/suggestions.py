@@ -1,4 +1,4 @@
-"""Suggest the name that was probably meant by one that is not known."""
+"""Find the name that was probably meant by one that is not known."""
 
 from __future__ import annotations
 

@@ -162,7 +162,8 @@ class Mentions:
 
     @functools.cached_property
     def _hashes(self) -> npt.NDArray[np.uint64]:
-        return np.empty(0, dtype=np.uint64) if self._forms is None else np.sort(path_hashes(self._forms))
+        """Ascending. The forms are unescaped already; a name that holds an escape must not be unescaped again."""
+        return np.empty(0, dtype=np.uint64) if self._forms is None else np.sort(self._forms.hash(seed=0).to_numpy())
 
     def may_be_among(self, hashes: npt.NDArray[np.uint64]) -> bool:
         """Tell whether one of the files may be among those with these ascending hashes of their paths."""

@@ -13,7 +13,6 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from pydelta.commands.change import delete as delete_module
 from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
@@ -46,7 +45,7 @@ def deleting(condition, keeps):
     def run(store, step, settings):
         _OWN.step = step
         log = DeltaLog(store, settings=settings)
-        return delete(log, ArrowEngine(log), condition).version
+        return delete(log, ArrowEngine(log), condition, begin=begin).version
 
     return run, lambda rows: Counter({row: count for row, count in rows.items() if keeps(row)})
 
@@ -100,8 +99,7 @@ PAIRS = [
 @pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
 @pytest.mark.parametrize("vectors", [False, True], ids=["rewritten", "hidden"])
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_every_order_has_a_serial_outcome(first, second, vectors, again, monkeypatch):
-    monkeypatch.setattr(delete_module, "start_transaction", begin)
+def test_every_order_has_a_serial_outcome(first, second, vectors, again):
     one, two = CHANGES[first], CHANGES[second]
     settings = Settings() if again else Settings(change_max_retries=0)
     orders = conflicts = 0

@@ -214,6 +214,7 @@ class World:
 @given(st.sampled_from(NAMES), st.sampled_from(COLUMNS), STEPS)
 @example("p%25q", "p", [("append", 4), ("foreign", 3), ("clone", 1), ("clone", 3), ("vacuum", 0)])
 @example("t", "p", [("foreign", 56), ("foreign", 61), ("foreign", 65), ("vacuum", 0), ("vacuum", 2), ("vacuum", 5)])
+@example("t", "p", [("foreign", 5392), ("delete", 0), ("append", 0)])
 @example("10:00", "10:00", [("foreign", 63), ("append", 11), ("optimize", 0), ("vacuum", 1), ("restore", 0)])
 def test_a_table_keeps_its_rows_whatever_its_names_are(table, column, steps):
     with tempfile.TemporaryDirectory() as folder:

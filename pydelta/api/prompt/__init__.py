@@ -1,1 +1,5 @@
 """Run ``pydelta sql``: statements in, results drawn."""
+
+from __future__ import annotations
+
+import pydelta.engines.spark  # noqa: F401 - refuses a Spark that this engine is not made for, before it is imported

@@ -1,1 +1,5 @@
 """Send what users call on PySpark's own classes to this engine."""
+
+from __future__ import annotations
+
+import pydelta.engines.spark  # noqa: F401 - refuses a Spark that this engine is not made for, before it is imported

@@ -1,1 +1,5 @@
 """Run the statements that concern Delta tables, as Spark parsed them."""
+
+from __future__ import annotations
+
+import pydelta.engines.spark  # noqa: F401 - refuses a Spark that this engine is not made for, before it is imported

@@ -1,1 +1,5 @@
 """Feed tables from streams of records: decode them, set bad ones aside, and apply each batch once."""
+
+from __future__ import annotations
+
+import pydelta.engines.spark  # noqa: F401 - refuses a Spark that this engine is not made for, before it is imported

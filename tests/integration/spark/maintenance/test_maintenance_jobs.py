@@ -127,7 +127,7 @@ def test_exit_codes_tell_what_may_be_run_again(spark, days, monkeypatch, capsys,
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(compact, "optimize", fail)
-    monkeypatch.setattr("pydelta.api.python.table.run_delete", fail)
+    monkeypatch.setattr(compact, "run_command", fail)
+    monkeypatch.setattr("pydelta.api.python.table.run_in_session", fail)
     assert job.main(["--table", days, *arguments]) == code
     assert json.loads(capsys.readouterr().out)["exit_code"] == code
