@@ -33,7 +33,7 @@ from catalog_sync.native import databases_of
 from catalog_sync.removal import drop_twin, find_orphans, prune_orphans, twin_of_name, twin_of_place
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.target_sync import sync_target
-from catalog_sync.targets import ENABLED_PROPERTY, TableChoice, Target, find_targets
+from catalog_sync.targets import ENABLED_PROPERTY, SyncTarget, TableChoice, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.api.console.command_line import make_app, named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
@@ -86,7 +86,7 @@ def _targets(
     name: str | None,
     twin: str | None,
     storage: Sequence[str] | None,
-) -> list[Target]:
+) -> list[SyncTarget]:
     if not tables and not databases:
         raise InvalidArgumentError("No table was named.", hint="Give a location, a name, or --database.")
     return find_targets(
@@ -148,7 +148,7 @@ def sync(
     raise typer.Exit(once() if every is None else _repeat(once, every))
 
 
-def _sync_one(client: Metastore, target: Target, how: SyncOptions) -> dict[str, Any]:
+def _sync_one(client: Metastore, target: SyncTarget, how: SyncOptions) -> dict[str, Any]:
     result, changed = sync_target(client, target, how)
     return _shown(target, result) | {"nativeEntryChanged": changed}
 
@@ -179,7 +179,7 @@ def _orphans(
     return rows
 
 
-def _shown(target: Target, result: SyncResult) -> dict[str, Any]:
+def _shown(target: SyncTarget, result: SyncResult) -> dict[str, Any]:
     written = result.manifests
     return {
         "table": target.log.uri,
@@ -201,7 +201,7 @@ def _steps(result: SyncResult) -> list[str]:
 
 
 def _each(
-    targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *, as_json: bool, warn: bool = False
+    targets: Sequence[SyncTarget], work: Callable[[SyncTarget], dict[str, Any]], *, as_json: bool, warn: bool = False
 ) -> tuple[list[dict[str, Any]], int]:
     """Do the work for each table; one that fails stops no other. What was done, and the exit code of the worst.
 
@@ -225,7 +225,7 @@ def _each(
     return rows, code
 
 
-def _failed(target: Target, error: DeltaError, *, warns: bool = False) -> dict[str, Any]:
+def _failed(target: SyncTarget, error: DeltaError, *, warns: bool = False) -> dict[str, Any]:
     """Say what is wrong with a table, and what stands in its place among the results."""
     print(f"{'Warning' if warns else 'Error'}: {target.twin}: {error}", file=sys.stderr)
     row = {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
@@ -274,7 +274,7 @@ def status(
     raise typer.Exit(code)
 
 
-def _statuses(client: Metastore, targets: Sequence[Target]) -> tuple[list[dict[str, Any]], int]:
+def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[dict[str, Any]], int]:
     """A row for each table, and the exit code of the worst; one that cannot be looked at stops no other."""
     from catalog_sync.inspect import SyncState, sync_status
 

@@ -9,7 +9,7 @@ from catalog_sync.errors import NotOursError
 from catalog_sync.native import native_location, sync_entries, sync_native
 from catalog_sync.removal import drop_twin
 from catalog_sync.sync import SyncOptions, SyncResult
-from catalog_sync.targets import Target, is_left_out, spark_scheme
+from catalog_sync.targets import SyncTarget, is_left_out, spark_scheme
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import TableNotFoundError
 from pydelta.storage import normalize_uri
@@ -17,7 +17,7 @@ from pydelta.storage import normalize_uri
 __all__ = ["sync_target"]
 
 
-def sync_target(metastore: Metastore, target: Target, how: SyncOptions) -> tuple[SyncResult, bool]:
+def sync_target(metastore: Metastore, target: SyncTarget, how: SyncOptions) -> tuple[SyncResult, bool]:
     """Sync a table's twin and its own entry.
 
     One that was found by its own entry, and was dropped or renamed since, gets neither back. One whose property says
@@ -46,7 +46,7 @@ def sync_target(metastore: Metastore, target: Target, how: SyncOptions) -> tuple
     return result, changed
 
 
-def _leave_out(metastore: Metastore, target: Target, how: SyncOptions, *, create: bool) -> tuple[SyncResult, bool]:
+def _leave_out(metastore: Metastore, target: SyncTarget, how: SyncOptions, *, create: bool) -> tuple[SyncResult, bool]:
     before, snapshot, changed = len(metastore.calls), target.log.update(), False
     with suppress(TableNotFoundError, NotOursError):  # no twin, or an entry of that name that is not this table's
         drop_twin(metastore, target.twin, location=target.log.uri, dry_run=how.dry_run, options=target.log.options)
@@ -68,7 +68,7 @@ def _leave_out(metastore: Metastore, target: Target, how: SyncOptions, *, create
     )
 
 
-def _refuse_gone(metastore: Metastore, target: Target) -> None:
+def _refuse_gone(metastore: Metastore, target: SyncTarget) -> None:
     assert target.native is not None
     entry = metastore.table(target.native.database, target.native.name)
     location = native_location(entry) if entry is not None else None

@@ -23,8 +23,8 @@ from pydelta.manifests.native_entry import TABLE_PROPERTY
 __all__ = [
     "ENABLED_PROPERTY",
     "TABLE_PROPERTY",
+    "SyncTarget",
     "TableChoice",
-    "Target",
     "configured_name",
     "find_targets",
     "is_enabled",
@@ -36,7 +36,7 @@ ENABLED_PROPERTY: Final = "pydelta.sync.enabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class SyncTarget:
     """A table to sync.
 
     Args:
@@ -94,7 +94,7 @@ def find_targets(
     *,
     rule: str = "{database}_symlink",
     options: Mapping[str, str] | None = None,
-) -> list[Target]:
+) -> list[SyncTarget]:
     """Find the tables that are meant.
 
     Args:
@@ -111,7 +111,7 @@ def find_targets(
         raise InvalidArgumentError(
             "A name was given for more than one table.", hint="Sync tables one by one, or by rule."
         )
-    found: list[Target] = []
+    found: list[SyncTarget] = []
     for text in choice.tables:
         if "/" in text:
             log = DeltaLog.for_table(text, options=options)
@@ -135,11 +135,11 @@ def find_targets(
                 )
             log = DeltaLog.for_table(spark_scheme(location), options=options)
         twin = TableName.parse(choice.twin) if choice.twin else twin_name(_required(native), rule)
-        found.append(Target(log=log, native=native, twin=twin, registered="/" not in text))
+        found.append(SyncTarget(log=log, native=native, twin=twin, registered="/" not in text))
     for database in databases_of(metastore, choice.databases):
         for native, location in native_tables(metastore, database):
             log = DeltaLog.for_table(spark_scheme(location), options=options)
-            found.append(Target(log=log, native=native, twin=twin_name(native, rule), registered=True))
+            found.append(SyncTarget(log=log, native=native, twin=twin_name(native, rule), registered=True))
     return found
 
 

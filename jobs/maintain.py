@@ -31,7 +31,7 @@ from catalog_sync.native import native_location, sync_native
 from catalog_sync.registered import metastore_of, registered_locations, table_location
 from catalog_sync.sync import SyncOptions
 from catalog_sync.target_sync import sync_target
-from catalog_sync.targets import Target, spark_scheme
+from catalog_sync.targets import SyncTarget, spark_scheme
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
@@ -41,10 +41,10 @@ from pydelta.settings.maintenance import MaintenancePolicy
 from pydelta.storage import normalize_uri
 from pydelta.tools.inventory import loaded_until, place_of
 from pydelta.tools.jobs import JobParser, JobReport, pairs, run_job
-from pydelta.tools.maintenance import Budget, Kind
+from pydelta.tools.maintenance import ActionKind, DailyBudget
 from pydelta.tools.maintenance.journal import Journal, Outcome
 from pydelta.tools.maintenance.notice import Listener
-from pydelta.tools.maintenance.scheduler import Done, Looked, Order, Place, Scheduler, one_line
+from pydelta.tools.maintenance.scheduler import ActionDone, ActionOrder, Looked, Scheduler, TablePlace, one_line
 from pydelta.tools.maintenance.state import TARGET_BYTES
 from pydelta.tools.maintenance.status import StatusOf, write_status
 
@@ -200,28 +200,28 @@ class Doer:
     conf: Mapping[str, str]
     children: Children = field(default_factory=Children)
 
-    def __call__(self, order: Order) -> Done | None:
+    def __call__(self, order: ActionOrder) -> ActionDone | None:
         """Do an action; see ``pydelta.tools.maintenance.scheduler.Do``."""
         kind = order.action.kind
         try:
-            if kind == Kind.SYNC:
+            if kind == ActionKind.SYNC:
                 return self._sync(order)
-            return self._vacuum(order) if kind in Kind.VACUUMS else self._optimize(order)
+            return self._vacuum(order) if kind in ActionKind.VACUUMS else self._optimize(order)
         except StoppedError:
             return None
 
-    def _optimize(self, order: Order) -> Done:
+    def _optimize(self, order: ActionOrder) -> ActionDone:
         policy, snapshot = order.policy, self._log(order).update()
         target = snapshot.properties.target_file_size_bytes or TARGET_BYTES
         given = [f"--table={order.place.location}", f"--target={target}", f"--small-below={policy.small_file_bytes}"]
-        if order.action.kind == Kind.COMPACT:
+        if order.action.kind == ActionKind.COMPACT:
             given.append(f"--modified-before={epoch_ms() - policy.min_age_ms}")
-        if order.action.kind == Kind.ZORDER:
+        if order.action.kind == ActionKind.ZORDER:
             given.append(f"--zorder-by={','.join(policy.zorder_by)}")
         line = self.children.run([*shlex.split(self.options.optimize_with), *given])
         if "error" in line:
             return _failed(line)
-        return Done(
+        return ActionDone(
             outcome=Outcome.NOTHING if line["version"] is None else Outcome.DONE,
             facts={
                 "version_after": line["version"],
@@ -237,15 +237,19 @@ class Doer:
             },
         )
 
-    def _vacuum(self, order: Order) -> Done:
-        modes = {Kind.LITE: ["--lite"], Kind.INVENTORY: [f"--inventory={self.options.inventory}"], Kind.FULL: []}
+    def _vacuum(self, order: ActionOrder) -> ActionDone:
+        modes = {
+            ActionKind.LITE: ["--lite"],
+            ActionKind.INVENTORY: [f"--inventory={self.options.inventory}"],
+            ActionKind.FULL: [],
+        }
         given = [order.place.location, *modes[order.action.kind]]
         given += [f"--metastore={self.options.metastore}"] if self.options.metastore else []
         found = self.children.run([*shlex.split(self.options.vacuum_with), *given])
         line = found["tables"][0] if "tables" in found else found
         if "error" in line:
             return _failed(line)
-        return Done(
+        return ActionDone(
             outcome=Outcome.DONE if line["deleted"] else Outcome.NOTHING,
             facts={
                 "version_after": line["end_version"] or line["version"],
@@ -257,17 +261,19 @@ class Doer:
             },
         )
 
-    def _sync(self, order: Order) -> Done:
+    def _sync(self, order: ActionOrder) -> ActionDone:
         settings = Settings.resolve(dict(self.conf))
         name = TableName.parse(order.place.name)
         found = metastore_of(self.options.metastore, self.conf)
         if found is None:
             raise InvalidArgumentError("There is no metastore to sync to.", hint="Give --metastore thrift://host:9083.")
-        target = Target(log=self._log(order), native=name, twin=twin_name(name, settings.sync_name), registered=True)
+        target = SyncTarget(
+            log=self._log(order), native=name, twin=twin_name(name, settings.sync_name), registered=True
+        )
         with found as metastore:
             result, _ = sync_target(metastore, target, SyncOptions())
         written = result.manifests
-        return Done(
+        return ActionDone(
             outcome=Outcome.NOTHING if result.previous == result.version else Outcome.DONE,
             facts={
                 "version_after": result.version,
@@ -276,12 +282,12 @@ class Doer:
             },
         )
 
-    def _log(self, order: Order) -> DeltaLog:
+    def _log(self, order: ActionOrder) -> DeltaLog:
         return DeltaLog.for_table(order.place.location, options=self.conf)
 
 
-def _failed(line: Mapping[str, Any]) -> Done:
-    return Done(
+def _failed(line: Mapping[str, Any]) -> ActionDone:
+    return ActionDone(
         outcome=Outcome.FAILED,
         error=" ".join(str(line.get("message", line["error"])).split()),
         error_code=str(line["error"]),
@@ -300,7 +306,7 @@ class _Turn:
     book_name: TableName
     _entered: bool = False
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TablePlace]:
         """Find the tables: those that are named, those of databases, and the book itself."""
         options = self.options
         with metastore_of(options.metastore, self.conf) or nullcontext() as metastore:
@@ -314,7 +320,7 @@ class _Turn:
                 found |= registered_locations(metastore, None if options.all else options.database)
             self._enter(metastore)
         places = {
-            normalize_uri(spark_scheme(location)): Place(
+            normalize_uri(spark_scheme(location)): TablePlace(
                 name=name,
                 location=normalize_uri(spark_scheme(location)),
                 registered=metastore is not None and "/" not in name,
@@ -322,7 +328,7 @@ class _Turn:
             for name, location in sorted(found.items(), reverse=True)
         }
         if self.book.table_exists():
-            places[self.book.uri] = Place(name=str(self.book_name), location=self.book.uri)
+            places[self.book.uri] = TablePlace(name=str(self.book_name), location=self.book.uri)
         return sorted(places.values(), key=lambda place: place.name)
 
     def _enter(self, metastore: Metastore | None) -> None:
@@ -363,7 +369,7 @@ def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
         Doer(options=options, conf=conf, children=children),
         options=conf,
         defaults=options.default,
-        budget=Budget(bytes=options.bytes_per_day, requests=options.requests_per_day),
+        budget=DailyBudget(bytes=options.bytes_per_day, requests=options.requests_per_day),
         inventory_of=_InventoryTimes(options=options, conf=conf).of,
     )
     return _Turn(options=options, conf=conf, rounds=rounds, book=log, book_name=name)
@@ -466,7 +472,7 @@ def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
     status = StatusOf(what=f"maintenance of {_named(options)}", every=options.every)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    next_turn, places = 0.0, list[Place]()
+    next_turn, places = 0.0, list[TablePlace]()
     while not children.stop.is_set():
         noticed = listener.take() if listener is not None else frozenset()
         is_time = time.monotonic() >= next_turn

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog_sync.sync import SyncOptions
 from catalog_sync.target_sync import sync_target
-from catalog_sync.targets import TableChoice, Target, find_targets
+from catalog_sync.targets import SyncTarget, TableChoice, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import DeltaLog, Snapshot
@@ -90,7 +90,7 @@ def run(session_conf: dict[str, str], args: Sequence[str], spark: SparkSession |
 
 
 def _sync(
-    metastore: Metastore, target: Target, options: argparse.Namespace, spark: SparkSession | None
+    metastore: Metastore, target: SyncTarget, options: argparse.Namespace, spark: SparkSession | None
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"table": target.log.uri, "twin": str(target.twin)}
     how = SyncOptions(full=options.full, atomic=options.atomic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from catalog_sync.thrift.client import Metastore, MetastoreAddress, _types
@@ -40,9 +40,9 @@ class MemoryMetastore(Metastore):
         return self
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
-        if verb.startswith("_"):
+        if verb not in _ANSWERS:
             raise AttributeError(verb)
-        answer = getattr(self, f"_{verb}")
+        answer = getattr(self, _ANSWERS[verb].__name__)  # A subclass may answer otherwise.
 
         def call(*arguments: Any) -> Any:
             if self._before is not None:
@@ -132,3 +132,21 @@ class MemoryMetastore(Metastore):
 
         columns = [column.name for column in self.entries[key].partitionKeys]
         return "/".join(f"{column}={hive_escape(value)}" for column, value in zip(columns, part.values, strict=True))
+
+
+_ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "get_table_req": MemoryMetastore._get_table_req,
+    "get_all_databases": MemoryMetastore._get_all_databases,
+    "get_all_tables": MemoryMetastore._get_all_tables,
+    "get_table_objects_by_name_req": MemoryMetastore._get_table_objects_by_name_req,
+    "get_database": MemoryMetastore._get_database,
+    "create_table": MemoryMetastore._create_table,
+    "alter_table_with_environment_context": MemoryMetastore._alter_table_with_environment_context,
+    "drop_table": MemoryMetastore._drop_table,
+    "get_partition_names": MemoryMetastore._get_partition_names,
+    "get_partitions_by_names": MemoryMetastore._get_partitions_by_names,
+    "add_partitions_req": MemoryMetastore._add_partitions_req,
+    "alter_partitions_with_environment_context": MemoryMetastore._alter_partitions_with_environment_context,
+    "drop_partitions_req": MemoryMetastore._drop_partitions_req,
+}
+"""Calls of the metastore's interface that are answered here."""

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from pydelta.errors import DeltaEnvironmentError
 
-__all__ = ["Context", "KerberosContext", "KerberosRefusal", "Layer", "SaslTransport"]
+__all__ = ["KerberosContext", "KerberosRefusal", "Layer", "SaslContext", "SaslTransport"]
 
 _MECHANISM: Final = b"GSSAPI"
 _HEAD: Final = struct.Struct(">BI")
@@ -49,7 +49,7 @@ class KerberosRefusal(Exception):
     """Kerberos or the other side said no; the text says why."""
 
 
-class Context(Protocol):
+class SaslContext(Protocol):
     """A security context of the client's side; every method raises ``KerberosRefusal``."""
 
     @property
@@ -159,7 +159,7 @@ class SaslTransport:
         context: Not begun yet.
     """
 
-    def __init__(self, link: Any, context: Context) -> None:
+    def __init__(self, link: Any, context: SaslContext) -> None:
         self._link = link
         self._context = context
         self._layer = Layer.NONE

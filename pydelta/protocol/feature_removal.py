@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from pydelta.protocol.actions import Action, AddFile, Metadata, RemoveFile
 
-__all__ = ["Removal", "TableState"]
+__all__ = ["FeatureUse", "Removal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class FeatureUse:
     """What of a version says whether a feature is in use.
 
     Args:
@@ -41,11 +41,11 @@ class Removal:
     """
 
     properties: tuple[str, ...] = ()
-    problem: Callable[[TableState], tuple[str, str] | None] = lambda state: None
+    problem: Callable[[FeatureUse], tuple[str, str] | None] = lambda state: None
     used_by: Callable[[Action], bool] = lambda action: False
 
 
-def live_vectors(state: TableState) -> tuple[str, str] | None:
+def live_vectors(state: FeatureUse) -> tuple[str, str] | None:
     """Count the files whose rows a deletion vector hides."""
     if not state.vectors:
         return None
@@ -56,7 +56,7 @@ def live_vectors(state: TableState) -> tuple[str, str] | None:
     )
 
 
-def mapped_columns(state: TableState) -> tuple[str, str] | None:
+def mapped_columns(state: FeatureUse) -> tuple[str, str] | None:
     """Tell whether the files' columns have other names than the table's."""
     mode = state.column_mapping_mode
     if mode == "none":
@@ -67,7 +67,7 @@ def mapped_columns(state: TableState) -> tuple[str, str] | None:
     )
 
 
-def widened_columns(state: TableState) -> tuple[str, str] | None:
+def widened_columns(state: FeatureUse) -> tuple[str, str] | None:
     """Tell whether a column has changed its type."""
     if "delta.typeChanges" not in state.metadata.schema_string:
         return None
@@ -77,14 +77,14 @@ def widened_columns(state: TableState) -> tuple[str, str] | None:
     )
 
 
-def constraints(state: TableState) -> tuple[str, str] | None:
+def constraints(state: FeatureUse) -> tuple[str, str] | None:
     """Name the table's CHECK constraints."""
     prefix = "delta.constraints."
     names = sorted(key.removeprefix(prefix) for key in state.metadata.configuration if key.startswith(prefix))
     return (f"the table has the constraints {', '.join(names)}", "Drop the constraints first.") if names else None
 
 
-def domains(state: TableState) -> tuple[str, str] | None:
+def domains(state: FeatureUse) -> tuple[str, str] | None:
     """Name the table's metadata domains."""
     if not state.domains:
         return None

@@ -21,7 +21,7 @@ from pydelta.errors import (
     UnsafeStoreError,
 )
 
-__all__ = ["Failure", "read_failure", "to_storage_error"]
+__all__ = ["StoreFailure", "read_failure", "to_storage_error"]
 
 _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
@@ -43,7 +43,7 @@ _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "Insuffici
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class StoreFailure:
     """What a request's failure says.
 
     Args:
@@ -96,7 +96,7 @@ class Failure:
         return self.kind in ("connect", "lost") or self.status in (408, 429) or (self.status or 0) >= 500
 
 
-def read_failure(error: Exception) -> Failure:
+def read_failure(error: Exception) -> StoreFailure:
     """Read what a client's exception says. Pure; never fails."""
     text = str(error)
     status = _STATUS.search(text)
@@ -121,7 +121,7 @@ def read_failure(error: Exception) -> Failure:
         kind = "connect"
     else:
         kind = "lost"
-    return Failure(
+    return StoreFailure(
         status=int(status.group(1)) if status else None,
         code=code.group(1) if code else None,
         message=message.group(1) if message else None,

@@ -22,7 +22,7 @@ from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentErr
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.cloud_options import azure_options, gcs_options
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
-from pydelta.storage.object_errors import Failure, read_failure, to_storage_error
+from pydelta.storage.object_errors import StoreFailure, read_failure, to_storage_error
 from pydelta.storage.options import Connection, s3_options
 from pydelta.storage.pages import ListPage
 from pydelta.storage.uploads import UploadWriter
@@ -205,7 +205,7 @@ class ObjectStore:
             hint="Run it again.",
         )
 
-    def _unknown(self, path: str, failure: Failure) -> PutOutcome:
+    def _unknown(self, path: str, failure: StoreFailure) -> PutOutcome:
         _LOG.warning("put-if-absent of %s/%s: no certain reply (%s)", self._root, path, failure.kind)
         return PutOutcome.UNKNOWN
 
@@ -228,7 +228,7 @@ class ObjectStore:
         """See ``Store.delete_many``. A thousand keys a request."""
         names = list(paths)
         failed: list[tuple[str, str]] = []
-        causes: list[Failure] = []
+        causes: list[StoreFailure] = []
         for first in range(0, len(names), _PAGE):
             self._delete_page(names[first : first + _PAGE], failed, causes)
         return DeleteReport(
@@ -238,7 +238,7 @@ class ObjectStore:
             denied=any(cause.is_denied for cause in causes),
         )
 
-    def _delete_page(self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[Failure]) -> None:
+    def _delete_page(self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[StoreFailure]) -> None:
         keys = [self._key(name) for name in names]
         try:
             obstore.delete(self._store, keys)
@@ -251,7 +251,9 @@ class ObjectStore:
             else:
                 self._delete_one_by_one(names, failed, causes)
 
-    def _delete_one_by_one(self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[Failure]) -> None:
+    def _delete_one_by_one(
+        self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[StoreFailure]
+    ) -> None:
         """Some services answer a bulk request with its first failure only, or fail on what is already gone."""
 
         def delete(name: str) -> tuple[str, Exception] | None:

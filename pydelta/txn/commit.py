@@ -40,7 +40,7 @@ from pydelta.txn.phases import COMMIT, Observer
 from pydelta.txn.prepare import Base, Intention, render
 from pydelta.txn.reads import ReadSet
 from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_reader
-from pydelta.txn.settle import Landed, Unknown, put_commit
+from pydelta.txn.settle import Landed, OutcomeUnknown, put_commit
 from pydelta.txn.staged import WinningCommit
 
 __all__ = ["Attempts", "Published", "Winner", "publish"]
@@ -195,7 +195,7 @@ def _publish(race: _Race, base: Base, attempts: Attempts) -> Published:
                 lately = abs(attempts.clock() - looked_ms) < _LATELY_MS
                 _undo_unless_next(store, outcome, txn_id=intention.txn_id, lately=lately)
             return Published(landed=outcome, attempts=attempt, winners=tuple(winners))
-        if isinstance(outcome, Unknown):
+        if isinstance(outcome, OutcomeUnknown):
             raise _unknown(outcome, txn_id=intention.txn_id, table=store.root) from outcome.cause
         first = race.follow(outcome.version, outcome.actions)
         if attempt < attempts.most:
@@ -248,7 +248,7 @@ def _undo_unless_next(store: Store, landed: Landed, *, txn_id: str, lately: bool
             reason = "the log has been cleaned up since this machine went on"
     except StorageError as error:
         reason, cause = "the log could not be read", error
-    unknown = Unknown(version=landed.version, reason=reason, cause=cause)
+    unknown = OutcomeUnknown(version=landed.version, reason=reason, cause=cause)
     raise _unknown(unknown, txn_id=txn_id, table=store.root) from cause
 
 
@@ -263,7 +263,7 @@ def _cleaned_up(version: int, *, table: str) -> ConcurrentWriteException:
     )
 
 
-def _unknown(outcome: Unknown, *, txn_id: str, table: str) -> CommitStateUnknownError:
+def _unknown(outcome: OutcomeUnknown, *, txn_id: str, table: str) -> CommitStateUnknownError:
     cause = outcome.cause
     said = "" if cause is None else f" ({cause.message if isinstance(cause, DeltaError) else cause!r})"
     return CommitStateUnknownError(

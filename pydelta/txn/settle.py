@@ -38,10 +38,10 @@ __all__ = [
     "Landed",
     "Lost",
     "Outcome",
+    "OutcomeUnknown",
     "Reply",
     "Seen",
-    "Step",
-    "Unknown",
+    "SettleStep",
     "look_at",
     "next_step",
     "put_commit",
@@ -70,7 +70,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class OutcomeUnknown:
     """Nobody can say whether the version is ours; ``cause`` is the last failure, if one was reported.
 
     ``reason`` continues the sentence "it cannot be told: …".
@@ -81,7 +81,7 @@ class Unknown:
     cause: Exception | None
 
 
-Outcome: TypeAlias = Landed | Lost | Unknown
+Outcome: TypeAlias = Landed | Lost | OutcomeUnknown
 
 
 class Reply(enum.Enum):
@@ -111,7 +111,7 @@ class Seen(enum.Enum):
     UNREADABLE = "unreadable"
 
 
-class Step(enum.Enum):
+class SettleStep(enum.Enum):
     """What follows."""
 
     LANDED = "landed"
@@ -169,7 +169,7 @@ def look_at(found: bytes, *, data: bytes, txn_id: str, source: str) -> tuple[See
     return (Seen.THEIRS, actions) if actions else (Seen.TORN, ())
 
 
-def next_step(reply: Reply, seen: Seen, *, open_before: bool) -> Step:
+def next_step(reply: Reply, seen: Seen, *, open_before: bool) -> SettleStep:
     """Decide what follows from a put's reply and from what is there. Pure.
 
     Args:
@@ -178,12 +178,12 @@ def next_step(reply: Reply, seen: Seen, *, open_before: bool) -> Step:
         open_before: Whether an earlier put of the same bytes may still arrive: a refusal says nothing of it.
     """
     if reply is Reply.CREATED or seen is Seen.OURS:
-        return Step.LANDED
+        return SettleStep.LANDED
     if seen is Seen.THEIRS:
-        return Step.LOST
+        return SettleStep.LOST
     if not open_before and (reply is Reply.REFUSED or (reply is Reply.FAILED and seen is Seen.ABSENT)):
-        return Step.REFUSED
-    return Step.PUT_AGAIN if seen is Seen.ABSENT else Step.LOOK_AGAIN
+        return SettleStep.REFUSED
+    return SettleStep.PUT_AGAIN if seen is Seen.ABSENT else SettleStep.LOOK_AGAIN
 
 
 def put_commit(
@@ -208,7 +208,7 @@ def put_commit(
     except _RefusedError as refused:
         raise refused.error from None
     except Exception as error:  # noqa: BLE001 -- a commit that may have landed must not be told as failed
-        return Unknown(version=version, reason="finding out what became of it broke off", cause=error)
+        return OutcomeUnknown(version=version, reason="finding out what became of it broke off", cause=error)
 
 
 class _RefusedError(Exception):
@@ -233,9 +233,9 @@ def _settle(
     cause: Exception | None = None
     said: PutOutcome | Exception = PutOutcome.UNKNOWN
     is_open = open_before = False
-    step = Step.PUT_AGAIN
+    step = SettleStep.PUT_AGAIN
     for number in range(1, _ATTEMPTS + 1):
-        if step is Step.PUT_AGAIN:
+        if step is SettleStep.PUT_AGAIN:
             open_before = is_open
             said = _put(store, path, data)
             if said is PutOutcome.CREATED:
@@ -257,15 +257,15 @@ def _settle(
             if seen is Seen.TORN:
                 reason = f"what was read back of {name} ({size} bytes) is not a whole commit"
         step = next_step(reply_of(said), seen, open_before=open_before)
-        if step is Step.LANDED:
+        if step is SettleStep.LANDED:
             return Landed(version=version, actions=actions, size_bytes=len(data))
-        if step is Step.LOST:
+        if step is SettleStep.LOST:
             return Lost(version=version, actions=theirs, size_bytes=size)
-        if step is Step.REFUSED and isinstance(said, Exception):
+        if step is SettleStep.REFUSED and isinstance(said, Exception):
             raise _RefusedError(said)
         if number < _ATTEMPTS:
             pause(number)
-    return Unknown(version=version, reason=reason, cause=cause)
+    return OutcomeUnknown(version=version, reason=reason, cause=cause)
 
 
 def _put(store: Store, path: str, data: bytes) -> PutOutcome | Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pydelta.tools.certify.checker import check
-from pydelta.tools.certify.history import SETUP, Commit, EngineRead, Event, History, LostFile, Row, Step
+from pydelta.tools.certify.history import SETUP, Commit, EngineRead, Event, History, LostFile, PlannedStep, Row
 
 START_MS = 1_000_000
 
@@ -39,7 +39,7 @@ class Story:
         """Let an operation be invoked and answered, at ``during`` (two moments) or one after the other."""
         began, ended = more.pop("during", None) or (self.moment(), self.moment())
         key = more.pop("key", 0)
-        step = Step(op=op, kind=kind, key=key, rows=more.pop("count", 1 if kind in ("append", "stream") else 0))
+        step = PlannedStep(op=op, kind=kind, key=key, rows=more.pop("count", 1 if kind in ("append", "stream") else 0))
         ended = None if more.pop("dead", False) else ended
         event = Event(
             step=step, process=1, invoked_ns=began, returned_ns=ended, outcome=outcome, version=version, **more

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pydelta.tools.certify.checker import check
-from pydelta.tools.certify.history import Plan, Process, Step
+from pydelta.tools.certify.history import CertifyPlan, PlannedStep, Process
 from pydelta.tools.certify.plan import make_plan
 from pydelta.tools.certify.run import Request, run_plan
 
@@ -23,7 +23,7 @@ def _liars_can_be_imported(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
 
 
-def plan(*processes: str, retention_seconds: int = 300) -> Plan:
+def plan(*processes: str, retention_seconds: int = 300) -> CertifyPlan:
     """A plan of words per process: ``append:3`` is an append of key 3."""
     made = []
     for number, text in enumerate(processes, start=1):
@@ -31,12 +31,12 @@ def plan(*processes: str, retention_seconds: int = 300) -> Plan:
         for place, word in enumerate(text.split(), start=1):
             kind, _, key = word.partition(":")
             rows = 2 if kind in ("append", "stream", "replace") else 0
-            steps.append(Step(op=f"{number}-{place}", kind=kind, key=int(key or 0), rows=rows, back=1))
+            steps.append(PlannedStep(op=f"{number}-{place}", kind=kind, key=int(key or 0), rows=rows, back=1))
         made.append(Process(number=number, engine="pydelta", steps=tuple(steps)))
-    return Plan(seed=1, processes=tuple(made), retention_seconds=retention_seconds)
+    return CertifyPlan(seed=1, processes=tuple(made), retention_seconds=retention_seconds)
 
 
-def found(tmp_path, liar: str, what: Plan) -> dict[str, str]:
+def found(tmp_path, liar: str, what: CertifyPlan) -> dict[str, str]:
     """The broken promises with the first thing said of each, of a run over a store that lies."""
     request = Request(uri=str(tmp_path / "place"), options={SETTING: f"certify_liars:{liar}"}, minutes=10)
     broken: dict[str, str] = {}

@@ -20,7 +20,7 @@ from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, StorageE
 from pydelta.storage import PutOutcome
 from pydelta.tools.certify.delta_rs import import_deltalake
 from pydelta.tools.certify.faults import Faults, open_faulty, with_faults
-from pydelta.tools.certify.history import Fault, Plan, Step
+from pydelta.tools.certify.history import CertifyPlan, Fault, PlannedStep
 from pydelta.tools.certify.local_worker import version_of
 from pydelta.tools.certify.plan import kinds_without, make_plan
 from pydelta.tools.certify.promises import PROMISES
@@ -30,7 +30,7 @@ from pydelta.tools.certify.trino import TrinoError, TrinoReader, TrinoTable
 from pydelta.tools.certify.trino_worker import TrinoWorker
 
 
-def ops(plan: Plan) -> list[str]:
+def ops(plan: CertifyPlan) -> list[str]:
     return [step.op for process in plan.processes for step in process.steps]
 
 
@@ -67,15 +67,15 @@ def test_a_plan_without_faults_has_none():
 
 def test_a_plan_is_itself_after_json():
     plan = make_plan(3, engines=["pydelta", "spark"], operations=30, properties={"delta.appendOnly": "false"})
-    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=CertifyPlan) == plan
 
 
 def test_shrinking_keeps_the_two_operations_that_break_it():
     plan = make_plan(1, engines=["pydelta"] * 4, operations=80)
     wanted = {ops(plan)[5], ops(plan)[60]}
-    runs: list[Plan] = []
+    runs: list[CertifyPlan] = []
 
-    def breaks(candidate: Plan) -> bool:
+    def breaks(candidate: CertifyPlan) -> bool:
         runs.append(candidate)
         return wanted <= set(ops(candidate))
 
@@ -89,7 +89,7 @@ def test_shrinking_ends_after_its_tries_with_a_plan_that_was_seen_to_break():
     plan = make_plan(1, engines=["pydelta"] * 4, operations=80)
     seen = [plan]
 
-    def breaks(candidate: Plan) -> bool:
+    def breaks(candidate: CertifyPlan) -> bool:
         if ops(plan)[0] in ops(candidate):
             seen.append(candidate)
             return True
@@ -334,7 +334,7 @@ def test_trino_runs_each_operation_as_a_user_of_its_own(tmp_path):
         worker = TrinoWorker(table, str(tmp_path), {})
         worker._log = _Log({"userName": f"{table.name}/4-1"}, {"userName": f"{table.name}/4-2"})
         done = [
-            worker.run(Step(op=f"4-{number}", kind=kind, key=3, rows=2 if kind == "append" else 0))
+            worker.run(PlannedStep(op=f"4-{number}", kind=kind, key=3, rows=2 if kind == "append" else 0))
             for number, kind in enumerate(("append", "delete", "update", "merge", "optimize"), start=1)
         ]
         table.forget()
@@ -370,4 +370,4 @@ def test_delta_rs_that_is_not_installed_is_said(monkeypatch):
 
 
 def test_a_step_without_rows_stays_small_in_json():
-    assert msgspec.json.encode(Step(op="1-1", kind="read")) == b'{"op":"1-1","kind":"read"}'
+    assert msgspec.json.encode(PlannedStep(op="1-1", kind="read")) == b'{"op":"1-1","kind":"read"}'

@@ -17,7 +17,7 @@ from pydelta.api.cli.cli import main
 from pydelta.tools.certify.checker import check
 from pydelta.tools.certify.command import Wish
 from pydelta.tools.certify.command import certify as run
-from pydelta.tools.certify.history import Commit, Event, History, Step
+from pydelta.tools.certify.history import Commit, Event, History, PlannedStep
 from pydelta.tools.certify.plan import make_plan
 from pydelta.tools.certify.promises import Broken
 from pydelta.tools.certify.report import Report, page, read_report, verdict_of
@@ -34,7 +34,7 @@ def command(capsys, *arguments: str) -> tuple[int, str, str]:
 
 
 def report_of(**more) -> Report:
-    step = Step(op="1-1", kind="append", rows=1, key=2)
+    step = PlannedStep(op="1-1", kind="append", rows=1, key=2)
     event = Event(
         step=step, process=1, invoked_ns=0, returned_ns=None, outcome="unknown", error="<b>E</b>: x", version=1
     )

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.errors import SourceSchemaChangedError
 from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.source import TableStream
@@ -88,7 +88,7 @@ class Reader:
         stream = TableStream(log, SourceOptions.parse(options), log.update())
         for number in range(batches):
             step.at("plan")
-            end = stream.latest(self.offset, Budget(max_files=3))
+            end = stream.latest(self.offset, AdmissionBudget(max_files=3))
             if end is None or end == self.offset:
                 continue
             if number == 0:

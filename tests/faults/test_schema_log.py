@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.errors import SourceDefinitionChangedError
 from pydelta.commands.stream.evolution import Allowed
 from pydelta.commands.stream.options import SourceOptions
@@ -58,7 +58,7 @@ class Query:
         for _ in range(BATCHES):
             if self.done == len(self.offsets):
                 last = self.offsets[-1] if self.offsets else None
-                end = stream.latest(last, Budget(max_files=2))
+                end = stream.latest(last, AdmissionBudget(max_files=2))
                 if end is None or end == last:
                     return
                 self.offsets.append(end)

@@ -34,7 +34,7 @@ from pydelta.protocol.stats import parse_stats_columns
 from pydelta.protocol.types import StructField, StructType, parse_schema, parse_type
 from pydelta.settings import TableProperties, canonical_properties, checked_properties
 from pydelta.tools.inventory.delivery import Delivery, data_path
-from pydelta.tools.inventory.manifest import Manifest, decode_manifest, encode_manifest, md5_hex
+from pydelta.tools.inventory.manifest import InventoryManifest, decode_manifest, encode_manifest, md5_hex
 from pydelta.tools.inventory.rows import raw_frames, write_csv, write_parquet
 from tests.fuzz.contract import Broken, Target
 from tests.fuzz.guarded import lake_store
@@ -190,7 +190,9 @@ def _inventory(data: bytes) -> None:
     """A data file: the first byte says which format."""
     kind = "CSV" if data[:1] == b"C" else "Parquet"
     body = gzip.compress(data[1:], 1) if data[:2] == b"Cc" else data[1:]
-    manifest = Manifest.of(source_bucket="lake", destination_bucket="b", created_ms=0, file_format=kind, files=())
+    manifest = InventoryManifest.of(
+        source_bucket="lake", destination_bucket="b", created_ms=0, file_format=kind, files=()
+    )
     with tempfile.NamedTemporaryFile() as file:
         file.write(body)
         file.flush()
@@ -226,7 +228,9 @@ def _inventories() -> list[bytes]:
 def _manifests() -> list[bytes]:
     found = []
     for kind in ("Parquet", "CSV"):
-        manifest = Manifest.of(source_bucket="lake", destination_bucket="b", created_ms=1, file_format=kind, files=())
+        manifest = InventoryManifest.of(
+            source_bucket="lake", destination_bucket="b", created_ms=1, file_format=kind, files=()
+        )
         body = json.loads(encode_manifest(manifest)[0])
         body["files"] = [{"key": "t/lake/lakehouse/data/x", "size": 3, "MD5checksum": md5_hex(b"x")}]
         found.append(json.dumps(body).encode())

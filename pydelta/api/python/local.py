@@ -33,7 +33,7 @@ from pydelta.commands.run import existing_table, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumResult
 from pydelta.commands.write.command import Write, WriteResult, WriteTarget
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.engines.arrow.columns import TableColumns, fields_in, partition_scalar, refuse_depth, refuse_table
+from pydelta.engines.arrow.columns import ArrowColumns, fields_in, partition_scalar, refuse_depth, refuse_table
 from pydelta.engines.arrow.conform import conformed
 from pydelta.engines.arrow.engine import ArrowEngine, column_of, only_spark
 from pydelta.engines.arrow.evaluate import true_rows
@@ -322,7 +322,7 @@ class _Scan:
         self._mode = snapshot.column_mapping_mode
         self._partitions = {name.lower() for name in snapshot.partition_columns}
         fields = [] if condition is None else list(fields_of(condition))
-        self._columns = TableColumns(snapshot, fields)
+        self._columns = ArrowColumns(snapshot, fields)
         wanted = {*names, *(item.path[0] for item in fields)}
         stored = [field for field in snapshot.schema.fields if field.name in wanted and self._is_stored(field)]
         self._schema = optional(to_arrow(logical_to_physical(StructType(tuple(stored)), self._mode)))

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StructField
 
 from pydelta.api.python.own_columns import ambiguous
-from pydelta.api.python.wire import COMMAND_URL, Call, Expression, Identity, Plan, Schema, packed
+from pydelta.api.python.wire import COMMAND_URL, Call, Expression, Schema, WireIdentity, WirePlan, packed
 from pydelta.engines.spark.logs import user_errors
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.protocol.names import quoted
@@ -149,7 +149,7 @@ class Chain:
             return Expression(self.given.by_name(column.to_plan(self.spark.client), method).SerializeToString())
         if isinstance(value, DataFrame):
             frame: Any = value
-            return Plan(frame._plan.plan(self.spark.client).SerializeToString())
+            return WirePlan(frame._plan.plan(self.spark.client).SerializeToString())
         if isinstance(value, (DataType, StructField)):
             return Schema(value.json())
         if isinstance(value, Mapping):
@@ -157,7 +157,7 @@ class Chain:
         if isinstance(value, (list, tuple)):
             return [self._sent(item, method) for item in value]
         if type(value).__name__ == "IdentityGenerator":
-            return Identity(value.start, value.step)
+            return WireIdentity(value.start, value.step)
         if isinstance(value, dt.datetime):
             return value.astimezone(dt.UTC)  # one without a zone means this machine's, not the server's
         return value

@@ -27,9 +27,9 @@ __all__ = [
     "RESULTS",
     "Call",
     "Expression",
-    "Identity",
-    "Plan",
     "Schema",
+    "WireIdentity",
+    "WirePlan",
     "packed",
     "result_of",
     "result_text",
@@ -43,7 +43,7 @@ RESULTS: Final = (DeleteResult, PurgeResult, UpdateResult)
 
 
 @dataclass(frozen=True)
-class Plan:
+class WirePlan:
     """A DataFrame: ``spark.connect.Relation``, serialised."""
 
     data: bytes
@@ -64,7 +64,7 @@ class Schema:
 
 
 @dataclass(frozen=True)
-class Identity:
+class WireIdentity:
     """An ``IdentityGenerator``."""
 
     start: int
@@ -87,7 +87,7 @@ class Call:
 
 
 _Value = str | int | float | bool | None
-_BYTES: Final[Mapping[str, Callable[[bytes], Any]]] = {"plan": Plan, "expression": Expression}
+_BYTES: Final[Mapping[str, Callable[[bytes], Any]]] = {"plan": WirePlan, "expression": Expression}
 
 
 def packed(calls: Iterable[Call]) -> bytes:
@@ -156,13 +156,13 @@ def result_of(text: str) -> Any:
 def _out(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    if isinstance(value, Plan):
+    if isinstance(value, WirePlan):
         return {"plan": _text(value.data)}
     if isinstance(value, Expression):
         return {"expression": _text(value.data)}
     if isinstance(value, Schema):
         return {"schema": value.json}
-    if isinstance(value, Identity):
+    if isinstance(value, WireIdentity):
         return {"identity": [value.start, value.step]}
     if isinstance(value, dt.datetime):
         return {"time": value.isoformat()}
@@ -190,7 +190,7 @@ def _in(value: Any) -> Any:
 
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "schema": Schema,
-    "identity": lambda numbers: Identity(*numbers),
+    "identity": lambda numbers: WireIdentity(*numbers),
     "time": dt.datetime.fromisoformat,
     "decimal": Decimal,
     "items": lambda pairs: {_in(name): _in(value) for name, value in pairs},

@@ -15,7 +15,7 @@ from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator
 from pydelta.api.python.merge import DeltaMergeBuilder
 from pydelta.api.python.optimize import DeltaOptimizeBuilder
 from pydelta.api.python.table import DeltaTable
-from pydelta.api.python.wire import RESULTS, Expression, Identity, Plan, Schema, result_text, unpacked
+from pydelta.api.python.wire import RESULTS, Expression, Schema, WireIdentity, WirePlan, result_text, unpacked
 from pydelta.api.server.plans import Planner
 from pydelta.api.server.replies import QUERY
 from pydelta.api.sql.dispatch import run_node
@@ -25,7 +25,7 @@ from pydelta.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pydelta.api.server.requests import Command
+    from pydelta.api.server.requests import RemoteCommand
 
 __all__ = ["run_command"]
 
@@ -46,7 +46,7 @@ _MODES: Final = {
 }
 
 
-def run_command(spark: SparkSession, command: Command) -> DataFrame | None:
+def run_command(spark: SparkSession, command: RemoteCommand) -> DataFrame | None:
     """Run a command, in the thread that Spark Connect runs it in.
 
     Args:
@@ -190,7 +190,7 @@ def _calls(planner: Planner, extension: Any) -> DataFrame | None:
 
 
 def _given(planner: Planner, value: Any) -> Any:
-    if isinstance(value, Plan):
+    if isinstance(value, WirePlan):
         return planner.frame(value.data)
     if isinstance(value, Expression):
         return planner.column(value.data)
@@ -198,7 +198,7 @@ def _given(planner: Planner, value: Any) -> Any:
         return _type_of(value.json)
     if isinstance(value, list):
         return [_given(planner, item) for item in value]
-    if isinstance(value, Identity):
+    if isinstance(value, WireIdentity):
         return IdentityGenerator(start=value.start, step=value.step)
     if isinstance(value, dict):
         return {name: _given(planner, item) for name, item in value.items()}

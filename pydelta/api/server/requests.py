@@ -30,7 +30,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 
 from pydelta.api.python.wire import COMMAND_URL, rewritten
 
-__all__ = ["Command", "Commands", "RelationText", "analysis", "execution", "token_of", "with_user"]
+__all__ = ["Commands", "RelationText", "RemoteCommand", "analysis", "execution", "token_of", "with_user"]
 
 _RELATION: Final = "PYDELTA RELATION "
 _COMMAND: Final = "PYDELTA COMMAND "
@@ -89,7 +89,7 @@ class RelationText:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class RemoteCommand:
     """A command that a client sent.
 
     Args:
@@ -112,11 +112,11 @@ class Commands:
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._waiting: dict[str, tuple[float, Command]] = {}
+        self._waiting: dict[str, tuple[float, RemoteCommand]] = {}
         self._lock = threading.Lock()
         self._now = now
 
-    def put(self, command: Command) -> str:
+    def put(self, command: RemoteCommand) -> str:
         """Keep a command; returns the SQL text that asks for it."""
         token, now = uuid.uuid4().hex, self._now()
         with self._lock:
@@ -127,7 +127,7 @@ class Commands:
             self._waiting[token] = (now, command)
         return _COMMAND + token
 
-    def take(self, text: str) -> Command | None:
+    def take(self, text: str) -> RemoteCommand | None:
         """Give a command out, once; None for a text that asks for none, or for one that is gone."""
         token = token_of(text)
         with self._lock:
@@ -159,7 +159,7 @@ def execution(data: bytes, commands: Commands) -> bytes:
         kept.CopyFrom(plan.command)
         context, session = request.user_context, request.session_id
         text = commands.put(
-            Command(user=context.user_id, session=session, operation=request.operation_id, message=kept)
+            RemoteCommand(user=context.user_id, session=session, operation=request.operation_id, message=kept)
         )
         plan.command.Clear()
         plan.command.sql_command.input.sql.query = text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydelta.api.sql.nodes import Nodes, Target, text_of
+from pydelta.api.sql.nodes import Nodes, StatementTarget, text_of
 from pydelta.commands.alter.clustering import path_text
 from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.requests import (
@@ -65,14 +65,14 @@ def _table(node: Any) -> Any:
     return child
 
 
-def _target(nodes: Nodes, table: Any) -> Target | None:
+def _target(nodes: Nodes, table: Any) -> StatementTarget | None:
     target = nodes.target(table)
     if target is not None and target.entry.twin:
         raise twin_refusal(target.name, target.entry)
     return target
 
 
-def _apply(nodes: Nodes, target: Target, change: Change) -> None:
+def _apply(nodes: Nodes, target: StatementTarget, change: Change) -> None:
     log = nodes.log(target)
     run_in_session(nodes.spark, Alter(change), log, alias=target.alias)
     follow(nodes.spark, target.parts, log.update())

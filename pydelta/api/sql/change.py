@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydelta.api.sql.nodes import Named, Nodes, Target, is_default
+from pydelta.api.sql.nodes import Named, Nodes, StatementTarget, is_default
 from pydelta.commands.change.delete import Delete
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause, Merging
 from pydelta.commands.change.update import Update
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["delete", "merge", "truncate", "update"]
 
-_Sides: TypeAlias = tuple[Target | Named, ...]
+_Sides: TypeAlias = tuple[StatementTarget | Named, ...]
 _CLAUSES = (
     (ClauseOn.MATCHED, "matchedActions"),
     (ClauseOn.NOT_MATCHED, "notMatchedActions"),
@@ -61,7 +61,7 @@ def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
     return nodes.jvm.nothing()
 
 
-def _delete(nodes: Nodes, target: Target, condition: Column | None, *, truncates: bool = False) -> DataFrame:
+def _delete(nodes: Nodes, target: StatementTarget, condition: Column | None, *, truncates: bool = False) -> DataFrame:
     log = nodes.log(target)
     with _changing(target, log):
         command = Delete(condition=condition, always=("true",), truncates=truncates)
@@ -112,7 +112,7 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
     )
 
 
-def read_merge(nodes: Nodes, node: Any, target: Target, snapshot: Snapshot) -> MergeStatement:
+def read_merge(nodes: Nodes, node: Any, target: StatementTarget, snapshot: Snapshot) -> MergeStatement:
     """Read a MERGE as Spark parsed it, into a version of its table."""
     relation = nodes.named(node.sourceTable())
     sides = (target,) if relation is None else (target, relation)
@@ -150,7 +150,7 @@ def _assignments(nodes: Nodes, items: Any, sides: _Sides, schema: StructType) ->
     return found
 
 
-def _unqualified(names: Sequence[str], target: Target | Named, schema: StructType) -> Sequence[str]:
+def _unqualified(names: Sequence[str], target: StatementTarget | Named, schema: StructType) -> Sequence[str]:
     """A column's name without the table's in front; a column of the table's name comes first."""
     lower = tuple(name.lower() for name in names)
     for qualifier in target.qualifiers:
@@ -179,7 +179,7 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
 
 
 @contextmanager
-def _changing(target: Target, log: DeltaLog) -> Iterator[None]:
+def _changing(target: StatementTarget, log: DeltaLog) -> Iterator[None]:
     """Name the table in errors; where none is at a path, by what Spark calls that."""
     with error_context(table=log.uri):
         try:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pydelta.api.sql.change import read_merge
-from pydelta.api.sql.nodes import Nodes, Target
+from pydelta.api.sql.nodes import Nodes, StatementTarget
 from pydelta.commands.optimize.plan import BIN
 from pydelta.engines.spark.change.merge import foresee_merge
 from pydelta.engines.spark.engine import SparkEngine
@@ -92,7 +92,7 @@ def optimize_way(engine: SparkEngine, planned: PlannedOptimize) -> str:
     return f"{engine.foresee_rearranged(planned)} ({files.height} files, {size} bytes, {to})"
 
 
-def _way(nodes: Nodes, statement: Any, target: Target, snapshot: Snapshot) -> Sequence[str]:
+def _way(nodes: Nodes, statement: Any, target: StatementTarget, snapshot: Snapshot) -> Sequence[str]:
     """Say where the rows of a DELETE, UPDATE or MERGE would be found; nothing of one that fails when it runs."""
     kind = str(statement.nodeName())
     if kind not in ("DeleteFromTable", "UpdateTable", "MergeIntoTable") or snapshot.version < 0:

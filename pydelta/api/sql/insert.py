@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 
 from pydelta.api.sql.foreign_writes import refuse_foreign_target, refuse_foreign_write
-from pydelta.api.sql.nodes import Nodes, Target, is_default, text_of
+from pydelta.api.sql.nodes import Nodes, StatementTarget, is_default, text_of
 from pydelta.commands.write.command import WriteMode
 from pydelta.commands.write.options import StatementCondition
 from pydelta.engines.spark.logs import absent_path
@@ -112,7 +112,7 @@ class _Insert:
         evolve: New columns of the query are added to the table.
     """
 
-    target: Target
+    target: StatementTarget
     query: Any
     columns: tuple[str, ...] = ()
     by_name: bool = False
@@ -230,7 +230,7 @@ def _field(node: Any, method: str, otherwise: Any) -> Any:
         return otherwise
 
 
-def _static(given: Any, target: Target, partitions: tuple[str, ...]) -> dict[str, str | None]:
+def _static(given: Any, target: StatementTarget, partitions: tuple[str, ...]) -> dict[str, str | None]:
     """``PARTITION (p = 1, q)``: the columns that have a value there, and the value as Spark's parser writes it."""
     known = {column.lower(): column for column in partitions}
     found = {}
@@ -320,7 +320,7 @@ def _replace_where(nodes: Nodes, node: Any) -> StatementCondition | None:
     return _condition(nodes, found[1].cond()) if found is not None and found[0] == "InsertReplaceWhere" else None
 
 
-def _matches(nodes: Nodes, node: Any, target: Target) -> Mapping[str, Any] | None:
+def _matches(nodes: Nodes, node: Any, target: StatementTarget) -> Mapping[str, Any] | None:
     found = _criteria(nodes, node)
     if found is None or found[0] == "InsertReplaceWhere":
         return None
@@ -340,7 +340,7 @@ def _matches(nodes: Nodes, node: Any, target: Target) -> Mapping[str, Any] | Non
     )
 
 
-def _is_dynamic(nodes: Nodes, target: Target) -> bool:
+def _is_dynamic(nodes: Nodes, target: StatementTarget) -> bool:
     for key, value in target.options.items():
         if key.lower() == "partitionoverwritemode":
             return value.lower() == "dynamic"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["Named", "Nodes", "Target", "is_default", "text_of"]
+__all__ = ["Named", "Nodes", "StatementTarget", "is_default", "text_of"]
 
 _SESSION_CATALOG: Final = "spark_catalog"
 _PRIVILEGES: Final = "__required_write_privileges__"
@@ -59,7 +59,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class StatementTarget:
     """The Delta table that a statement is about.
 
     Args:
@@ -155,7 +155,7 @@ class Nodes:
         given = (self.optional(identifier.catalog()), self.optional(identifier.database()), identifier.table())
         return tuple(str(part) for part in given if part is not None)
 
-    def target(self, node: Any, *, changes: bool = False) -> Target | None:
+    def target(self, node: Any, *, changes: bool = False) -> StatementTarget | None:
         """Find the Delta table that a relation node, perhaps under an alias, stands for; None for anything else.
 
         Args:
@@ -182,7 +182,7 @@ class Nodes:
         if str(node.nodeName()) in ("UnresolvedRelation", "UnresolvedInsertTarget"):
             options = dict(self.jvm.to_dict(node.options().asCaseSensitiveMap()))
             options.pop(_PRIVILEGES, None)
-        return Target(parts=parts, entry=entry, alias=alias or parts[-1], options=options)
+        return StatementTarget(parts=parts, entry=entry, alias=alias or parts[-1], options=options)
 
     def in_session_catalog(self, parts: tuple[str, ...]) -> bool:
         """Tell whether a name belongs to the session catalog, and not to another catalog."""
@@ -191,7 +191,7 @@ class Nodes:
             return parts[0].lower() == _SESSION_CATALOG
         return str(manager.currentCatalog().name()) == _SESSION_CATALOG
 
-    def log(self, target: Target) -> DeltaLog:
+    def log(self, target: StatementTarget) -> DeltaLog:
         """Open the table's log."""
         return log_for_path(self.spark, target.entry.location)
 
@@ -204,7 +204,7 @@ class Nodes:
         full = tuple(part.lower() for part in ((_SESSION_CATALOG, database)[: 3 - len(parts)] + parts)[-3:])
         return Named(alias=parts[-1], qualifiers=tuple(full[start:] for start in range(len(full))))
 
-    def column(self, expression: Any, *targets: Target | Named) -> Column:
+    def column(self, expression: Any, *targets: StatementTarget | Named) -> Column:
         """Turn an unresolved expression into a Column; long qualifiers of tables are shortened to their alias."""
         from pyspark.sql.classic.column import Column as ClassicColumn
 
@@ -212,7 +212,7 @@ class Nodes:
         column: Column = ClassicColumn(self.jvm.column_of(short))
         return column
 
-    def _shortened(self, expression: Any, targets: tuple[Target | Named, ...], marked: _Marked | None) -> Any:
+    def _shortened(self, expression: Any, targets: tuple[StatementTarget | Named, ...], marked: _Marked | None) -> Any:
         """Shorten the names in an expression; only its marked parts are looked at, a call to the JVM for each."""
         if marked is not None and not marked.parts:
             return expression
@@ -239,7 +239,7 @@ class Nodes:
                 changed = changed.updated(place, new)
         return expression if changed is children else expression.withNewChildren(changed.toIndexedSeq())
 
-    def _shortened_inside(self, subquery: Any, targets: tuple[Target | Named, ...]) -> Any:
+    def _shortened_inside(self, subquery: Any, targets: tuple[StatementTarget | Named, ...]) -> Any:
         """Shorten what a subquery says of the tables around it, but not where its own tables have the short name.
 
         Its Delta tables are read by this engine.

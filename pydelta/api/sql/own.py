@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.api.sql.explain import explained, optimize_way
 from pydelta.api.sql.grammar import statements as st
@@ -64,7 +65,7 @@ def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
     return _Run(nodes).run(statement)
 
 
-def _request(statement: st.Optimize) -> Optimize:
+def _request(statement: st.OptimizeStatement) -> Optimize:
     return Optimize(condition=statement.where, zorder_by=statement.zorder_by, full=statement.full)
 
 
@@ -74,24 +75,24 @@ class _Run:
         self._spark = nodes.spark
 
     def run(self, statement: st.Statement) -> DataFrame:
-        frame: DataFrame = getattr(self, f"_{type(statement).__name__.lower()}")(statement)
+        frame: DataFrame = _RUNNERS[type(statement)](self, statement)
         return frame
 
     # --- statements --------------------------------------------------------------------------------------
 
-    def _describehistory(self, statement: st.DescribeHistory) -> DataFrame:
+    def _describe_history(self, statement: st.DescribeHistory) -> DataFrame:
         log = self._log(statement.table, "DESCRIBE HISTORY")
         return history_frame(self._spark, log, statement.limit)
 
-    def _describedetail(self, statement: st.DescribeDetail) -> DataFrame:
+    def _describe_detail(self, statement: st.DescribeDetail) -> DataFrame:
         return detail_frame(self._spark, self._log(statement.table, "DESCRIBE DETAIL"))
 
-    def _optimize(self, statement: st.Optimize) -> DataFrame:
+    def _optimize(self, statement: st.OptimizeStatement) -> DataFrame:
         log = self._log(statement.table, "OPTIMIZE")
         result = run_in_session(self._spark, _request(statement), log, alias=statement.table[-1])
         return optimize_frame(self._spark, log, result)
 
-    def _explainoptimize(self, statement: st.ExplainOptimize) -> DataFrame:
+    def _explain_optimize(self, statement: st.ExplainOptimize) -> DataFrame:
         asked = statement.explained
         log = self._log(asked.table, "OPTIMIZE")
         with error_context(table=log.uri):
@@ -106,13 +107,13 @@ class _Run:
         result = run_in_session(self._spark, Purge(condition=statement.where), log, alias=statement.table[-1])
         return optimize_frame(self._spark, log, result.rewritten)
 
-    def _generate(self, statement: st.Generate) -> DataFrame:
+    def _generate(self, statement: st.GenerateStatement) -> DataFrame:
         log = self._log(statement.table, "GENERATE")
         zone = self._nodes.jvm.time_zone()
         run_in_session(self._spark, Generate(mode=statement.mode, where=statement.where, time_zone=zone), log)
         return self._nodes.jvm.nothing()
 
-    def _restore(self, statement: st.Restore) -> DataFrame:
+    def _restore(self, statement: st.RestoreStatement) -> DataFrame:
         log = self._log(statement.table, "RESTORE")
         with error_context(table=log.uri):
             command = Restore(version=statement.to.version, timestamp_ms=self._time(statement.to))
@@ -120,19 +121,19 @@ class _Run:
         follow(self._spark, statement.table, log.update())
         return restore_frame(self._spark, result)
 
-    def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
+    def _drop_feature(self, statement: st.DropFeatureStatement) -> DataFrame:
         log = self._log(statement.table, "ALTER TABLE DROP FEATURE")
         command = DropFeature(name=statement.feature, truncate_history=statement.truncate_history)
         run_in_session(self._spark, command, log)
         follow(self._spark, statement.table, log.update())
         return self._nodes.jvm.nothing()
 
-    def _syncidentity(self, statement: st.SyncIdentity) -> DataFrame:
+    def _sync_identity(self, statement: st.SyncIdentityStatement) -> DataFrame:
         log = self._log(statement.table, "ALTER TABLE")
         run_in_session(self._spark, Alter(SyncIdentity(column=statement.column)), log)
         return self._nodes.jvm.nothing()
 
-    def _clone(self, statement: st.Clone) -> DataFrame:
+    def _clone(self, statement: st.CloneStatement) -> DataFrame:
         named = look_up(self._spark, on_path(self._spark, statement.source) or statement.source)
         folder = None if isinstance(named, DeltaEntry) else parquet_source(self._spark, statement.source)
         source = self._log(statement.source, "CLONE") if folder is None else log_for_path(self._spark, folder.location)
@@ -180,7 +181,7 @@ class _Run:
         )  # fmt: skip
         return counts_frame(self._spark, {name: getattr(result, name) for name in names})
 
-    def _converttodelta(self, statement: st.ConvertToDelta) -> DataFrame:
+    def _convert(self, statement: st.ConvertToDelta) -> DataFrame:
         convert(
             self._spark,
             statement.table,
@@ -189,7 +190,7 @@ class _Run:
         )
         return self._nodes.jvm.nothing()
 
-    def _vacuum(self, statement: st.Vacuum) -> DataFrame:
+    def _vacuum(self, statement: st.VacuumStatement) -> DataFrame:
         log = self._log(statement.table, "VACUUM")
         listed = None
         if statement.inventory is not None or statement.inventory_query is not None:
@@ -211,7 +212,7 @@ class _Run:
             result = run_vacuum(self._spark, log, command, inventory=listed)
         return vacuum_frame(self._spark, result)
 
-    def _fsck(self, statement: st.Fsck) -> DataFrame:
+    def _fsck(self, statement: st.FsckStatement) -> DataFrame:
         log = self._log(statement.table, "FSCK")
         report = run_in_session(self._spark, Fsck(repair=not statement.dry_run), log)
         if report.unreadable is not None:
@@ -268,3 +269,20 @@ class _Run:
                 condition=Condition.of("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=travel.timestamp_sql),
             )
         return int(value)
+
+
+_RUNNERS: Final[Mapping[type, Callable[[_Run, Any], DataFrame]]] = {
+    st.DescribeHistory: _Run._describe_history,
+    st.DescribeDetail: _Run._describe_detail,
+    st.OptimizeStatement: _Run._optimize,
+    st.ExplainOptimize: _Run._explain_optimize,
+    st.Reorg: _Run._reorg,
+    st.GenerateStatement: _Run._generate,
+    st.RestoreStatement: _Run._restore,
+    st.DropFeatureStatement: _Run._drop_feature,
+    st.SyncIdentityStatement: _Run._sync_identity,
+    st.CloneStatement: _Run._clone,
+    st.ConvertToDelta: _Run._convert,
+    st.VacuumStatement: _Run._vacuum,
+    st.FsckStatement: _Run._fsck,
+}

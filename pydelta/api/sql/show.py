@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pydelta.api.sql import describe as describe_sql
-from pydelta.api.sql.nodes import Nodes, Target, text_of
+from pydelta.api.sql.nodes import Nodes, StatementTarget, text_of
 from pydelta.engines.spark.scan.caches import refresh_caches
 from pydelta.errors import UnsupportedFeatureError, error_context
 from pydelta.errors.conditions import Condition
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["describe", "nothing_to_do", "show"]
 
 
-def _target(nodes: Nodes, node: Any) -> Target | None:
+def _target(nodes: Nodes, node: Any) -> StatementTarget | None:
     target = nodes.target(node)
     return None if target is None or target.entry.twin else target
 

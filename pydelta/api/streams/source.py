@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pydelta.api.streams.connections import note_caller
 from pydelta.api.streams.failures import noting
 from pydelta.api.streams.rows import batch_frame, stream_schema
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.errors import SchemaLocationOutsideError
 from pydelta.commands.stream.evolution import Allowed
 from pydelta.commands.stream.offsets import StreamOffset
@@ -157,7 +157,7 @@ class DeltaSource:
         note_caller(self._spark)
         with noting(self._query(), table=self._log.uri):
             everything = str(limit.getClass().getSimpleName()) == "ReadAllAvailable"
-            budget = Budget() if everything else self._options.budget()
+            budget = AdmissionBudget() if everything else self._options.budget()
             first = None if start is None else StreamOffset.parse(str(start.json()))
             latest = self._stream().latest(first, budget)
             return None if latest is None else self._offset(latest.to_json())

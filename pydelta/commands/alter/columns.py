@@ -13,12 +13,12 @@ from pydelta.commands.alter.clustering import clustering_paths
 from pydelta.commands.alter.dependants import GENERATION, IDENTITY, dependants, refuse_needed, refuse_type_change
 from pydelta.commands.alter.requests import (
     AddColumns,
+    AlterPlan,
     ChangeColumn,
     ChangeColumns,
     DropColumns,
     MustHold,
     NewColumn,
-    Plan,
     RenameColumn,
     ReplaceColumns,
     SyncIdentity,
@@ -57,7 +57,7 @@ _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _UPGRADE: Final = f"ALTER TABLE … SET TBLPROPERTIES ('{MODE}' = 'name') makes it possible, without a rewrite."
 
 
-def add(snapshot: Snapshot, change: AddColumns) -> Plan:
+def add(snapshot: Snapshot, change: AddColumns) -> AlterPlan:
     """Add columns; rows that are there have null in them."""
     schema = snapshot.schema
     logged = []
@@ -88,10 +88,10 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
         schema = add_field(schema, parent, field, column.position)
         logged.append(_logged((*parent, field.name), _declared(field), column.position))
     metadata = _with_schema(snapshot, schema)
-    return Plan(metadata=metadata, operation=Operation(name="ADD COLUMNS", parameters={"columns": logged}))
+    return AlterPlan(metadata=metadata, operation=Operation(name="ADD COLUMNS", parameters={"columns": logged}))
 
 
-def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
+def drop(snapshot: Snapshot, change: DropColumns) -> AlterPlan:
     """Drop columns without a rewrite: nothing reads them any more."""
     schema, metadata = snapshot.schema, _metadata(snapshot)
     paths: list[tuple[str, ...]] = []
@@ -106,7 +106,7 @@ def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
             paths.append(path)
     operation = Operation(name="DROP COLUMNS", parameters={"columns": [_shown(path) for path in paths]})
     if not paths:
-        return Plan(metadata=metadata, operation=operation, changed=False)
+        return AlterPlan(metadata=metadata, operation=operation, changed=False)
     _require_mapping(snapshot, "Columns can be dropped", Condition.of("DELTA_UNSUPPORTED_DROP_COLUMN", advice=_UPGRADE))
     going = {path[0].lower() for path in paths if len(path) == 1}
     rest = StructType(tuple(field for field in schema.fields if field.name.lower() not in going))
@@ -126,10 +126,10 @@ def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
         except BindError:  # with the struct that it was in
             continue
     configuration = _stats_columns(metadata.configuration, lambda path: None if _below(path, paths) else path)
-    return Plan(metadata=_with_schema(snapshot, schema, configuration), operation=operation)
+    return AlterPlan(metadata=_with_schema(snapshot, schema, configuration), operation=operation)
 
 
-def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
+def rename(snapshot: Snapshot, change: RenameColumn) -> AlterPlan:
     """Rename a column; files, partition values and clustering use the physical name and stay."""
     schema, metadata = snapshot.schema, _metadata(snapshot)
     path = resolve(schema, change.path)
@@ -142,7 +142,7 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
     )
     _require_field(schema, path, "renamed")
     if new == path:
-        return Plan(metadata=metadata, operation=operation, changed=False)
+        return AlterPlan(metadata=metadata, operation=operation, changed=False)
     siblings = _siblings(schema, path)
     if any(name.lower() == change.name.lower() and name != path[-1] for name in siblings):
         raise SchemaError(
@@ -162,17 +162,17 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
 
     configuration = _stats_columns(metadata.configuration, renamed)
     made = _with_schema(snapshot, schema, configuration).replace(partition_columns=partitions)
-    return Plan(metadata=made, operation=operation)
+    return AlterPlan(metadata=made, operation=operation)
 
 
-def change(snapshot: Snapshot, change: ChangeColumn) -> Plan:
+def change(snapshot: Snapshot, change: ChangeColumn) -> AlterPlan:
     """Change type, nullability, comment, default or place of one column."""
     schema, rules, path = _changed(snapshot, snapshot.schema, change)
     logged = _logged(path, field_at(schema, path), change.position)
     return _changed_plan(snapshot, schema, rules, Operation(name="CHANGE COLUMN", parameters=logged))
 
 
-def change_together(snapshot: Snapshot, change: ChangeColumns) -> Plan:
+def change_together(snapshot: Snapshot, change: ChangeColumns) -> AlterPlan:
     """Change several columns, in one version or not at all."""
     schema = snapshot.schema
     rules: list[MustHold] = []
@@ -185,10 +185,10 @@ def change_together(snapshot: Snapshot, change: ChangeColumns) -> Plan:
     return _changed_plan(snapshot, schema, rules, Operation(name="CHANGE COLUMNS", parameters={"columns": logged}))
 
 
-def _changed_plan(snapshot: Snapshot, schema: StructType, rules: Sequence[MustHold], operation: Operation) -> Plan:
+def _changed_plan(snapshot: Snapshot, schema: StructType, rules: Sequence[MustHold], operation: Operation) -> AlterPlan:
     if schema == snapshot.schema:
-        return Plan(metadata=_metadata(snapshot), operation=operation, changed=False)
-    return Plan(metadata=_with_schema(snapshot, schema), operation=operation, must_hold=tuple(rules))
+        return AlterPlan(metadata=_metadata(snapshot), operation=operation, changed=False)
+    return AlterPlan(metadata=_with_schema(snapshot, schema), operation=operation, must_hold=tuple(rules))
 
 
 def _changed(
@@ -212,7 +212,7 @@ def _changed(
     return schema, rules, path
 
 
-def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> Plan:
+def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> AlterPlan:
     """Move an identity column's mark to where the rows' own values have come; it never moves back."""
     metadata, identity = _metadata(snapshot), identity_column(snapshot.schema, change.column)
     field = field_at(snapshot.schema, (identity.column,))
@@ -220,14 +220,14 @@ def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> Plan:
     logged = _logged((identity.column,), field.replace(metadata=unmarked), None)
     operation = Operation(name="CHANGE COLUMN", parameters=logged)
     if change.furthest is None:
-        return Plan(metadata=metadata, operation=operation, changed=False)
+        return AlterPlan(metadata=metadata, operation=operation, changed=False)
     schema = with_marks(snapshot.schema, {identity.column: identity.mark_for(change.furthest)})
     if schema == snapshot.schema:
-        return Plan(metadata=metadata, operation=operation, changed=False)
-    return Plan(metadata=_with_schema(snapshot, schema), operation=operation)
+        return AlterPlan(metadata=metadata, operation=operation, changed=False)
+    return AlterPlan(metadata=_with_schema(snapshot, schema), operation=operation)
 
 
-def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
+def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
     """Replace all columns: those of the same name stay the columns they are, new ones are null in old rows."""
     old, metadata = snapshot.schema, _metadata(snapshot)
     named = {column.path[0].lower() for column in change.columns}
@@ -273,8 +273,8 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
     logged = [_logged((field.name,), field, None) for field in fields]
     operation = Operation(name="REPLACE COLUMNS", parameters={"columns": [item["column"] for item in logged]})
     if schema == old:
-        return Plan(metadata=metadata, operation=operation, changed=False)
-    return Plan(metadata=_with_schema(snapshot, schema, dropped.configuration), operation=operation)
+        return AlterPlan(metadata=metadata, operation=operation, changed=False)
+    return AlterPlan(metadata=_with_schema(snapshot, schema, dropped.configuration), operation=operation)
 
 
 def new_field(column: NewColumn) -> StructField:

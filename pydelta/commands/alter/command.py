@@ -17,11 +17,11 @@ from typing import Final
 from pydelta.commands.alter.plan import plan_alter
 from pydelta.commands.alter.requests import (
     AddConstraint,
+    AlterPlan,
     Change,
     ChangeColumn,
     ChangeColumns,
     MustHold,
-    Plan,
     SyncIdentity,
 )
 from pydelta.commands.alter.track_rows import row_ids_for_all
@@ -168,7 +168,7 @@ def _check_rows(snapshot: Snapshot, rule: MustHold, engine: Engine) -> None:
         )
 
 
-def _tracked(attempt: Attempt, plan: Plan) -> list[Action]:
+def _tracked(attempt: Attempt, plan: AlterPlan) -> list[Action]:
     """File actions that give the rows ids, where the change turns row tracking on."""
     turned_on = TableProperties.parse(plan.metadata.configuration).enable_row_tracking
     if not turned_on or attempt.snapshot.properties.enable_row_tracking:

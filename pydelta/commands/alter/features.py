@@ -35,7 +35,7 @@ from pydelta.protocol.actions import (
     encode_json,
 )
 from pydelta.protocol.column_mapping import MODE
-from pydelta.protocol.feature_removal import Removal, TableState
+from pydelta.protocol.feature_removal import FeatureUse, Removal
 from pydelta.protocol.feature_table import FEATURES
 from pydelta.protocol.features import (
     at_least,
@@ -394,10 +394,10 @@ def _protocol(snapshot: Snapshot) -> Protocol:
     return snapshot.protocol
 
 
-def _state(snapshot: Snapshot) -> TableState:
+def _state(snapshot: Snapshot) -> FeatureUse:
     core = snapshot.files.core
     assert snapshot.metadata is not None
-    return TableState(
+    return FeatureUse(
         metadata=snapshot.metadata,
         column_mapping_mode=snapshot.column_mapping_mode,
         domains=sorted(snapshot.domain_metadata),

@@ -8,7 +8,7 @@
     AddConstraint DropConstraint                                        what rows must satisfy: ``alter_properties``
     ClusterBy                                                           what rows are ordered by: ``alter_properties``
 
-Rows are not looked at here: ``Plan.must_hold`` says what the rows that are there have to satisfy first.
+Rows are not looked at here: ``AlterPlan.must_hold`` says what the rows that are there have to satisfy first.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pydelta.commands.alter import properties as alter_properties
 from pydelta.commands.alter.requests import (
     AddColumns,
     AddConstraint,
+    AlterPlan,
     Change,
     ChangeColumn,
     ChangeColumns,
     ClusterBy,
     DropColumns,
     DropConstraint,
-    Plan,
     RenameColumn,
     ReplaceColumns,
     SetComment,
@@ -37,7 +37,7 @@ from pydelta.log import Snapshot
 __all__ = ["plan_alter"]
 
 
-def plan_alter(snapshot: Snapshot, change: Change) -> Plan:
+def plan_alter(snapshot: Snapshot, change: Change) -> AlterPlan:
     """Decide what a change makes of a table's definition. Pure.
 
     Args:

@@ -19,10 +19,10 @@ from pydelta.commands.alter.clustering import (
 from pydelta.commands.alter.dependants import CONSTRAINT_PREFIX
 from pydelta.commands.alter.requests import (
     AddConstraint,
+    AlterPlan,
     ClusterBy,
     DropConstraint,
     MustHold,
-    Plan,
     SetComment,
     SetProperties,
     UnsetProperties,
@@ -60,7 +60,7 @@ _COMMENT: Final = "comment"
 RESERVED_CONSTRAINT: Final = "__char_varchar_string_length_check__"
 
 
-def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
+def set_properties(snapshot: Snapshot, change: SetProperties) -> AlterPlan:
     """Set properties, and add the features that they need."""
     metadata, given = _metadata(snapshot), canonical_properties(change.properties)
     for name in given:
@@ -91,7 +91,7 @@ def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
     if TableProperties.parse(configuration).enable_change_data_feed:
         refuse_reserved_names(snapshot.schema.fields)
     protocol = _requested(_protocol(snapshot), given)
-    return Plan(
+    return AlterPlan(
         metadata=made,
         operation=operation,
         protocol=protocol,
@@ -128,7 +128,7 @@ def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
     return at_least(protocol, reader=versions["delta.minReaderVersion"], writer=versions["delta.minWriterVersion"])
 
 
-def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
+def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> AlterPlan:
     """Remove properties; features stay in the protocol. A property that is not set counts as removed already."""
     metadata = _metadata(snapshot)
     names = [canonical_property(name) for name in change.names]
@@ -147,29 +147,29 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
     if MODE in names and snapshot.column_mapping_mode != "none":
         return _without_mapping(snapshot, left, {}, description)
     made = metadata.replace(configuration=left, description=description)
-    return Plan(metadata=made, operation=operation, changed=made != metadata)
+    return AlterPlan(metadata=made, operation=operation, changed=made != metadata)
 
 
 def _without_mapping(
     snapshot: Snapshot, configuration: Mapping[str, str], given: Mapping[str, str], description: str | None
-) -> Plan:
+) -> AlterPlan:
     """Take column mapping off, with what else the statement says of the properties."""
     plan = plan_without_mapping(snapshot, configuration)
     protocol = _requested(_protocol(snapshot), given)
     return replace(plan, metadata=plan.metadata.replace(description=description), protocol=protocol)
 
 
-def set_comment(snapshot: Snapshot, change: SetComment) -> Plan:
+def set_comment(snapshot: Snapshot, change: SetComment) -> AlterPlan:
     """Set the table's description."""
     metadata = _metadata(snapshot)
     operation = Operation(
         name="SET TBLPROPERTIES", parameters={"properties": encode_json({_COMMENT: change.text or ""})}
     )
     made = metadata.replace(description=change.text)
-    return Plan(metadata=made, operation=operation, changed=made != metadata)
+    return AlterPlan(metadata=made, operation=operation, changed=made != metadata)
 
 
-def add_constraint(snapshot: Snapshot, change: AddConstraint) -> Plan:
+def add_constraint(snapshot: Snapshot, change: AddConstraint) -> AlterPlan:
     """Add a condition for rows to come, and for those that are there."""
     metadata = _metadata(snapshot)
     name = change.name.strip().lower()
@@ -196,10 +196,10 @@ def add_constraint(snapshot: Snapshot, change: AddConstraint) -> Plan:
     made = metadata.replace(configuration={**metadata.configuration, key: change.expression})
     operation = Operation(name="ADD CONSTRAINT", parameters={"name": change.name, "expr": change.expression})
     rule = MustHold(what=f"CHECK constraint {name!r} ({change.expression})", expression=change.expression)
-    return Plan(metadata=made, operation=operation, must_hold=(rule,))
+    return AlterPlan(metadata=made, operation=operation, must_hold=(rule,))
 
 
-def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> Plan:
+def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> AlterPlan:
     """Drop a constraint: new rows need not satisfy it."""
     metadata = _metadata(snapshot)
     wanted = (CONSTRAINT_PREFIX + change.name.strip()).lower()
@@ -219,16 +219,16 @@ def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> Plan:
                 ),
             )
         operation = Operation(name="DROP CONSTRAINT", parameters={"name": change.name, "existed": "false"})
-        return Plan(metadata=metadata, operation=operation, changed=False)
+        return AlterPlan(metadata=metadata, operation=operation, changed=False)
     parameters = {"name": change.name, "expr": metadata.configuration[key], "existed": "true"}
     left = {item: value for item, value in metadata.configuration.items() if item != key}
-    return Plan(
+    return AlterPlan(
         metadata=metadata.replace(configuration=left),
         operation=Operation(name="DROP CONSTRAINT", parameters=parameters),
     )
 
 
-def cluster_by(snapshot: Snapshot, change: ClusterBy) -> Plan:
+def cluster_by(snapshot: Snapshot, change: ClusterBy) -> AlterPlan:
     """Change the columns that OPTIMIZE orders rows by; files stay where they are until then."""
     metadata = _metadata(snapshot)
     before = clustering_paths(snapshot)
@@ -241,7 +241,7 @@ def cluster_by(snapshot: Snapshot, change: ClusterBy) -> Plan:
     there = snapshot.domain_metadata.get(domain.domain)
     same = domain == there if there is not None else not change.columns
     protocol = _protocol(snapshot) if same else upgrade(_protocol(snapshot), CLUSTERING_FEATURES)
-    return Plan(metadata=metadata, operation=operation, protocol=protocol, clustering=domain, changed=not same)
+    return AlterPlan(metadata=metadata, operation=operation, protocol=protocol, clustering=domain, changed=not same)
 
 
 def _refuse_constraint(name: str) -> None:

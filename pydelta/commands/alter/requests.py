@@ -1,4 +1,4 @@
-"""Define the changes of a table's definition as values, and ``Plan``, their outcome. ``alter_plan`` decides."""
+"""Define the changes of a table's definition as values, and ``AlterPlan``, their outcome. ``alter_plan`` decides."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = [
     "AddColumns",
     "AddConstraint",
     "After",
+    "AlterPlan",
     "Change",
     "ChangeColumn",
     "ChangeColumns",
@@ -25,7 +26,6 @@ __all__ = [
     "First",
     "MustHold",
     "NewColumn",
-    "Plan",
     "RenameColumn",
     "ReplaceColumns",
     "SetComment",
@@ -218,7 +218,7 @@ class MustHold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AlterPlan:
     """What a change makes of a table's definition.
 
     Args:

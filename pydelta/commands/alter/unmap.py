@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydelta.commands.alter.clustering import CLUSTERING_DOMAIN, clustering_domain, clustering_paths
-from pydelta.commands.alter.requests import Plan
+from pydelta.commands.alter.requests import AlterPlan
 from pydelta.commands.change.hidden_rows import live_rows
 from pydelta.commands.run import Attempt
 from pydelta.errors import RowsDoNotAddUpError, SchemaError
@@ -34,7 +34,7 @@ _PREFIX: Final = "delta.columnMapping."
 _OPERATION: Final = "REMOVE COLUMN MAPPING"
 
 
-def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -> Plan:
+def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -> AlterPlan:
     """Decide what the table is without column mapping. Pure.
 
     Args:
@@ -55,7 +55,7 @@ def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -
     check_definition(made, snapshot.protocol, old)
     clustered = CLUSTERING_DOMAIN in snapshot.domain_metadata
     renamed = any(path != name for path, name in _names(snapshot.schema))
-    return Plan(
+    return AlterPlan(
         metadata=made,
         operation=Operation(name=_OPERATION),
         clustering=clustering_domain(plain, clustering_paths(snapshot)) if clustered else None,
@@ -63,7 +63,7 @@ def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -
     )
 
 
-def run_without_mapping(attempt: Attempt, plan: Plan, user_metadata: str | None) -> Committed:
+def run_without_mapping(attempt: Attempt, plan: AlterPlan, user_metadata: str | None) -> Committed:
     """Write the rows again and commit the plan.
 
     Args:

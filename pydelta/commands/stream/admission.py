@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["DEFAULT_MAX_FILES", "Budget"]
+__all__ = ["DEFAULT_MAX_FILES", "AdmissionBudget"]
 
 DEFAULT_MAX_FILES: Final = 1000
 
 
-class Budget:
+class AdmissionBudget:
     """What is left of the files and bytes of a trigger.
 
     A file is taken while something of both is left; the last one may be larger than what is left of the bytes, so that

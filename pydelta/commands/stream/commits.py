@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydelta.commands.change_feed import ChangedFile, changed_files, incompatibilities
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.errors import (
     SourceColumnsRenamedError,
     SourceRowsChangedError,
@@ -14,7 +14,7 @@ from pydelta.commands.stream.errors import (
     SourceSchemaChangedError,
     SourceTableReplacedError,
 )
-from pydelta.commands.stream.evolution import Kind, breaking_changes
+from pydelta.commands.stream.evolution import ChangeKind, breaking_changes
 from pydelta.commands.stream.offsets import BEFORE_FIRST
 from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.tracking import SchemaTracking
@@ -75,7 +75,7 @@ class StreamCommit:
         """Bytes of the files."""
         return sum(file.size for file in self.files)
 
-    def advance(self, index: int, budget: Budget) -> int | None:
+    def advance(self, index: int, budget: AdmissionBudget) -> int | None:
         """Take files after an index, as many as the budget has room for.
 
         Args:
@@ -246,7 +246,7 @@ def definition_refusal(
         f"{'; '.join(problems)}."
     )
     old, new = (read.schema, schema) if version > read.version else (schema, read.schema)
-    if read.mapped and any(change.kind is not Kind.TYPE for change in breaking_changes(old, new)):
+    if read.mapped and any(change.kind is not ChangeKind.TYPE for change in breaking_changes(old, new)):
         return SourceColumnsRenamedError(
             told,
             hint="Start the query with another checkpointLocation to read all rows with the table's new columns. To "

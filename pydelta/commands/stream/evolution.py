@@ -17,8 +17,8 @@ from pydelta.protocol.types import parse_schema
 __all__ = [
     "ALWAYS",
     "Allowed",
+    "ChangeKind",
     "ColumnChange",
-    "Kind",
     "breaking_changes",
     "definitions_differ",
     "java_hash",
@@ -30,7 +30,7 @@ _PREFIX: Final = "spark.databricks.delta.streaming."
 _RENAME_AND_DROP: Final = "allowSourceColumnRenameAndDrop"
 
 
-class Kind(enum.Enum):
+class ChangeKind(enum.Enum):
     """How a column changed so that what reads it may have to change. The value is the option that lets it pass."""
 
     RENAME = "allowSourceColumnRename"
@@ -38,7 +38,7 @@ class Kind(enum.Enum):
     TYPE = "allowSourceColumnTypeChange"
 
 
-_NAMES: Final = {Kind.RENAME: "RENAME", Kind.DROP: "DROP", Kind.TYPE: "TYPE WIDENING"}
+_NAMES: Final = {ChangeKind.RENAME: "RENAME", ChangeKind.DROP: "DROP", ChangeKind.TYPE: "TYPE WIDENING"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class ColumnChange:
         told: In words.
     """
 
-    kind: Kind
+    kind: ChangeKind
     told: str
 
 
@@ -59,14 +59,14 @@ class Allowed:
     """What the user lets a stream follow.
 
     Args:
-        options: The reader's options of ``Kind``, by name.
+        options: The reader's options of ``ChangeKind``, by name.
         conf: The session's settings.
     """
 
     options: Mapping[str, str]
     conf: Mapping[str, str]
 
-    def passes(self, kind: Kind, version: int, source_path: str) -> bool:
+    def passes(self, kind: ChangeKind, version: int, source_path: str) -> bool:
         """Tell whether changes of a kind may be followed up to a version.
 
         Args:
@@ -77,7 +77,7 @@ class Allowed:
         here = (ALWAYS, str(version))
         if self.options.get(kind.value, "").strip().lower() in here:
             return True
-        for name in (kind.value, *(() if kind is Kind.TYPE else (_RENAME_AND_DROP,))):
+        for name in (kind.value, *(() if kind is ChangeKind.TYPE else (_RENAME_AND_DROP,))):
             everywhere = self.conf.get(_PREFIX + name, "").strip().lower()
             own = self.conf.get(f"{_PREFIX}{name}.ckpt_{java_hash(source_path)}", "").strip().lower()
             if everywhere == ALWAYS or own in here:
@@ -127,7 +127,7 @@ def refusal(previous: TrackedSchema, current: TrackedSchema, allowed: Allowed) -
     """
     changes = breaking_changes(parse_schema(previous.schema_json), parse_schema(current.schema_json))
     path, version = current.source_path, current.version
-    kinds = [kind for kind in Kind if any(change.kind is kind for change in changes)]
+    kinds = [kind for kind in ChangeKind if any(change.kind is kind for change in changes)]
     blocked = [kind for kind in kinds if not allowed.passes(kind, version, path)]
     if not blocked:
         return None
@@ -172,11 +172,11 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-def _operation(kinds: Iterable[Kind]) -> str:
+def _operation(kinds: Iterable[ChangeKind]) -> str:
     names = [_NAMES[kind] for kind in kinds]
-    columns = [name for name in names if name != _NAMES[Kind.TYPE]]
+    columns = [name for name in names if name != _NAMES[ChangeKind.TYPE]]
     parts = [f"{' AND '.join(columns)} COLUMN"] if columns else []
-    return " AND ".join([*parts, *(name for name in names if name == _NAMES[Kind.TYPE])])
+    return " AND ".join([*parts, *(name for name in names if name == _NAMES[ChangeKind.TYPE])])
 
 
 def _protocol_key(protocol: Protocol) -> tuple[object, ...]:
@@ -198,10 +198,10 @@ def _struct_changes(old: StructType, new: StructType, prefix: str) -> Iterator[C
         name = f"{prefix}{field.name}"
         found = now.get(physical_name(field).lower())
         if found is None:
-            yield ColumnChange(kind=Kind.DROP, told=f"column {name} was dropped")
+            yield ColumnChange(kind=ChangeKind.DROP, told=f"column {name} was dropped")
             continue
         if found.name != field.name:
-            yield ColumnChange(kind=Kind.RENAME, told=f"column {name} was renamed to {prefix}{found.name}")
+            yield ColumnChange(kind=ChangeKind.RENAME, told=f"column {name} was renamed to {prefix}{found.name}")
         yield from _type_changes(field.data_type, found.data_type, f"{prefix}{found.name}")
 
 
@@ -214,4 +214,4 @@ def _type_changes(old: DataType, new: DataType, name: str) -> Iterator[ColumnCha
         yield from _type_changes(old.key_type, new.key_type, f"{name}.key")
         yield from _type_changes(old.value_type, new.value_type, f"{name}.value")
     elif old != new:
-        yield ColumnChange(kind=Kind.TYPE, told=f"column {name} was {old} and is {new}")
+        yield ColumnChange(kind=ChangeKind.TYPE, told=f"column {name} was {old} and is {new}")

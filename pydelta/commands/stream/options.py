@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, Budget
-from pydelta.commands.stream.evolution import ALWAYS, Kind
+from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, AdmissionBudget
+from pydelta.commands.stream.evolution import ALWAYS, ChangeKind
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.errors.suggestions import nearest
@@ -135,9 +135,9 @@ class SourceOptions:
             allowed=_allowed(lower),
         )
 
-    def budget(self) -> Budget:
+    def budget(self) -> AdmissionBudget:
         """Return what one trigger may take."""
-        return Budget(max_files=self.max_files, max_bytes=self.max_bytes)
+        return AdmissionBudget(max_files=self.max_files, max_bytes=self.max_bytes)
 
     def excludes(self, path: str) -> bool:
         """Tell whether a file is left out by its path in the log."""
@@ -160,7 +160,7 @@ def _refuse_others(lower: Mapping[str, str]) -> None:
 
 
 def _allowed(lower: Mapping[str, str]) -> dict[str, str]:
-    found = {kind.value: lower[kind.value.lower()] for kind in Kind if kind.value.lower() in lower}
+    found = {kind.value: lower[kind.value.lower()] for kind in ChangeKind if kind.value.lower() in lower}
     for name, text in found.items():
         if text.strip().lower() != ALWAYS and not text.strip().isdigit():
             raise InvalidArgumentError(

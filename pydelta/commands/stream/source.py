@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from pydelta.commands.change_feed import ChangedFile, version_from
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.commits import ReadSchema, StreamCommit, definition_refusal, read_commit
 from pydelta.commands.stream.errors import (
     SchemaLogBeginningError,
@@ -113,7 +113,7 @@ class TableStream:
         """Read up to the version that is the newest now, and nothing that comes later (``AvailableNow``)."""
         self._until = self._newest()
 
-    def latest(self, start: StreamOffset | None, budget: Budget) -> StreamOffset | None:
+    def latest(self, start: StreamOffset | None, budget: AdmissionBudget) -> StreamOffset | None:
         """Tell up to where the next batch goes.
 
         Args:

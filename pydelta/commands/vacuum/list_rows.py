@@ -21,7 +21,7 @@ import polars as pl
 
 from pydelta.commands.vacuum.listing import ListedBatch
 from pydelta.commands.vacuum.places import LOCAL
-from pydelta.commands.vacuum.plan import Kept
+from pydelta.commands.vacuum.plan import KeptFiles
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.paths import decoded_paths, plain_root
@@ -140,7 +140,7 @@ class InventoryReader:
 
     inventory: Inventory
     root: str
-    needed: Kept
+    needed: KeptFiles
     now_ms: int
     rows: int = 0
     inside: int = 0

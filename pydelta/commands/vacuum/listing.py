@@ -18,7 +18,7 @@ import polars as pl
 from pydelta.commands.vacuum.path_index import PathIndexBuilder, PathSample, compact
 from pydelta.commands.vacuum.plan import (
     LISTED_SCHEMA,
-    Kept,
+    KeptFiles,
     Names,
     directories_above,
     doomed_files,
@@ -196,7 +196,7 @@ class Sieve:
     """
 
     names: Names
-    needed: Kept
+    needed: KeptFiles
     cutoff_ms: int
     requests: int = 0
     listed: int = 0

@@ -16,14 +16,14 @@ from pydelta.errors import InvalidArgumentError
 from pydelta.storage import normalize_uri, scheme_of
 from pydelta.storage.uris import split_location
 
-__all__ = ["LOCAL", "Place", "place_of", "prefixes_in", "with_longest_prefix"]
+__all__ = ["LOCAL", "BucketPlace", "place_of", "prefixes_in", "with_longest_prefix"]
 
 LOCAL: Final = "file"
 """Name under which the local file system is a bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class BucketPlace:
     """A location: its bucket and the key below it, without slashes at the ends. ``root`` is the bucket's own URI."""
 
     bucket: str
@@ -31,7 +31,7 @@ class Place:
     root: str
 
 
-def place_of(uri: str) -> Place:
+def place_of(uri: str) -> BucketPlace:
     """Take a location apart.
 
     Raises:
@@ -44,11 +44,11 @@ def place_of(uri: str) -> Place:
     normalized = normalize_uri(uri)
     scheme = scheme_of(normalized)
     if scheme == "file":
-        return Place(bucket=LOCAL, key=unquote(urlsplit(normalized).path).strip("/"), root="file:///")
+        return BucketPlace(bucket=LOCAL, key=unquote(urlsplit(normalized).path).strip("/"), root="file:///")
     _, host, key = split_location(normalized)
     if not host:
         raise InvalidArgumentError(f"{uri!r} does not name a bucket.", hint=f"Write it as {scheme}://bucket/path.")
-    return Place(bucket=host, key=key.strip("/"), root=f"{scheme}://{host}")
+    return BucketPlace(bucket=host, key=key.strip("/"), root=f"{scheme}://{host}")
 
 
 def prefixes_in(locations: Mapping[str, str], bucket: str) -> dict[str, str]:

@@ -115,14 +115,14 @@ def file_of(path: pl.Expr) -> pl.Expr:
     return path.str.replace(_CHECKSUM, "${1}${2}")
 
 
-class Kept(Protocol):
+class KeptFiles(Protocol):
     """Paths that must stay."""
 
     def may_hold(self, paths: pl.Series) -> pl.Series:
         """Whether each may be one of them; False only for what is none."""
 
 
-def doomed_files(listed: pl.DataFrame, needed: Kept, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
+def doomed_files(listed: pl.DataFrame, needed: KeptFiles, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
     """Find the files to delete: older than the cut-off, needed by nothing, and of the table.
 
     A checksum that Hadoop wrote beside a file (``.name.crc``) goes with its file.

@@ -22,7 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from pydelta.commands.engine import RewriteOutput
-from pydelta.engines.arrow.columns import TableColumns, refuse_table
+from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.evaluate import true_rows
 from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.engines.arrow.layout import output_of
@@ -35,14 +35,14 @@ from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.storage import Store
 
-__all__ = ["Change", "Place", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
+__all__ = ["Change", "FilePlace", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
 
 _GROUP_BYTES: Final = 16 * 1024 * 1024
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FilePlace:
     """Where a table's files are.
 
     Args:
@@ -54,20 +54,20 @@ class Place:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def check_condition(snapshot: Snapshot, condition: Exact) -> TableColumns:
+def check_condition(snapshot: Snapshot, condition: Exact) -> ArrowColumns:
     """Return the columns that a condition reads, if rows of the table are looked for here.
 
     Raises:
         NotHere: They are not, whatever the files are like.
     """
     refuse_table(snapshot)
-    columns = TableColumns(snapshot, fields_of(condition))
+    columns = ArrowColumns(snapshot, fields_of(condition))
     if not len(columns.schema):
         raise NotHere("a condition that reads no column of the files")
     return columns
 
 
-def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: Place) -> dict[int, RowSet]:
+def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: FilePlace) -> dict[int, RowSet]:
     """Find the live rows of files for which a condition is true; see ``Engine.match_rows``.
 
     Args:
@@ -132,7 +132,7 @@ def rewrite(
     change: Change,
     *,
     task: WriteTask,
-    place: Place,
+    place: FilePlace,
 ) -> RewriteOutput:
     """Write new files of what a change makes of the rows of old ones.
 

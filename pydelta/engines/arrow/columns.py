@@ -33,7 +33,7 @@ from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
 __all__ = [
-    "TableColumns",
+    "ArrowColumns",
     "field_of",
     "fields_in",
     "needs_sparks_reader",
@@ -135,7 +135,7 @@ def field_of(schema: StructType, path: Iterable[str], *, expected: DataType | No
     return Field(tuple(found), level)
 
 
-class TableColumns:
+class ArrowColumns:
     """The columns that expressions read, in files and in partition values.
 
     Args:

@@ -18,14 +18,14 @@ from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, Re
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.assignments import assigned
-from pydelta.engines.arrow.changes import Place, delete_rows, find_rows, rewrite
+from pydelta.engines.arrow.changes import FilePlace, delete_rows, find_rows, rewrite
 from pydelta.engines.arrow.columns import field_of
 from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
 from pydelta.engines.arrow.local_merge import LocalMerging
 from pydelta.engines.arrow.partitions import files_of_partitions
 from pydelta.engines.arrow.predicates import exactly
-from pydelta.engines.arrow.rearrange import ANY_SIZE, Order, compact, lay_out
+from pydelta.engines.arrow.rearrange import ANY_SIZE, RowOrder, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.updates import update_rows
@@ -65,7 +65,7 @@ class ArrowEngine(RefusingEngine):
             zone_of(time_zone)
         self._log = log
         self._zone = time_zone
-        self._place = Place(store=log.store, options=log.options)
+        self._place = FilePlace(store=log.store, options=log.options)
 
     def time_zone(self) -> str:
         """Return the zone that was given; UTC without one, since times without a zone are refused then."""
@@ -230,7 +230,7 @@ class ArrowEngine(RefusingEngine):
         """See ``RewritesFiles.lay_out``."""
         task = self._rearranging(snapshot)
         try:
-            return lay_out(snapshot, files, plan, Order(layout, target_bytes), task=task, place=self._place)
+            return lay_out(snapshot, files, plan, RowOrder(layout, target_bytes), task=task, place=self._place)
         except (NotHere, NeedsSpark) as reason:
             raise only_spark(reason, snapshot) from None
 

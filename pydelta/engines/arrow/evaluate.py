@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from pydelta.engines.arrow.expressions import (
     And,
     Arithmetic,
+    CaseWhen,
     Cast,
-    Choice,
     Coalesce,
     Compare,
     Concat,
@@ -142,7 +142,7 @@ class _Evaluation:
             return pc.negate(number) if pa.types.is_floating(number.type) else pc.negate_checked(number)
         if isinstance(expr, Coalesce):
             return pc.coalesce(*map(self.of, expr.parts))
-        if isinstance(expr, Choice):
+        if isinstance(expr, CaseWhen):
             found = self.of(expr.otherwise)
             for condition, value in reversed(expr.branches):
                 found = pc.if_else(pc.fill_null(self.of(condition), False), self.of(value), found)

@@ -17,8 +17,8 @@ __all__ = [
     "BOOLEAN",
     "And",
     "Arithmetic",
+    "CaseWhen",
     "Cast",
-    "Choice",
     "Coalesce",
     "Compare",
     "Concat",
@@ -209,7 +209,7 @@ class Coalesce:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CaseWhen:
     """``CASE WHEN``: the value of the first condition that is true, else ``otherwise``."""
 
     branches: tuple[tuple[Exact, Exact], ...]
@@ -240,7 +240,7 @@ Exact: TypeAlias = (
     | Arithmetic
     | Negative
     | Coalesce
-    | Choice
+    | CaseWhen
     | Concat
 )
 
@@ -253,7 +253,7 @@ def parts_of(expr: Exact) -> tuple[Exact, ...]:
         return (expr.child,)
     if isinstance(expr, (Coalesce, Concat)):
         return expr.parts
-    if isinstance(expr, Choice):
+    if isinstance(expr, CaseWhen):
         return (*(part for branch in expr.branches for part in branch), expr.otherwise)
     return ()
 
@@ -421,11 +421,11 @@ def coalesce(*parts: Exact) -> Coalesce:
     return Coalesce(parts, _same("coalesce", *parts))
 
 
-def choice(branches: Sequence[tuple[Exact, Exact]], otherwise: Exact) -> Choice:
+def choice(branches: Sequence[tuple[Exact, Exact]], otherwise: Exact) -> CaseWhen:
     """Take the value of the first condition that is true."""
     _boolean("CASE", *(condition for condition, _ in branches))
     data_type = _same("CASE", otherwise, *(value for _, value in branches))
-    return Choice(tuple(branches), otherwise, data_type)
+    return CaseWhen(tuple(branches), otherwise, data_type)
 
 
 def concat(*parts: Exact) -> Concat:

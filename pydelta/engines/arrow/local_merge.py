@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeMatches
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import RewriteOutput
-from pydelta.engines.arrow.changes import Place
+from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.expressions import Exact, Field, NotHere, both, compare
 from pydelta.engines.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, SeveralSources, ranges
 from pydelta.engines.arrow.merging import ArrowMerge
@@ -74,7 +74,7 @@ class LocalMerging:
         clauses: Sequence[MergeClause],
         *,
         task: WriteTask,
-        place: Place,
+        place: FilePlace,
         refused: Callable[[Exception], DeltaError],
     ) -> None:
         started = time.monotonic()

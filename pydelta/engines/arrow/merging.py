@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeMatches, only_deletes
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
-from pydelta.engines.arrow.changes import Place, Rewritten, rewrite
-from pydelta.engines.arrow.columns import TableColumns, refuse_table
+from pydelta.engines.arrow.changes import FilePlace, Rewritten, rewrite
+from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.conform import without_empty
 from pydelta.engines.arrow.evaluate import Columns, evaluate, true_rows
 from pydelta.engines.arrow.expressions import Field, NotHere, fields_of
@@ -81,12 +81,14 @@ class ArrowMerge:
         NotHere: The table, a clause or a type is one that only Spark is sure to handle.
     """
 
-    def __init__(self, snapshot: Snapshot, rule: MergeRule, source: pa.Table, *, task: WriteTask, place: Place) -> None:
+    def __init__(
+        self, snapshot: Snapshot, rule: MergeRule, source: pa.Table, *, task: WriteTask, place: FilePlace
+    ) -> None:
         refuse_table(snapshot)
         values: set[str] = {name for clause in rule.clauses for name in clause.values}
         refuse_rules(snapshot, inserts=bool(rule.numbers(ClauseOn.NOT_MATCHED)))
         self._snapshot, self._rule, self._task, self._place = snapshot, rule, task, place
-        self._columns = TableColumns(snapshot, rule.table_fields)
+        self._columns = ArrowColumns(snapshot, rule.table_fields)
         self._read: pa.Schema = self._columns.schema
         if not len(self._read):  # partition columns alone: any column of the files says how many rows there are
             flat = [field for field in task.file_schema if not pa.types.is_nested(field.type)]
@@ -119,7 +121,7 @@ class ArrowMerge:
                 if at is not None and not same_shape(to_arrow_type(value.type), self._task.file_schema.field(at).type):
                     raise NotHere("a value that files hold in another type")
                 reading += [item for item in fields_of(value) if not source_field(item.path)]
-        self._values = TableColumns(self._snapshot, reading)
+        self._values = ArrowColumns(self._snapshot, reading)
         for wanted in self._values.schema:
             if not self._task.file_schema.field(wanted.name).type.equals(wanted.type):
                 raise NotHere("a value that files hold in another type")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from pydelta.engines.arrow.columns import TableColumns, refuse_table
+from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.evaluate import true_rows
 from pydelta.engines.arrow.expressions import Exact, fields_of
 from pydelta.log import Snapshot
@@ -25,7 +25,7 @@ def files_of_partitions(snapshot: Snapshot, files: pl.DataFrame, condition: Exac
         NotHere: Only Spark is sure of some value.
     """
     refuse_table(snapshot)
-    columns = TableColumns(snapshot, fields_of(condition))
+    columns = ArrowColumns(snapshot, fields_of(condition))
     names = snapshot.files.spec.physical_names
     if not names:
         return files if true_rows(condition, columns.of_partitions({}), 1)[0] else files.clear()

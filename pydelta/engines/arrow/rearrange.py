@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout
-from pydelta.engines.arrow.changes import Place
-from pydelta.engines.arrow.columns import TableColumns, field_of, needs_sparks_reader, refuse_table
+from pydelta.engines.arrow.changes import FilePlace
+from pydelta.engines.arrow.columns import ArrowColumns, field_of, needs_sparks_reader, refuse_table
 from pydelta.engines.arrow.curves import row_order
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.layout import output_of
@@ -44,7 +44,7 @@ from pydelta.protocol.paths import is_absolute_path
 from pydelta.protocol.types import DataType
 from pydelta.storage.discarding import discard
 
-__all__ = ["ANY_SIZE", "Order", "bins_of", "check_plan", "compact", "deal", "lay_out"]
+__all__ = ["ANY_SIZE", "RowOrder", "bins_of", "check_plan", "compact", "deal", "lay_out"]
 
 ANY_SIZE: Final = 1 << 62
 """The target size of a task whose files are never split."""
@@ -95,7 +95,7 @@ def deal(bins: Sequence[Bin], tasks: int) -> list[list[Bin]]:
 
 
 def compact(
-    snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, task: WriteTask, place: Place
+    snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, task: WriteTask, place: FilePlace
 ) -> RewriteOutput:
     """Write the live rows of each bin into one new file; see ``RearrangingEngine.compact``.
 
@@ -164,7 +164,7 @@ def _order_here(snapshot: Snapshot, layout: Layout, task: WriteTask) -> _OrderBy
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RowOrder:
     """How rows are put in order.
 
     Args:
@@ -180,10 +180,10 @@ def lay_out(
     snapshot: Snapshot,
     files: Sequence[AddFile],
     plan: pl.DataFrame,
-    order: Order,
+    order: RowOrder,
     *,
     task: WriteTask,
-    place: Place,
+    place: FilePlace,
 ) -> RewriteOutput:
     """Write the live rows of the files in the order of a layout; see ``RearrangingEngine.lay_out``.
 
@@ -219,7 +219,7 @@ class _OrderBy:
 
     def __init__(self, snapshot: Snapshot, layout: Layout, task: WriteTask) -> None:
         self._fields = [field_of(snapshot.schema, path) for path in layout.columns]
-        self._columns = TableColumns(snapshot, self._fields)
+        self._columns = ArrowColumns(snapshot, self._fields)
         self._keys = {column.name: column.data_type for column in task.partition_columns}
         self._curve = layout.curve
 
@@ -234,7 +234,7 @@ class _OrderBy:
         return row_order(found, curve=self._curve)
 
 
-def _in_memory(item: Bin, task: WriteTask, place: Place) -> pa.RecordBatch:
+def _in_memory(item: Bin, task: WriteTask, place: FilePlace) -> pa.RecordBatch:
     """The live rows of a partition, in the order of its files."""
     hidden = hidden_rows(item.files, store=place.store, root=task.table_uri, options=place.options)
     lock, size = threading.Lock(), 0
@@ -260,7 +260,7 @@ def _in_memory(item: Bin, task: WriteTask, place: Place) -> pa.RecordBatch:
 
 
 def _write_sorted(
-    item: Bin, rows: pa.RecordBatch, order: npt.NDArray[np.int64], pieces: int, *, task: WriteTask, place: Place
+    item: Bin, rows: pa.RecordBatch, order: npt.NDArray[np.int64], pieces: int, *, task: WriteTask, place: FilePlace
 ) -> list[FileRecord]:
     """Write rows in an order, as pieces of about the same number of rows."""
     whole = pa.Table.from_batches([rows])

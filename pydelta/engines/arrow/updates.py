@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydelta.engines.arrow.changes import Change, Rewritten
-from pydelta.engines.arrow.columns import TableColumns, fields_in
+from pydelta.engines.arrow.columns import ArrowColumns, fields_in
 from pydelta.engines.arrow.evaluate import evaluate
 from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
@@ -47,7 +47,7 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
             session stores times in another unit than the table has.
     """
     _refuse(snapshot, values)
-    columns = TableColumns(snapshot, [field for value in values.values() for field in fields_of(value)])
+    columns = ArrowColumns(snapshot, [field for value in values.values() for field in fields_of(value)])
     places = {place: values[column] for column, place in file_places(snapshot, task, values).items()}
     for at, value in places.items():
         if not task.file_schema.field(at).type.equals(to_arrow_type(value.type)):
@@ -65,7 +65,7 @@ class _Update:
 
     def __init__(
         self,
-        columns: TableColumns,
+        columns: ArrowColumns,
         places: Mapping[int, Exact],
         required: list[int],
         partitions: PartitionsOfRows,

@@ -19,7 +19,7 @@ from pydelta.commands.optimize.plan import Layout
 from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.spark.catalog.entries import follow_names
 from pydelta.engines.spark.change.assignments import SetClause, bind_assignments
-from pydelta.engines.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
+from pydelta.engines.spark.change.binding import BoundExpression, Moment, SparkColumns, bind_condition, folded
 from pydelta.engines.spark.change.choice import ArrowFirst
 from pydelta.engines.spark.change.rules import check_default, rows_against
 from pydelta.engines.spark.change.shown import is_shown_as_it_is, shown, text_of
@@ -76,7 +76,7 @@ class SparkBinding:
 
     moment: Moment
     rows: DataFrame
-    columns: TableColumns
+    columns: SparkColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class SparkEngine:
         """See ``FindsRows.bind_condition``."""
         self._arrow = ArrowFirst(self._spark)
         rows = self._columns(snapshot)
-        return self._bind(snapshot, condition, SparkBinding(self._next_moment(), rows, TableColumns(rows)))
+        return self._bind(snapshot, condition, SparkBinding(self._next_moment(), rows, SparkColumns(rows)))
 
     def _bind(self, snapshot: Snapshot, condition: Any, binding: SparkBinding) -> BoundCondition:
         if isinstance(condition, str):
@@ -238,7 +238,7 @@ class SparkEngine:
         """See ``RewritesFiles.bind_update``."""
         self._arrow = ArrowFirst(self._spark)
         rows = self._columns(snapshot)
-        binding = SparkBinding(self._next_moment(), rows, TableColumns(rows))
+        binding = SparkBinding(self._next_moment(), rows, SparkColumns(rows))
         qualifiers = [self._alias] if self._alias else []
         clause = SetClause(qualifiers=qualifiers)
         values = bind_assignments(snapshot.schema, assignments, rows, clause, moment=binding.moment)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pydelta.tools.certify.history import SETUP, Commit, Event, History, Step, acknowledged
+from pydelta.tools.certify.history import SETUP, Commit, Event, History, PlannedStep, acknowledged
 from pydelta.tools.certify.order import isolation, window_of
 from pydelta.tools.certify.promises import PROMISES, Broken
 from pydelta.tools.certify.rows import MAINTENANCE, Rows, effects, name_rows, states_of
@@ -43,7 +43,7 @@ class _Run:
         self.at = {commit.version: commit for commit in self.commits}
         self.head = max(self.at, default=-1)
         self.states = states_of(self.commits)
-        self.steps: Mapping[str, Step] = {event.step.op: event.step for event in history.events}
+        self.steps: Mapping[str, PlannedStep] = {event.step.op: event.step for event in history.events}
         self.by_op: dict[str, list[Event]] = {}
         for event in sorted(history.events, key=lambda event: event.invoked_ns):
             self.by_op.setdefault(event.step.op, []).append(event)

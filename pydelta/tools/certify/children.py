@@ -21,9 +21,9 @@ import msgspec
 
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.errors.redaction import hide_text
-from pydelta.tools.certify.history import Event, Plan, Process, Row
+from pydelta.tools.certify.history import CertifyPlan, Event, Process, Row
 from pydelta.tools.certify.trino import TrinoTable
-from pydelta.tools.certify.worker import Line, Order
+from pydelta.tools.certify.worker import Line, WorkerOrder
 
 __all__ = ["Crew", "read_in_process"]
 
@@ -55,7 +55,9 @@ class Crew:
         trino: The table, where processes of Trino write it.
     """
 
-    def __init__(self, plan: Plan, uri: str, options: Mapping[str, str], trino: TrinoTable | None = None) -> None:
+    def __init__(
+        self, plan: CertifyPlan, uri: str, options: Mapping[str, str], trino: TrinoTable | None = None
+    ) -> None:
         self._uri, self._options, self._trino = uri, dict(options), trino
         self._children = [_Child(plan=process) for process in plan.processes]
         self._go = threading.Event()
@@ -118,7 +120,7 @@ class Crew:
                     child.process.kill()
 
     def _live(self, child: _Child) -> None:
-        order = Order(
+        order = WorkerOrder(
             uri=self._uri,
             options=self._options,
             process=child.plan.number,
@@ -138,7 +140,7 @@ class Crew:
         finally:
             child.ready.set()
 
-    def _life(self, child: _Child, order: Order) -> Order | None:
+    def _life(self, child: _Child, order: WorkerOrder) -> WorkerOrder | None:
         """One life of a process; what is left to do for the next one, if any."""
         with tempfile.TemporaryFile() as errors:
             with self._killing:
@@ -200,7 +202,7 @@ class Crew:
         return found
 
 
-def _left(order: Order, last: Event | None, *, calls: int, again: Event | None) -> Order | None:
+def _left(order: WorkerOrder, last: Event | None, *, calls: int, again: Event | None) -> WorkerOrder | None:
     """What a process that died leaves to the next one; a stream runs the batch again in which it died."""
     place = [step.op for step in order.steps].index(last.step.op) + 1 if last is not None else 0
     attempt = 1
@@ -248,7 +250,7 @@ def _last_line(errors: IO[bytes]) -> str:
     return hide_text(lines[-1])[:500] if lines else ""
 
 
-def read_in_process(order: Order) -> tuple[tuple[Row, ...] | None, str]:
+def read_in_process(order: WorkerOrder) -> tuple[tuple[Row, ...] | None, str]:
     """Let a process of its own read a version: its rows, or None and why not."""
     with tempfile.TemporaryFile() as errors:
         process = _start(errors)

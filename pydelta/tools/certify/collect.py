@@ -1,6 +1,6 @@
 """Read the log and the files of a run's table as they lie there: by name, action by action, not through a snapshot.
 
-While a run goes on, ``Watcher`` follows the log, so that what is written over or deleted later has been seen.
+While a run goes on, ``LogWatcher`` follows the log, so that what is written over or deleted later has been seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydelta.tools.certify.local_worker import op_of, tuples_of
 
 import pyarrow as pa  # isort: skip
 
-__all__ = ["Found", "Watcher", "collect"]
+__all__ = ["Collected", "LogWatcher", "collect"]
 
 _PAUSE_SECONDS: Final = 0.2
 _AHEAD: Final = 20
@@ -42,7 +42,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Collected:
     """The log as it was found; see ``History``."""
 
     commits: tuple[Commit, ...]
@@ -51,7 +51,7 @@ class Found:
     live: tuple[str, ...]
 
 
-class Watcher:
+class LogWatcher:
     """Follows a log in a thread until it is stopped.
 
     Args:
@@ -119,7 +119,7 @@ class Watcher:
         return self._seen.commits.get(version)
 
 
-def collect(store: Store, watcher: Watcher, told: int) -> Found:
+def collect(store: Store, watcher: LogWatcher, told: int) -> Collected:
     """Read the whole log, once nobody writes any more.
 
     Args:
@@ -164,7 +164,7 @@ def collect(store: Store, watcher: Watcher, told: int) -> Found:
             )
         )
     found = [life for several in lives.values() for life in several]
-    return Found(
+    return Collected(
         commits=tuple(commits),
         lost=tuple(_lost(store, found)),
         unreadable=tuple(unreadable),

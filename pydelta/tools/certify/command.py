@@ -19,7 +19,7 @@ from pydelta.settings import checked_properties
 from pydelta.storage.uris import scheme_of
 from pydelta.tools.certify.checker import check
 from pydelta.tools.certify.delta_rs import import_deltalake
-from pydelta.tools.certify.history import Plan
+from pydelta.tools.certify.history import CertifyPlan
 from pydelta.tools.certify.plan import kinds_without, make_plan
 from pydelta.tools.certify.promises import PROMISES
 from pydelta.tools.certify.proxy import endpoint_of
@@ -165,7 +165,7 @@ def certify(wish: Wish, replayed: str | None, say: Callable[[str], None]) -> int
     return _judge(wish, plan, request, say)
 
 
-def _judge(wish: Wish, plan: Plan, request: Request, say: Callable[[str], None]) -> int:
+def _judge(wish: Wish, plan: CertifyPlan, request: Request, say: Callable[[str], None]) -> int:
     started = time.monotonic()
     ran = run_plan(plan, request)
     broken = tuple(check(ran.history))
@@ -217,7 +217,7 @@ def _shrunk(report: Report, request: Request, tries: int) -> Report:
     promises = {item.promise for item in report.broken}
     calm = replace(request, keep=False)
 
-    def breaks(plan: Plan) -> bool:
+    def breaks(plan: CertifyPlan) -> bool:
         for _ in range(_RERUNS):
             try:
                 found = check(run_plan(plan, calm).history)
@@ -232,7 +232,7 @@ def _shrunk(report: Report, request: Request, tries: int) -> Report:
     return msgspec.structs.replace(report, smallest=found, shrunk_in=used)
 
 
-def _size(plan: Plan) -> str:
+def _size(plan: CertifyPlan) -> str:
     counts = ((plan.operations, "operation", "operations"), (len(plan.processes), "process", "processes"))
     return " of ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
@@ -243,7 +243,7 @@ def _unsaid(ran: Ran) -> str:
     return f"Nothing can be said: no operation wrote rows that another one read.{more}"
 
 
-def _notes(wish: Wish, plan: Plan, ran: Ran) -> list[str]:
+def _notes(wish: Wish, plan: CertifyPlan, ran: Ran) -> list[str]:
     """What a reader of the verdict has to know."""
     notes = list(ran.notes)
     done = {event.step.op for event in ran.history.events}

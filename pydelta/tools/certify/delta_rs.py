@@ -11,8 +11,8 @@ from pydelta.errors.redaction import hide_text
 from pydelta.log import DeltaLog
 from pydelta.storage.options import s3_options
 from pydelta.storage.uris import normalize_uri, scheme_of, split_location
-from pydelta.tools.certify.history import Row, Step
-from pydelta.tools.certify.local_worker import Done, Failed, table_of, tuples_of, version_of
+from pydelta.tools.certify.history import PlannedStep, Row
+from pydelta.tools.certify.local_worker import Failed, StepDone, table_of, tuples_of, version_of
 
 __all__ = ["DeltaRsWorker", "import_deltalake", "read_with_delta_rs"]
 
@@ -76,16 +76,16 @@ class DeltaRsWorker:
     def _open(self) -> Any:
         return self._rs.DeltaTable(self._uri, storage_options=self._options)
 
-    def run(self, step: Step) -> Done:
+    def run(self, step: PlannedStep) -> StepDone:
         """Do an operation."""
         table = self._open()
         named = self._rs.CommitProperties(custom_metadata={"userMetadata": step.op})
         where = f"k = {step.key}"
         if step.kind == "read":
-            return Done(version=table.version(), rows=tuples_of(table.to_pyarrow_table()))
+            return StepDone(version=table.version(), rows=tuples_of(table.to_pyarrow_table()))
         if step.kind == "checkpoint":
             table.create_checkpoint()
-            return Done(version=table.version())
+            return StepDone(version=table.version())
         if step.kind == "append":
             rows = table_of(step)
             self._rs.write_deltalake(
@@ -99,10 +99,10 @@ class DeltaRsWorker:
             table.optimize.compact(commit_properties=named)
         elif step.kind == "merge":
             self._merge(table, step, named)
-        return Done(version=version_of(self._log, step.op))
+        return StepDone(version=version_of(self._log, step.op))
 
-    def _merge(self, table: Any, step: Step, named: Any) -> None:
-        source = table_of(Step(op=step.op, kind="append", key=step.key, rows=1))
+    def _merge(self, table: Any, step: PlannedStep, named: Any) -> None:
+        source = table_of(PlannedStep(op=step.op, kind="append", key=step.key, rows=1))
         merging = table.merge(
             source, "t.k = s.k", source_alias="s", target_alias="t", commit_properties=named
         ).when_matched_update({"rev": f"'{step.op}'"})

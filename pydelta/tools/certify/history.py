@@ -9,6 +9,7 @@ import msgspec
 
 __all__ = [
     "SETUP",
+    "CertifyPlan",
     "Commit",
     "EngineRead",
     "Event",
@@ -16,10 +17,9 @@ __all__ = [
     "FaultKind",
     "History",
     "LostFile",
-    "Plan",
+    "PlannedStep",
     "Process",
     "Row",
-    "Step",
     "acknowledged",
     "rows_written",
 ]
@@ -38,7 +38,7 @@ Outcome: TypeAlias = Literal["ok", "failed", "unknown"]
 Trouble: TypeAlias = Literal["", "conflict", "store", "refused", "broken"]
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One operation of a process, as planned.
 
     Args:
@@ -83,12 +83,12 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     number: int
     engine: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     faults: tuple[Fault, ...] = ()
     kills: tuple[tuple[str, int], ...] = ()
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CertifyPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that a run does, so that it can be run again.
 
     Args:
@@ -130,7 +130,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         wall_ms: When it began by the wall clock, epoch milliseconds.
     """
 
-    step: Step
+    step: PlannedStep
     process: int
     engine: str = "pydelta"
     invoked_ns: int
@@ -216,7 +216,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     race: str = ""
 
 
-def rows_written(step: Step) -> tuple[Row, ...]:
+def rows_written(step: PlannedStep) -> tuple[Row, ...]:
     """Return the rows that an operation brings when it brings any."""
     return tuple((step.op, number, step.key, "") for number in range(step.rows))
 

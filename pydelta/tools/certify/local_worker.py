@@ -32,15 +32,15 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import CommitInfo
-from pydelta.tools.certify.history import Row, Step, Trouble, rows_written
+from pydelta.tools.certify.history import PlannedStep, Row, Trouble, rows_written
 
-__all__ = ["SCHEMA", "Done", "Failed", "LocalWorker", "failure_of", "op_of", "table_of", "tuples_of", "version_of"]
+__all__ = ["SCHEMA", "Failed", "LocalWorker", "StepDone", "failure_of", "op_of", "table_of", "tuples_of", "version_of"]
 
 SCHEMA = pa.schema([("op", pa.string()), ("n", pa.int64()), ("k", pa.int64()), ("rev", pa.string())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class StepDone:
     """What an operation was told; see ``Event``."""
 
     version: int | None = None
@@ -57,7 +57,7 @@ class Failed:
     error: str
 
 
-def table_of(step: Step) -> pa.Table:
+def table_of(step: PlannedStep) -> pa.Table:
     """Make the rows that an operation writes."""
     rows = rows_written(step)
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
@@ -117,14 +117,14 @@ class LocalWorker:
         self._settings = self._log.settings
         self._process = process
 
-    def run(self, step: Step) -> Done:
+    def run(self, step: PlannedStep) -> StepDone:
         """Do an operation.
 
         Raises:
             DeltaError: It failed, or its outcome is unknown.
         """
         self._log.settings = replace(self._settings, user_metadata=step.op)
-        done: Done = getattr(self, "_" + step.kind)(step)
+        done: StepDone = getattr(self, "_" + step.kind)(step)
         return done
 
     @property
@@ -139,48 +139,48 @@ class LocalWorker:
     def close(self) -> None:
         """Do nothing: there is nothing to stop."""
 
-    def _write(self, step: Step, options: WriteOptions) -> Done:
+    def _write(self, step: PlannedStep, options: WriteOptions) -> StepDone:
         log = self._log
         rows = ArrowRows(log, log.update(), table_of(step))
-        return Done(version=run(Write(rows, options), self._context).version)
+        return StepDone(version=run(Write(rows, options), self._context).version)
 
-    def _append(self, step: Step) -> Done:
-        return Done(version=LocalTable(self._log).append(table_of(step)).version)
+    def _append(self, step: PlannedStep) -> StepDone:
+        return StepDone(version=LocalTable(self._log).append(table_of(step)).version)
 
-    def _stream(self, step: Step) -> Done:
+    def _stream(self, step: PlannedStep) -> StepDone:
         number = int(step.op.partition("-")[2])
         options = WriteOptions(mode=WriteMode.APPEND, txn_app_id=f"certify-{self._process}", txn_version=number)
         return self._write(step, options)
 
-    def _replace(self, step: Step) -> Done:
+    def _replace(self, step: PlannedStep) -> StepDone:
         return self._write(step, WriteOptions(mode=WriteMode.OVERWRITE, replace_where=f"k = {step.key}"))
 
-    def _delete(self, step: Step) -> Done:
-        return Done(version=run(Delete(condition=f"k = {step.key}"), self._context).version)
+    def _delete(self, step: PlannedStep) -> StepDone:
+        return StepDone(version=run(Delete(condition=f"k = {step.key}"), self._context).version)
 
-    def _update(self, step: Step) -> Done:
+    def _update(self, step: PlannedStep) -> StepDone:
         command = Update(assignments=[("rev", f"'{step.op}'")], condition=f"k = {step.key}")
-        return Done(version=run(command, self._context).version)
+        return StepDone(version=run(command, self._context).version)
 
-    def _optimize(self, step: Step) -> Done:
+    def _optimize(self, step: PlannedStep) -> StepDone:
         del step
-        return Done(version=run(Optimize(), self._context).version)
+        return StepDone(version=run(Optimize(), self._context).version)
 
-    def _vacuum(self, step: Step) -> Done:
+    def _vacuum(self, step: PlannedStep) -> StepDone:
         del step
         options = VacuumOptions(list_workers=1, delete_workers=1)
         result = run(Vacuum(options=options), self._context)
-        return Done(version=result.end_version)
+        return StepDone(version=result.end_version)
 
-    def _restore(self, step: Step) -> Done:
+    def _restore(self, step: PlannedStep) -> StepDone:
         target = max(self._log.update().version - step.back, 0)
-        return Done(version=run(Restore(version=target), self._context).version, target=target)
+        return StepDone(version=run(Restore(version=target), self._context).version, target=target)
 
-    def _checkpoint(self, step: Step) -> Done:
+    def _checkpoint(self, step: PlannedStep) -> StepDone:
         del step
-        return Done(version=self._log.checkpoint().version)
+        return StepDone(version=self._log.checkpoint().version)
 
-    def _read(self, step: Step) -> Done:
+    def _read(self, step: PlannedStep) -> StepDone:
         del step
         snapshot = self._log.update()
-        return Done(version=snapshot.version, rows=tuples_of(LocalTable(self._log).scan(version=snapshot.version)))
+        return StepDone(version=snapshot.version, rows=tuples_of(LocalTable(self._log).scan(version=snapshot.version)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.tools.certify.history import Fault, FaultKind, Kind, Plan, Process, Step
+from pydelta.tools.certify.history import CertifyPlan, Fault, FaultKind, Kind, PlannedStep, Process
 
 __all__ = ["KEYS", "kinds_without", "make_plan"]
 
@@ -68,7 +68,7 @@ def make_plan(
     properties: Mapping[str, str] | None = None,
     faults: bool = True,
     kinds: Mapping[str, Mapping[Kind, int]] = _WEIGHTS,
-) -> Plan:
+) -> CertifyPlan:
     """Make a plan; the same for the same arguments.
 
     Args:
@@ -87,7 +87,7 @@ def make_plan(
         troubles = _faults(chance, count) if faults and engine == "pydelta" else ()
         kills = _kills(chance, steps) if faults and count > 1 else ()
         processes.append(Process(number=number, engine=engine, steps=steps, faults=troubles, kills=kills))
-    return Plan(
+    return CertifyPlan(
         seed=seed,
         processes=tuple(processes),
         properties=dict(properties or {}),
@@ -95,14 +95,14 @@ def make_plan(
     )
 
 
-def _steps(chance: random.Random, process: int, weights: Mapping[Kind, int], count: int) -> tuple[Step, ...]:
+def _steps(chance: random.Random, process: int, weights: Mapping[Kind, int], count: int) -> tuple[PlannedStep, ...]:
     kinds = chance.choices(list(weights), list(weights.values()), k=count)
     steps = []
     for number, kind in enumerate(kinds, start=1):
         rows = chance.randint(1, 3) if kind in ("append", "stream", "replace") else 0
         key = chance.randrange(KEYS) if rows or kind in ("delete", "update", "merge") else 0
         back = chance.randint(1, 4) if kind == "restore" else 0
-        steps.append(Step(op=f"{process}-{number}", kind=kind, key=key, rows=rows, back=back))
+        steps.append(PlannedStep(op=f"{process}-{number}", kind=kind, key=key, rows=rows, back=back))
     return tuple(steps)
 
 
@@ -117,7 +117,7 @@ def _faults(chance: random.Random, operations: int) -> tuple[Fault, ...]:
     return tuple(found)
 
 
-def _kills(chance: random.Random, steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
+def _kills(chance: random.Random, steps: Sequence[PlannedStep]) -> tuple[tuple[str, int], ...]:
     """One process in two is killed once from outside, in an operation that writes."""
     writing = [step.op for step in steps if step.kind != "read"]
     if not writing or chance.random() < 0.5:

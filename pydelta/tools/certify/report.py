@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
-from pydelta.tools.certify.history import Event, History, Plan
+from pydelta.tools.certify.history import CertifyPlan, Event, History
 from pydelta.tools.certify.promises import PROMISES, Broken
 
 __all__ = ["Report", "page", "read_report", "verdict_of", "write_report"]
@@ -46,12 +46,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float
     engines: tuple[str, ...]
     readers: tuple[str, ...]
-    plan: Plan
+    plan: CertifyPlan
     history: History
     broken: tuple[Broken, ...] = ()
     faults: dict[str, int] = {}
     versions: dict[str, str] = {}
-    smallest: Plan | None = None
+    smallest: CertifyPlan | None = None
     shrunk_in: int = 0
     notes: tuple[str, ...] = ()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from pydelta.tools.certify.history import SETUP, Commit, Event, Row, Step, rows_written
+from pydelta.tools.certify.history import SETUP, Commit, Event, PlannedStep, Row, rows_written
 from pydelta.tools.certify.promises import Broken
 
 __all__ = ["MAINTENANCE", "Effect", "Rows", "effects", "name_rows", "states_of"]
@@ -48,7 +48,7 @@ def states_of(commits: Sequence[Commit]) -> dict[int, Rows]:
     return found
 
 
-def effects(commits: Sequence[Commit], steps: Mapping[str, Step], events: Iterable[Event]) -> list[Effect]:
+def effects(commits: Sequence[Commit], steps: Mapping[str, PlannedStep], events: Iterable[Event]) -> list[Effect]:
     """Compare what each commit did with what its operation says.
 
     Args:
@@ -138,7 +138,7 @@ class _Change:
         saw = frozenset(self.before) - missed
         return Effect(version=self.commit.version, saw=saw, missed=missed, wrong=tuple(wrong))
 
-    def of(self, step: Step) -> Effect:
+    def of(self, step: PlannedStep) -> Effect:
         """A commit of an operation that changes rows of one key, or adds some."""
         mine = Counter(rows_written(step))
         of_key = Counter({row: count for row, count in self.before.items() if row[2] == step.key})

@@ -25,13 +25,13 @@ from pydelta.storage import Store, normalize_uri, open_store
 from pydelta.storage.probe import probe_put_if_absent
 from pydelta.storage.uris import scheme_of
 from pydelta.tools.certify.children import Crew, read_in_process
-from pydelta.tools.certify.collect import Watcher, collect
+from pydelta.tools.certify.collect import LogWatcher, collect
 from pydelta.tools.certify.delta_rs import read_with_delta_rs
-from pydelta.tools.certify.history import SETUP, EngineRead, Event, History, Plan, acknowledged
+from pydelta.tools.certify.history import SETUP, CertifyPlan, EngineRead, Event, History, acknowledged
 from pydelta.tools.certify.local_worker import tuples_of
 from pydelta.tools.certify.proxy import Proxy, endpoint_of, with_endpoint
 from pydelta.tools.certify.trino import TrinoReader, TrinoTable
-from pydelta.tools.certify.worker import Order
+from pydelta.tools.certify.worker import WorkerOrder
 
 __all__ = ["Ran", "Request", "check_place", "run_plan"]
 
@@ -93,7 +93,7 @@ def check_place(uri: str, options: Mapping[str, str]) -> None:
         )
 
 
-def run_plan(plan: Plan, request: Request) -> Ran:
+def run_plan(plan: CertifyPlan, request: Request) -> Ran:
     """Run a plan, in a folder of its own below the place.
 
     Raises:
@@ -142,7 +142,7 @@ def _race(store: Store) -> str:
 class _Run:
     """One run over a table of its own."""
 
-    def __init__(self, plan: Plan, request: Request, table: str) -> None:
+    def __init__(self, plan: CertifyPlan, request: Request, table: str) -> None:
         self._plan, self._request, self._table = plan, request, table
         self._options = dict(request.options)
         self._notes: list[str] = []
@@ -151,7 +151,7 @@ class _Run:
         """Create the table, let the processes work, collect."""
         store = open_store(self._table, self._options)
         level = self._create(store)
-        watcher = Watcher(store, self._options)
+        watcher = LogWatcher(store, self._options)
         watcher.start()
         try:
             events, faults = self._work()
@@ -228,7 +228,7 @@ class _Run:
         except Exception as error:  # noqa: BLE001 - an engine that cannot read is a finding
             said = hide_text(f"{type(error).__name__}: {first_line(error)}")
             return EngineRead(engine=engine, version=version, error=said)
-        order = Order(uri=self._table, options=self._options, process=0, engine=engine, read_version=version)
+        order = WorkerOrder(uri=self._table, options=self._options, process=0, engine=engine, read_version=version)
         found, reason = read_in_process(order)
         return EngineRead(engine=engine, version=version, rows=found, error=reason)
 

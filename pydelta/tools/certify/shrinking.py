@@ -11,14 +11,14 @@ from typing import TypeVar
 
 import msgspec
 
-from pydelta.tools.certify.history import Plan, Process
+from pydelta.tools.certify.history import CertifyPlan, Process
 
 __all__ = ["shrink"]
 
 _Item = TypeVar("_Item")
 
 
-def shrink(plan: Plan, breaks: Callable[[Plan], bool], *, tries: int) -> tuple[Plan, int]:
+def shrink(plan: CertifyPlan, breaks: Callable[[CertifyPlan], bool], *, tries: int) -> tuple[CertifyPlan, int]:
     """Look for a smaller plan that still breaks.
 
     Args:
@@ -42,7 +42,7 @@ def shrink(plan: Plan, breaks: Callable[[Plan], bool], *, tries: int) -> tuple[P
     return plan, used
 
 
-def _smaller(plan: Plan) -> Iterator[Plan]:
+def _smaller(plan: CertifyPlan) -> Iterator[CertifyPlan]:
     """Plans with less, the boldest first."""
     if plan.proxy_faults:
         yield msgspec.structs.replace(plan, proxy_faults=False)

@@ -8,8 +8,8 @@ from typing import Any, Final
 from pydelta.errors import DeltaError, first_line
 from pydelta.errors.redaction import hide_text
 from pydelta.log import DeltaLog
-from pydelta.tools.certify.history import Row, Step, rows_written
-from pydelta.tools.certify.local_worker import Done, Failed, failure_of, version_of
+from pydelta.tools.certify.history import PlannedStep, Row, rows_written
+from pydelta.tools.certify.local_worker import Failed, StepDone, failure_of, version_of
 
 __all__ = ["SparkWorker"]
 
@@ -41,16 +41,16 @@ class SparkWorker:
         self._log = DeltaLog.for_table(uri, options=options)
         self._table = f"delta.`{uri}`"
 
-    def run(self, step: Step) -> Done:
+    def run(self, step: PlannedStep) -> StepDone:
         """Do an operation."""
         self._spark.conf.set(_METADATA, step.op)
         if step.kind == "read":
             version = self._log.update().version
-            return Done(version=version, rows=self.read(version))
+            return StepDone(version=version, rows=self.read(version))
         target = max(self._log.update().version - step.back, 0) if step.kind == "restore" else None
         self._spark.sql(self._statement(step, target)).collect()
         try:
-            return Done(version=version_of(self._log, step.op), target=target)
+            return StepDone(version=version_of(self._log, step.op), target=target)
         except DeltaError as error:
             raise _NotLookedUp(first_line(error)) from error
 
@@ -59,7 +59,7 @@ class SparkWorker:
         rows = self._spark.sql(f"SELECT op, n, k, rev FROM {self._table} VERSION AS OF {version}").collect()
         return tuple(sorted((row.op, row.n, row.k, row.rev) for row in rows))
 
-    def _statement(self, step: Step, target: int | None) -> str:
+    def _statement(self, step: PlannedStep, target: int | None) -> str:
         table, key, op = self._table, step.key, step.op
         rows = ", ".join(f"('{op}', {number}L, {key}L, '')" for _, number, _, _ in rows_written(step))
         return {

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pydelta.errors import first_line
 from pydelta.errors.redaction import hide_text
 from pydelta.log import DeltaLog
-from pydelta.tools.certify.history import Row, Step, rows_written
-from pydelta.tools.certify.local_worker import Done, Failed, version_of
+from pydelta.tools.certify.history import PlannedStep, Row, rows_written
+from pydelta.tools.certify.local_worker import Failed, StepDone, version_of
 from pydelta.tools.certify.trino import TrinoError, TrinoTable, user_of
 
 __all__ = ["TrinoWorker"]
@@ -27,19 +27,19 @@ class TrinoWorker:
         self._table = table
         self._log = DeltaLog.for_table(uri, options=options)
 
-    def run(self, step: Step) -> Done:
+    def run(self, step: PlannedStep) -> StepDone:
         """Do an operation."""
         if step.kind == "read":
             version = self._log.update().version
-            return Done(version=version, rows=self.read(version))
+            return StepDone(version=version, rows=self.read(version))
         self._table.rows(self._statement(step), user=user_of(self._table, step.op))
-        return Done(version=version_of(self._log, step.op))
+        return StepDone(version=version_of(self._log, step.op))
 
     def read(self, version: int) -> tuple[Row, ...]:
         """Read a version."""
         return self._table.read(version)
 
-    def _statement(self, step: Step) -> str:
+    def _statement(self, step: PlannedStep) -> str:
         table, key, op = self._table.quoted, step.key, step.op
         rows = ", ".join(f"('{op}', {number}, {key}, '')" for _, number, _, _ in rows_written(step))
         return {

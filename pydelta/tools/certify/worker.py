@@ -15,14 +15,14 @@ import msgspec
 
 from pydelta.settings.clock import epoch_ms
 from pydelta.tools.certify.faults import Faults, with_faults
-from pydelta.tools.certify.history import Event, Fault, Row, Step
-from pydelta.tools.certify.local_worker import Done, Failed, LocalWorker
+from pydelta.tools.certify.history import Event, Fault, PlannedStep, Row
+from pydelta.tools.certify.local_worker import Failed, LocalWorker, StepDone
 from pydelta.tools.certify.trino import TrinoTable
 
-__all__ = ["Line", "Order", "main"]
+__all__ = ["Line", "WorkerOrder", "main"]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a process is to do. It holds the store's options, secrets too: it goes through a pipe, to one process.
 
     Args:
@@ -42,7 +42,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str]
     process: int
     engine: str = "pydelta"
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
     faults: tuple[Fault, ...] = ()
     calls: int = 0
     attempt: int = 1
@@ -62,7 +62,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Worker(Protocol):
-    def run(self, step: Step) -> Done: ...
+    def run(self, step: PlannedStep) -> StepDone: ...
 
     def failure(self, error: Exception) -> Failed: ...
 
@@ -78,7 +78,7 @@ def _say(line: Line) -> None:
         sys.stdout.buffer.flush()
 
 
-def _worker(order: Order) -> _Worker:
+def _worker(order: WorkerOrder) -> _Worker:
     if order.engine == "spark":
         from pydelta.tools.certify.spark_worker import SparkWorker
 
@@ -96,7 +96,7 @@ def _worker(order: Order) -> _Worker:
     return LocalWorker(order.uri, with_faults(order.uri, order.options, faults), order.process)
 
 
-def _do(worker: _Worker, step: Step, order: Order, attempt: int) -> Event:
+def _do(worker: _Worker, step: PlannedStep, order: WorkerOrder, attempt: int) -> Event:
     known: dict[str, Any] = {
         "step": step,
         "process": order.process,
@@ -119,7 +119,7 @@ def _do(worker: _Worker, step: Step, order: Order, attempt: int) -> Event:
 
 def main() -> None:
     """Read the order, and carry it out."""
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerOrder)
     worker = _worker(order)
     if order.read_version is not None:
         _say(_read(worker, order.read_version))

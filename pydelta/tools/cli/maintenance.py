@@ -16,7 +16,7 @@ from pydelta.settings.clock import epoch_ms
 if TYPE_CHECKING:
     from pydelta.settings.maintenance import MaintenancePolicy
     from pydelta.tools.maintenance.decide import Action
-    from pydelta.tools.maintenance.state import TableState
+    from pydelta.tools.maintenance.state import MaintenanceState
 
 __all__ = ["add_maintenance"]
 
@@ -119,7 +119,7 @@ _PATIENCE = 30.0
 
 def _decided(
     where: _Where, defaults: dict[str, str], options: dict[str, str]
-) -> tuple[TableState, MaintenancePolicy, list[Action]]:
+) -> tuple[MaintenanceState, MaintenancePolicy, list[Action]]:
     """What the table is like, how it wants to be maintained, and what it needs.
 
     Raises:
@@ -127,19 +127,19 @@ def _decided(
     """
     from pydelta.log import DeltaLog
     from pydelta.tools.inventory import loaded_until, place_of
-    from pydelta.tools.maintenance.decide import Budget, decide
+    from pydelta.tools.maintenance.decide import DailyBudget, decide
     from pydelta.tools.maintenance.journal import Journal
-    from pydelta.tools.maintenance.watch import Known, Watcher
+    from pydelta.tools.maintenance.watch import Known, TableWatcher
 
     log = DeltaLog.for_table(where.location, options=options)
     now_ms = epoch_ms()
-    watcher = Watcher(where.name, log, defaults)
-    known, left = Known(), Budget()
+    watcher = TableWatcher(where.name, log, defaults)
+    known, left = Known(), DailyBudget()
     state, policy = watcher.look(known, now_ms=now_ms)
     if where.book is not None:
         kept = Journal(DeltaLog.for_table(where.book, options=options))
         known = kept.known(log.uri)
-        left = kept.left(Budget(bytes=policy.budget_bytes, requests=policy.budget_requests), log.uri)
+        left = kept.left(DailyBudget(bytes=policy.budget_bytes, requests=policy.budget_requests), log.uri)
     if where.inventory is not None:
         listed = DeltaLog.for_table(where.inventory, options=options).update()
         if listed.version >= 0:
@@ -149,7 +149,7 @@ def _decided(
     return state, policy, decide(state, policy, left, now_ms=now_ms)
 
 
-def _document(state: TableState, policy: MaintenancePolicy, actions: list[Action]) -> dict[str, Any]:
+def _document(state: MaintenanceState, policy: MaintenancePolicy, actions: list[Action]) -> dict[str, Any]:
     return {
         "table": state.name,
         "location": state.uri,
@@ -161,7 +161,7 @@ def _document(state: TableState, policy: MaintenancePolicy, actions: list[Action
     }
 
 
-def _lines(state: TableState, policy: MaintenancePolicy, actions: list[Action]) -> list[str]:
+def _lines(state: MaintenanceState, policy: MaintenancePolicy, actions: list[Action]) -> list[str]:
     from pydelta.tools.maintenance.decide import shown_bytes
 
     lines = [f"{state.name}, version {state.version}: {state.files} files, {shown_bytes(state.bytes)}"]

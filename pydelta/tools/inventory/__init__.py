@@ -7,8 +7,8 @@
     inventory table --split_by_table--> the rows of each table, for VACUUM
 """
 
-from pydelta.commands.vacuum.places import Place, place_of, with_longest_prefix
-from pydelta.tools.inventory.choice import Choice, choose_deliveries
+from pydelta.commands.vacuum.places import BucketPlace, place_of, with_longest_prefix
+from pydelta.tools.inventory.choice import ChosenDeliveries, choose_deliveries
 from pydelta.tools.inventory.delivery import (
     Delivery,
     DeliveryResult,
@@ -20,18 +20,18 @@ from pydelta.tools.inventory.delivery import (
 )
 from pydelta.tools.inventory.listing import key_source, list_keys
 from pydelta.tools.inventory.load import LoadedBucket, LoadResult, load_deliveries, loaded_until
-from pydelta.tools.inventory.manifest import Manifest
+from pydelta.tools.inventory.manifest import InventoryManifest
 from pydelta.tools.inventory.split import places_of, read_split, split_by_table
 
 __all__ = [
-    "Choice",
+    "BucketPlace",
+    "ChosenDeliveries",
     "Delivery",
     "DeliveryResult",
+    "InventoryManifest",
     "ListingOptions",
     "LoadResult",
     "LoadedBucket",
-    "Manifest",
-    "Place",
     "buckets_with_deliveries",
     "choose_deliveries",
     "find_deliveries",

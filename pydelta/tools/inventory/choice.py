@@ -15,11 +15,11 @@ from pydelta.errors import InvalidArgumentError, InventoryUnusableError
 from pydelta.storage import Store
 from pydelta.tools.inventory.delivery import Delivery, buckets_with_deliveries, find_deliveries, read_manifest
 
-__all__ = ["Choice", "ahead_error", "choose_deliveries", "is_ahead"]
+__all__ = ["ChosenDeliveries", "ahead_error", "choose_deliveries", "is_ahead"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Choice:
+class ChosenDeliveries:
     """What to load, and what there is to say.
 
     Args:
@@ -45,7 +45,7 @@ def choose_deliveries(
     inventory_ids: Sequence[str] | None = None,
     stamp: str | None = None,
     now_ms: int,
-) -> Choice:
+) -> ChosenDeliveries:
     """Choose the newest complete delivery of each inventory of each bucket; those dated in the future are skipped.
 
     Args:
@@ -55,7 +55,7 @@ def choose_deliveries(
         stamp: Only the one of this time.
         now_ms: The clock, epoch milliseconds.
     """
-    choice = Choice()
+    choice = ChosenDeliveries()
     for bucket in buckets if buckets is not None else buckets_with_deliveries(store):
         _choose_of(choice, store, bucket, inventory_ids, stamp, now_ms)
     if buckets is None and not choice.deliveries and not choice.warnings and not choice.problems:
@@ -64,7 +64,7 @@ def choose_deliveries(
 
 
 def _choose_of(
-    choice: Choice, store: Store, bucket: str, ids: Sequence[str] | None, stamp: str | None, now_ms: int
+    choice: ChosenDeliveries, store: Store, bucket: str, ids: Sequence[str] | None, stamp: str | None, now_ms: int
 ) -> None:
     found: dict[str, list[Delivery]] = {}
     for item in find_deliveries(store, bucket):

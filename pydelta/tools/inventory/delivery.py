@@ -32,7 +32,7 @@ from pydelta.tools.inventory.manifest import (
     FORMATS,
     MANIFEST,
     DeliveredFile,
-    Manifest,
+    InventoryManifest,
     delivery_stamp,
     encode_manifest,
     verified_manifest,
@@ -152,7 +152,7 @@ def write_delivery(
             objects += frame.height
             size += int(frame["size"].sum())
             written.append(_write(store, folder, head, place.bucket, frame, how.file_format))
-        manifest = Manifest.of(
+        manifest = InventoryManifest.of(
             source_bucket=place.bucket,
             destination_bucket=place_of(destination).bucket,
             created_ms=created,
@@ -213,7 +213,7 @@ def _folder_of(bucket: str) -> str:
     return bucket.replace(":", _COLON)
 
 
-def read_manifest(store: Store, delivery: Delivery) -> Manifest:
+def read_manifest(store: Store, delivery: Delivery) -> InventoryManifest:
     """Read the manifest of a delivery, and compare it with its checksum and with the bucket.
 
     Raises:
@@ -313,7 +313,7 @@ def _write(store: Store, folder: str, head: str, bucket: str, frame: pl.DataFram
     return DeliveredFile(key=head + path, size=stream.size, md5=stream.hexdigest())
 
 
-def _announce(store: Store, folder: str, manifest: Manifest) -> str:
+def _announce(store: Store, folder: str, manifest: InventoryManifest) -> str:
     """The manifest without its checksum; in a minute that has a delivery already, the next one's folder."""
     data, _ = encode_manifest(manifest)
     moment = manifest.created_ms

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from pydelta.commands.vacuum.places import Place
+from pydelta.commands.vacuum.places import BucketPlace
 from pydelta.errors import InvalidArgumentError
 from pydelta.storage import Store, open_store, pages_of, scheme_of
 from pydelta.storage.options import s3_options
@@ -81,7 +81,7 @@ class StoreKeys:
             ).cast({"modified": KEY_SCHEMA["modified"]})
 
 
-def key_source(place: Place, options: Mapping[str, str] | None = None) -> KeySource:
+def key_source(place: BucketPlace, options: Mapping[str, str] | None = None) -> KeySource:
     """Choose how to list a place: by S3 itself where possible, else by its store.
 
     Args:

@@ -38,7 +38,7 @@ from pydelta.storage import Store
 from pydelta.storage.discarding import discard
 from pydelta.tools.inventory.choice import ahead_error, is_ahead
 from pydelta.tools.inventory.delivery import Delivery, data_path, read_manifest
-from pydelta.tools.inventory.manifest import DeliveredFile, Manifest
+from pydelta.tools.inventory.manifest import DeliveredFile, InventoryManifest
 from pydelta.tools.inventory.rows import ROW_SCHEMA, Noncurrent, inventory_rows, raw_frames
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
@@ -215,7 +215,7 @@ def _app_id(bucket: str) -> str:
     return f"inventory:{bucket}"
 
 
-def _marks(bucket: str, deliveries: Sequence[Delivery], manifests: Sequence[Manifest]) -> dict[str, int]:
+def _marks(bucket: str, deliveries: Sequence[Delivery], manifests: Sequence[InventoryManifest]) -> dict[str, int]:
     """How far a bucket is, by application id: when its newest list was made, and of several all of them together.
 
     A sum, since one of them may be newer than its own last list and older than another's.
@@ -272,7 +272,7 @@ def _type_name(kind: pl.DataType) -> str:
 def _load(
     store: Store,
     delivery: Delivery,
-    manifest: Manifest,
+    manifest: InventoryManifest,
     locations: Mapping[str, str],
     writer: _Writer,
     folder: Path,

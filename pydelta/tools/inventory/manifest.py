@@ -20,7 +20,7 @@ __all__ = [
     "CSV_COLUMNS",
     "MANIFEST",
     "DeliveredFile",
-    "Manifest",
+    "InventoryManifest",
     "decode_manifest",
     "delivery_stamp",
     "encode_manifest",
@@ -54,7 +54,7 @@ class DeliveredFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class InventoryManifest:
     """What a delivery says about itself.
 
     Args:
@@ -87,7 +87,7 @@ class Manifest:
         created_ms: int,
         file_format: str,
         files: tuple[DeliveredFile, ...],
-    ) -> Manifest:
+    ) -> InventoryManifest:
         """Make the manifest of a delivery of ours; ``destination_bucket`` is the plain name.
 
         Raises:
@@ -122,7 +122,7 @@ def delivery_stamp(created_ms: int) -> str:
     return dt.datetime.fromtimestamp(created_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H-%MZ")
 
 
-def encode_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
+def encode_manifest(manifest: InventoryManifest) -> tuple[bytes, bytes]:
     """Make the contents of ``manifest.json`` and of ``manifest.checksum``."""
     text = json.dumps(
         {
@@ -140,7 +140,7 @@ def encode_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
     return text, md5_hex(text).encode()
 
 
-def decode_manifest(data: bytes, *, source: str) -> Manifest:
+def decode_manifest(data: bytes, *, source: str) -> InventoryManifest:
     """Read ``manifest.json``.
 
     Args:
@@ -153,7 +153,7 @@ def decode_manifest(data: bytes, *, source: str) -> Manifest:
     try:
         fields = json.loads(data)
         files = tuple(_file(item) for item in fields["files"])
-        manifest = Manifest(
+        manifest = InventoryManifest(
             source_bucket=_text(fields, "sourceBucket"),
             destination_bucket=_text(fields, "destinationBucket"),
             created_ms=int(fields["creationTimestamp"]),
@@ -175,7 +175,7 @@ def decode_manifest(data: bytes, *, source: str) -> Manifest:
     return manifest
 
 
-def verified_manifest(data: bytes, checksum: bytes, *, source: str, bucket: str | None = None) -> Manifest:
+def verified_manifest(data: bytes, checksum: bytes, *, source: str, bucket: str | None = None) -> InventoryManifest:
     """Read ``manifest.json`` after comparing it with its checksum and with the bucket that is meant.
 
     Raises:

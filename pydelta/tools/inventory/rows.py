@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from pydelta.commands.vacuum.places import with_longest_prefix
 from pydelta.errors import DeltaError, InvalidArgumentError, first_line
-from pydelta.tools.inventory.manifest import CSV_COLUMNS, Manifest
+from pydelta.tools.inventory.manifest import CSV_COLUMNS, InventoryManifest
 
 __all__ = [
     "ROW_SCHEMA",
@@ -105,7 +105,7 @@ def encode_keys(keys: pl.Series) -> pl.Series:
     return frame["plain"].alias(keys.name)
 
 
-def raw_frames(path: Path, manifest: Manifest, *, source: str) -> Iterator[pl.DataFrame]:
+def raw_frames(path: Path, manifest: InventoryManifest, *, source: str) -> Iterator[pl.DataFrame]:
     """Read the rows of one data file, a bounded number at a time, columns named alike for both formats.
 
     Args:
@@ -231,7 +231,7 @@ class Noncurrent:
 
 
 def inventory_rows(
-    frame: pl.DataFrame, manifest: Manifest, prefixes: Mapping[str, str], *, source: str
+    frame: pl.DataFrame, manifest: InventoryManifest, prefixes: Mapping[str, str], *, source: str
 ) -> pl.DataFrame:
     """Make rows of the inventory table: ``ROW_SCHEMA``.
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from pydelta.errors import CannotVacuumLiteError
 from pydelta.settings.maintenance import MaintenancePolicy
-from pydelta.tools.maintenance.state import Kind, Removals, TableState
+from pydelta.tools.maintenance.state import ActionKind, MaintenanceState, Removals
 
-__all__ = ["MAKE_INVENTORY", "NO_INVENTORY", "Action", "Budget", "decide", "retry_ms"]
+__all__ = ["MAKE_INVENTORY", "NO_INVENTORY", "Action", "DailyBudget", "decide", "retry_ms"]
 
 MAKE_INVENTORY: Final = (
     "Make one now: make inventory in the stack, elsewhere jobs/inventory.py, then jobs/load_inventory.py."
@@ -24,7 +24,7 @@ _LONGEST_PAUSE_MS: Final = 6 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class DailyBudget:
     """What may still be spent today. None for no limit.
 
     Args:
@@ -35,20 +35,20 @@ class Budget:
     bytes: int | None = None
     requests: int | None = None
 
-    def less(self, action: Action) -> Budget:
+    def less(self, action: Action) -> DailyBudget:
         """Return what an action leaves."""
-        return Budget(
+        return DailyBudget(
             bytes=None if self.bytes is None else max(self.bytes - action.bytes, 0),
             requests=None if self.requests is None else max(self.requests - action.requests, 0),
         )
 
-    def within(self, other: Budget) -> Budget:
+    def within(self, other: DailyBudget) -> DailyBudget:
         """Return the lower of two limits, each."""
 
         def lower(one: int | None, two: int | None) -> int | None:
             return min((value for value in (one, two) if value is not None), default=None)
 
-        return Budget(bytes=lower(self.bytes, other.bytes), requests=lower(self.requests, other.requests))
+        return DailyBudget(bytes=lower(self.bytes, other.bytes), requests=lower(self.requests, other.requests))
 
     def refuses(self, action: Action) -> str | None:
         """Say why an action is too much for what is left; None if it is not."""
@@ -64,7 +64,7 @@ class Action:
     """Something that is to be done to a table, with what it is expected to cost and to save.
 
     Args:
-        kind: See ``Kind``.
+        kind: See ``ActionKind``.
         reason: Why, for people.
         files, bytes: Data files that it reads.
         requests: To the store.
@@ -82,7 +82,7 @@ class Action:
     held: str | None = None
 
 
-def decide(state: TableState, policy: MaintenancePolicy, budget: Budget, *, now_ms: int) -> list[Action]:
+def decide(state: MaintenanceState, policy: MaintenancePolicy, budget: DailyBudget, *, now_ms: int) -> list[Action]:
     """Decide what is to be done to a table, in this order. Pure: looks at nothing but its arguments.
 
     Args:
@@ -119,7 +119,7 @@ def retry_ms(tries: int) -> int:
     return min(_FIRST_PAUSE_MS << min(tries - 1, 20), _LONGEST_PAUSE_MS)
 
 
-def _backs_off(state: TableState, kind: str, now_ms: int) -> str | None:
+def _backs_off(state: MaintenanceState, kind: str, now_ms: int) -> str | None:
     failure = state.failures.get(kind)
     if failure is None:
         return None
@@ -130,26 +130,29 @@ def _backs_off(state: TableState, kind: str, now_ms: int) -> str | None:
     return f"it failed {times}, the next try is at {shown_time(due_ms)}: {failure.said}"
 
 
-def _sync(state: TableState, policy: MaintenancePolicy) -> Action | None:
+def _sync(state: MaintenanceState, policy: MaintenancePolicy) -> Action | None:
     if not (state.announced and state.registered and policy.sync):
         return None
-    return Action(kind=Kind.SYNC, reason=f"version {state.version} was announced")
+    return Action(kind=ActionKind.SYNC, reason=f"version {state.version} was announced")
 
 
-def _optimize(state: TableState, policy: MaintenancePolicy, now_ms: int) -> Action | None:
+def _optimize(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -> Action | None:
     """The one OPTIMIZE that a table needs most: its order, then its small files."""
-    last_ms = max((state.last[kind] for kind in Kind.OPTIMIZES if kind in state.last), default=None)
+    last_ms = max((state.last[kind] for kind in ActionKind.OPTIMIZES if kind in state.last), default=None)
     if last_ms is not None and now_ms - last_ms < policy.min_age_ms:
         return None
     small = state.compaction
     crowded = policy.compact and small.saved >= policy.compact_min_files
-    orders = Kind.CLUSTER if state.clustered else Kind.ZORDER if policy.zorder_by else None
-    if orders == Kind.CLUSTER and not policy.cluster:
+    orders = ActionKind.CLUSTER if state.clustered else ActionKind.ZORDER if policy.zorder_by else None
+    if orders == ActionKind.CLUSTER and not policy.cluster:
         return None  # OPTIMIZE of a clustered table puts rows in order, and that was switched off
     ratio = state.unordered_bytes / state.bytes if state.bytes else 0.0
     fresh = state.unordered_bytes >= policy.small_file_bytes and ratio >= policy.order_min_ratio
-    reads = {Kind.CLUSTER: (state.unordered_files, state.unordered_bytes), Kind.ZORDER: (state.files, state.bytes)}
-    if orders is not None and (fresh or (crowded and orders == Kind.CLUSTER)):
+    reads = {
+        ActionKind.CLUSTER: (state.unordered_files, state.unordered_bytes),
+        ActionKind.ZORDER: (state.files, state.bytes),
+    }
+    if orders is not None and (fresh or (crowded and orders == ActionKind.CLUSTER)):
         files, size = reads[orders]
         why = (
             f"{shown_bytes(state.unordered_bytes)} of {shown_bytes(state.bytes)} ({ratio:.0%}) came after the last "
@@ -164,7 +167,7 @@ def _optimize(state: TableState, policy: MaintenancePolicy, now_ms: int) -> Acti
     if not crowded:
         return None
     return Action(
-        kind=Kind.COMPACT,
+        kind=ActionKind.COMPACT,
         reason=_many(state, policy),
         files=small.files,
         bytes=small.bytes,
@@ -173,7 +176,7 @@ def _optimize(state: TableState, policy: MaintenancePolicy, now_ms: int) -> Acti
     )
 
 
-def _many(state: TableState, policy: MaintenancePolicy) -> str:
+def _many(state: MaintenanceState, policy: MaintenancePolicy) -> str:
     small = state.compaction
     return (
         f"{small.files} files below {shown_bytes(policy.small_file_bytes)} ({shown_bytes(small.bytes)}) can become "
@@ -186,11 +189,11 @@ def _rewrite_requests(files: int, size: int) -> int:
     return 2 * files + size // (128 << 20) + 4
 
 
-def _vacuums(state: TableState, policy: MaintenancePolicy, now_ms: int) -> list[Action]:
+def _vacuums(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -> list[Action]:
     if policy.vacuum == "off":
         return []
     sweep = None if policy.vacuum == "lite" else policy.vacuum
-    lite_failure = state.failures.get(Kind.LITE)
+    lite_failure = state.failures.get(ActionKind.LITE)
     impossible = lite_failure is not None and lite_failure.code.startswith(CannotVacuumLiteError.code)
     found = []
     if not (impossible and sweep):
@@ -200,8 +203,8 @@ def _vacuums(state: TableState, policy: MaintenancePolicy, now_ms: int) -> list[
     return [action for action in found if action is not None]
 
 
-def _lite(state: TableState, policy: MaintenancePolicy, now_ms: int) -> Action | None:
-    last_ms = max((state.last[kind] for kind in Kind.VACUUMS if kind in state.last), default=None)
+def _lite(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -> Action | None:
+    last_ms = max((state.last[kind] for kind in ActionKind.VACUUMS if kind in state.last), default=None)
     if last_ms is not None and now_ms - last_ms < policy.vacuum_every_ms:
         return None
     expired = _expired(state, last_ms, now_ms)
@@ -210,7 +213,7 @@ def _lite(state: TableState, policy: MaintenancePolicy, now_ms: int) -> Action |
         return None
     size = sum(item.bytes for item in expired)
     return Action(
-        kind=Kind.LITE,
+        kind=ActionKind.LITE,
         reason=f"{files} files ({shown_bytes(size)}) were removed more than {shown_span(state.retention_ms)} ago, and "
         "no VACUUM has run since they expired",
         requests=state.commits + files // _PAGE + 4,
@@ -219,14 +222,14 @@ def _lite(state: TableState, policy: MaintenancePolicy, now_ms: int) -> Action |
     )
 
 
-def _expired(state: TableState, last_ms: int | None, now_ms: int) -> list[Removals]:
+def _expired(state: MaintenanceState, last_ms: int | None, now_ms: int) -> list[Removals]:
     """The removals that are past their retention, and were not yet at the last VACUUM."""
     done_ms = -1 if last_ms is None else last_ms - state.retention_ms
     return [item for item in state.removals if done_ms <= item.last_ms < now_ms - state.retention_ms]
 
 
 def _sweep(
-    state: TableState, policy: MaintenancePolicy, kind: str, now_ms: int, *, in_place_of_lite: bool
+    state: MaintenanceState, policy: MaintenancePolicy, kind: str, now_ms: int, *, in_place_of_lite: bool
 ) -> Action | None:
     """A VACUUM that also finds files which no commit names; by an inventory, only by one that is new."""
     last_ms = state.last.get(kind)
@@ -236,7 +239,7 @@ def _sweep(
     if last_ms is not None and now_ms - last_ms < every_ms:
         return None
     listed_ms = state.inventory_ms
-    if kind == Kind.INVENTORY and last_ms is not None and listed_ms is not None and listed_ms <= last_ms:
+    if kind == ActionKind.INVENTORY and last_ms is not None and listed_ms is not None and listed_ms <= last_ms:
         return None
     since = f"the last one was at {shown_time(last_ms)}" if last_ms is not None else "none is known"
     why = f"files that no commit names are looked for every {shown_span(every_ms)}, and {since}"
@@ -245,8 +248,8 @@ def _sweep(
     return Action(
         kind=kind,
         reason=why,
-        requests=state.commits + 4 + (state.files // _PAGE + 1 if kind == Kind.FULL else 0),
-        held=NO_INVENTORY if kind == Kind.INVENTORY and listed_ms is None else None,
+        requests=state.commits + 4 + (state.files // _PAGE + 1 if kind == ActionKind.FULL else 0),
+        held=NO_INVENTORY if kind == ActionKind.INVENTORY and listed_ms is None else None,
     )
 
 

@@ -29,8 +29,8 @@ from pydelta.protocol.paths import decode_log_path, encode_log_path
 from pydelta.protocol.stats import truncate_max, truncate_min
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage.discarding import discard
-from pydelta.tools.maintenance.decide import Budget
-from pydelta.tools.maintenance.state import Failure
+from pydelta.tools.maintenance.decide import DailyBudget
+from pydelta.tools.maintenance.state import ActionFailure
 from pydelta.tools.maintenance.watch import Known
 from pydelta.txn import Operation, start_transaction
 
@@ -169,11 +169,11 @@ class Journal:
     def known(self, location: str) -> Known:
         """Return what the book tells of a table: when each action was last done well, and the tries since."""
         last: dict[str, int] = {}
-        failures: dict[str, Failure] = {}
+        failures: dict[str, ActionFailure] = {}
         with self._lock:
             for row in self._read().rows.get(location, ()):
                 if row.outcome == Outcome.FAILED:
-                    failures[row.action] = Failure(
+                    failures[row.action] = ActionFailure(
                         tries=row.attempt, last_ms=row.at_ms, said=row.error or "", code=row.error_code or ""
                     )
                 else:
@@ -190,7 +190,7 @@ class Journal:
         found = [row for row in newest.values() if row.outcome == Outcome.FAILED]
         return sorted(found, key=lambda row: row.at_ms)
 
-    def left(self, limit: Budget, location: str | None = None) -> Budget:
+    def left(self, limit: DailyBudget, location: str | None = None) -> DailyBudget:
         """Return what is left of a day's limit (UTC), for all tables or for one.
 
         Args:
@@ -201,7 +201,7 @@ class Journal:
             spent = self._read().spent
             costs = list(spent.values()) if location is None else [spent.get(location, (0, 0))]
         read, requests = sum(size for size, _ in costs), sum(count for _, count in costs)
-        return Budget(
+        return DailyBudget(
             bytes=None if limit.bytes is None else max(limit.bytes - read, 0),
             requests=None if limit.requests is None else max(limit.requests - requests, 0),
         )

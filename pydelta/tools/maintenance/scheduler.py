@@ -23,20 +23,24 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.settings.clock import epoch_ms
 from pydelta.settings.maintenance import MaintenancePolicy
-from pydelta.tools.maintenance.decide import Action, Budget, decide
+from pydelta.tools.maintenance.decide import Action, DailyBudget, decide
 from pydelta.tools.maintenance.journal import Journal, Outcome, Row
-from pydelta.tools.maintenance.state import Kind, TableState
-from pydelta.tools.maintenance.watch import Watcher
+from pydelta.tools.maintenance.state import ActionKind, MaintenanceState
+from pydelta.tools.maintenance.watch import TableWatcher
 
-__all__ = ["Do", "Done", "Looked", "Order", "Place", "Scheduler"]
+__all__ = ["ActionDone", "ActionOrder", "Do", "Looked", "Scheduler", "TablePlace"]
 
 _LOG = logging.getLogger(__name__)
-_LANES: Final = {Kind.SYNC: "sync"} | dict.fromkeys(Kind.VACUUMS, "vacuum") | dict.fromkeys(Kind.OPTIMIZES, "optimize")
+_LANES: Final = (
+    {ActionKind.SYNC: "sync"}
+    | dict.fromkeys(ActionKind.VACUUMS, "vacuum")
+    | dict.fromkeys(ActionKind.OPTIMIZES, "optimize")
+)
 _ERROR_LENGTH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TablePlace:
     """A table that is maintained.
 
     Args:
@@ -51,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ActionOrder:
     """An action that is to be done.
 
     Args:
@@ -61,14 +65,14 @@ class Order:
         state: What the table was like.
     """
 
-    place: Place
+    place: TablePlace
     action: Action
     policy: MaintenancePolicy
-    state: TableState
+    state: MaintenanceState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class ActionDone:
     """What an action did: fields of a ``Row``.
 
     Args:
@@ -86,7 +90,7 @@ class Done:
     exit_code: int = 0
 
 
-Do: TypeAlias = Callable[[Order], Done | None]
+Do: TypeAlias = Callable[[ActionOrder], ActionDone | None]
 """Does an action, and tells how it ended; None for one that was given up with the process: it leaves no row."""
 
 
@@ -101,7 +105,7 @@ class Looked:
         exit_code: Of that error.
     """
 
-    place: Place
+    place: TablePlace
     actions: tuple[Action, ...] = ()
     error: str | None = None
     exit_code: int = 0
@@ -127,18 +131,18 @@ class Scheduler:
         *,
         options: Mapping[str, str] | None = None,
         defaults: Mapping[str, str] | None = None,
-        budget: Budget | None = None,
+        budget: DailyBudget | None = None,
         inventory_of: Callable[[str], int | None] = lambda location: None,
     ) -> None:
         self.book = book
         self._do = do
         self._options = dict(options or {})
         self._defaults = dict(defaults or {})
-        self._budget = budget or Budget()
+        self._budget = budget or DailyBudget()
         self._inventory_of = inventory_of
-        self._watchers: dict[str, Watcher] = {}
+        self._watchers: dict[str, TableWatcher] = {}
         self._lanes = {lane: ThreadPoolExecutor(1, thread_name_prefix=lane) for lane in sorted(set(_LANES.values()))}
-        self._running: dict[tuple[str, str], Order] = {}
+        self._running: dict[tuple[str, str], ActionOrder] = {}
         self._futures: set[Future[None]] = set()
         self._announced: set[str] = set()
         self._lock = threading.Lock()
@@ -146,7 +150,7 @@ class Scheduler:
 
     def tick(
         self,
-        places: Sequence[Place],
+        places: Sequence[TablePlace],
         *,
         announced: frozenset[str] = frozenset(),
         now_ms: int,
@@ -174,7 +178,7 @@ class Scheduler:
         self.write_book()
         return found
 
-    def look(self, place: Place, *, announced: bool = False, now_ms: int) -> tuple[Looked, list[Order]]:
+    def look(self, place: TablePlace, *, announced: bool = False, now_ms: int) -> tuple[Looked, list[ActionOrder]]:
         """Look at one table and decide; starts nothing.
 
         Args:
@@ -186,7 +190,7 @@ class Scheduler:
             watcher = self._watchers.get(place.location)
             if watcher is None:
                 log = DeltaLog.for_table(place.location, options=self._options)
-                watcher = Watcher(place.name, log, self._defaults, place.registered)
+                watcher = TableWatcher(place.name, log, self._defaults, place.registered)
                 self._watchers[place.location] = watcher
             known = dataclasses.replace(
                 self.book.known(watcher.log.uri),
@@ -195,19 +199,21 @@ class Scheduler:
             state, policy = watcher.look(known, now_ms=now_ms)
             if policy.vacuum == "inventory":
                 state = dataclasses.replace(state, inventory_ms=self._inventory_of(place.location))
-            own = Budget(bytes=policy.budget_bytes, requests=policy.budget_requests)
+            own = DailyBudget(bytes=policy.budget_bytes, requests=policy.budget_requests)
             left = self._left(self._budget, None).within(self._left(own, state.uri))
         except DeltaError as error:
             return Looked(place=place, error=one_line(error), exit_code=error.exit_code), []
         actions = tuple(decide(state, policy, left, now_ms=now_ms))
         due = [
-            Order(place=place, action=action, policy=policy, state=state) for action in actions if action.held is None
+            ActionOrder(place=place, action=action, policy=policy, state=state)
+            for action in actions
+            if action.held is None
         ]
         return Looked(place=place, actions=actions), due
 
-    def _left(self, limit: Budget, location: str | None) -> Budget:
+    def _left(self, limit: DailyBudget, location: str | None) -> DailyBudget:
         """What is left of a limit when what is running has been paid, too."""
-        if limit == Budget():
+        if limit == DailyBudget():
             return limit
         left = self.book.left(limit, location)
         with self._lock:
@@ -216,7 +222,7 @@ class Scheduler:
             left = left.less(order.action)
         return left
 
-    def _start(self, order: Order) -> None:
+    def _start(self, order: ActionOrder) -> None:
         lane = _LANES[order.action.kind]
         key = (order.state.uri, lane)
         with self._lock:
@@ -225,7 +231,7 @@ class Scheduler:
             self._running[key] = order
             future = self._lanes[lane].submit(self._run, order, key)
             self._futures.add(future)
-        if order.action.kind == Kind.SYNC:
+        if order.action.kind == ActionKind.SYNC:
             self._announced.discard(order.place.location)
         future.add_done_callback(self._forget)
 
@@ -233,20 +239,20 @@ class Scheduler:
         with self._lock:
             self._futures.discard(future)
 
-    def _run(self, order: Order, key: tuple[str, str]) -> None:
-        done: Done | None = None
+    def _run(self, order: ActionOrder, key: tuple[str, str]) -> None:
+        done: ActionDone | None = None
         try:
             began, clock = time.monotonic(), epoch_ms()
             try:
                 done = self._do(order)
             except DeltaError as error:
-                done = Done(
+                done = ActionDone(
                     outcome=Outcome.FAILED, error=one_line(error), error_code=error.code, exit_code=error.exit_code
                 )
             except Exception as error:  # noqa: BLE001 -- one action must not end the lane of others
                 _LOG.exception("%s of %s failed", order.action.kind, order.place.name)
                 said = " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_LENGTH]
-                done = Done(outcome=Outcome.FAILED, error=said, exit_code=1)
+                done = ActionDone(outcome=Outcome.FAILED, error=said, exit_code=1)
             seconds = time.monotonic() - began
             if done is not None:
                 self.book.note(row_of(order, done, at_ms=clock + round(seconds * 1000), seconds=seconds))
@@ -279,7 +285,7 @@ class Scheduler:
             lane.shutdown(wait=False, cancel_futures=True)
 
 
-def row_of(order: Order, done: Done, *, at_ms: int, seconds: float) -> Row:
+def row_of(order: ActionOrder, done: ActionDone, *, at_ms: int, seconds: float) -> Row:
     """Make the row of an action that ended."""
     failure = order.state.failures.get(order.action.kind)
     facts = {"version_before": order.state.version} | {

@@ -24,11 +24,11 @@ from pydelta.settings.maintenance import MaintenancePolicy
 
 __all__ = [
     "TARGET_BYTES",
+    "ActionFailure",
+    "ActionKind",
     "Compaction",
-    "Failure",
-    "Kind",
+    "MaintenanceState",
     "Removals",
-    "TableState",
     "last_runs",
     "later_removals",
     "state_of",
@@ -40,7 +40,7 @@ TARGET_BYTES: Final = 128 * 1024 * 1024
 _HOUR_MS: Final = 3_600_000
 
 
-class Kind:
+class ActionKind:
     """The names of actions, as they stand in ``ops.maintenance``."""
 
     SYNC: Final = "sync"
@@ -94,7 +94,7 @@ class Removals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class ActionFailure:
     """The tries of an action since it was last done well.
 
     Args:
@@ -111,7 +111,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class MaintenanceState:
     """A table as far as its maintenance needs it. Times in epoch milliseconds, sizes in bytes.
 
     Args:
@@ -147,7 +147,7 @@ class TableState:
     unordered_bytes: int = 0
     removals: tuple[Removals, ...] = ()
     last: Mapping[str, int] = field(default_factory=dict)
-    failures: Mapping[str, Failure] = field(default_factory=dict)
+    failures: Mapping[str, ActionFailure] = field(default_factory=dict)
     inventory_ms: int | None = None
     announced: bool = False
     registered: bool = False
@@ -160,7 +160,7 @@ def target_bytes(snapshot: Snapshot) -> int:
 
 def state_of(
     name: str, snapshot: Snapshot, policy: MaintenancePolicy, *, last: Mapping[str, int], now_ms: int
-) -> TableState:
+) -> MaintenanceState:
     """Sum up a snapshot, column by column.
 
     Args:
@@ -172,10 +172,10 @@ def state_of(
     """
     core = snapshot.files.core
     clustered = bool(snapshot.clustering_columns)
-    ordered_ms = last.get(Kind.CLUSTER if clustered else Kind.ZORDER)
+    ordered_ms = last.get(ActionKind.CLUSTER if clustered else ActionKind.ZORDER)
     unordered = core if ordered_ms is None else core.filter(pl.col("modification_time") > ordered_ms)
     orders = clustered or bool(policy.zorder_by)
-    return TableState(
+    return MaintenanceState(
         name=name,
         uri=snapshot.table_uri,
         version=snapshot.version,
@@ -245,13 +245,13 @@ def last_runs(records: Sequence[CommitRecord]) -> dict[str, int]:
         kind = None
         if operation == "OPTIMIZE" and info is not None:
             parameters = info.get("operationParameters") or {}
-            kind = Kind.COMPACT
+            kind = ActionKind.COMPACT
             if _names_columns(parameters.get("clusterBy")):
-                kind = Kind.CLUSTER
+                kind = ActionKind.CLUSTER
             elif _names_columns(parameters.get("zOrderBy")):
-                kind = Kind.ZORDER
+                kind = ActionKind.ZORDER
         elif operation == "VACUUM END":
-            kind = Kind.LITE
+            kind = ActionKind.LITE
         if kind is not None:
             found.setdefault(kind, record.timestamp_ms)
     return found

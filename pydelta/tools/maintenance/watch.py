@@ -10,9 +10,9 @@ from typing import Final
 from pydelta.errors import TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.settings.maintenance import MaintenancePolicy
-from pydelta.tools.maintenance.state import Failure, TableState, last_runs, later_removals, state_of
+from pydelta.tools.maintenance.state import ActionFailure, MaintenanceState, last_runs, later_removals, state_of
 
-__all__ = ["Known", "Watcher"]
+__all__ = ["Known", "TableWatcher"]
 
 _LOOK_BACK: Final = 100
 """Commits that are read at the first look, for OPTIMIZE and VACUUM that others ran."""
@@ -30,13 +30,13 @@ class Known:
     """
 
     last: Mapping[str, int] = field(default_factory=dict)
-    failures: Mapping[str, Failure] = field(default_factory=dict)
+    failures: Mapping[str, ActionFailure] = field(default_factory=dict)
     inventory_ms: int | None = None
     announced: bool = False
 
 
 @dataclass(slots=True)
-class Watcher:
+class TableWatcher:
     """One table that is looked at again and again. Not for several threads at once.
 
     Args:
@@ -52,12 +52,12 @@ class Watcher:
     registered: bool = False
     _snapshot: Snapshot | None = None
     _policy: MaintenancePolicy = field(default_factory=MaintenancePolicy)
-    _state: TableState | None = None
+    _state: MaintenanceState | None = None
     _history: dict[str, int] = field(default_factory=dict)
     _read_to: int = -1
     sums: int = 0
 
-    def look(self, known: Known, *, now_ms: int) -> tuple[TableState, MaintenancePolicy]:
+    def look(self, known: Known, *, now_ms: int) -> tuple[MaintenanceState, MaintenancePolicy]:
         """Look at the newest version.
 
         Args:
@@ -94,7 +94,7 @@ class Watcher:
             registered=self.registered,
         ), self._policy
 
-    def _is_ripe(self, state: TableState, last: Mapping[str, int], now_ms: int) -> bool:
+    def _is_ripe(self, state: MaintenanceState, last: Mapping[str, int], now_ms: int) -> bool:
         """Whether the sums of the same snapshot would be others by now."""
         ripens_ms = state.compaction.ripens_ms
         return state.last != last or (ripens_ms is not None and now_ms >= ripens_ms)

@@ -1,4 +1,4 @@
-"""Read a table's log into a ``TableState``: its versions, files, last runs, twin and newest commits. Writes nothing."""
+"""Read a table's log into a ``ShownTable``: its versions, files, last runs, twin and newest commits. Writes nothing."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from pydelta.tools.ui.commits import Detail, commit_state, describe_commit
 from pydelta.tools.ui.formats import duration, of
 from pydelta.tools.ui.values import (
     CommitState,
-    FileSums,
     GarbageState,
     LastRun,
-    Place,
-    TableState,
+    ShownPlace,
+    ShownSums,
+    ShownTable,
     Trouble,
     TwinState,
 )
@@ -61,7 +61,7 @@ class _Known:
     """What was worked out of one snapshot, and the commits that were read before."""
 
     snapshot: Snapshot | None = None
-    sums: FileSums | None = None
+    sums: ShownSums | None = None
     table_id: str | None = None
     newest: int = -1
     commits: list[CommitState] = field(default_factory=list)
@@ -78,7 +78,12 @@ class Reader:
     """
 
     def __init__(
-        self, place: Place, *, options: Mapping[str, str] | None = None, commits: int = 100, log: DeltaLog | None = None
+        self,
+        place: ShownPlace,
+        *,
+        options: Mapping[str, str] | None = None,
+        commits: int = 100,
+        log: DeltaLog | None = None,
     ) -> None:
         self.place = place
         self._options = options
@@ -97,7 +102,7 @@ class Reader:
             self._log = DeltaLog.for_table(self.place.uri, options=self._options)
         return self._log
 
-    def read(self, twin_of: TwinOf | None = None) -> TableState:
+    def read(self, twin_of: TwinOf | None = None) -> ShownTable:
         """Read the newest version; what cannot be read becomes a trouble of the state, not an error."""
         began = epoch_ms()
         try:
@@ -109,7 +114,7 @@ class Reader:
                 )
             self._take(snapshot)
         except (DeltaError, OSError, ValueError, ArithmeticError, pl.exceptions.PolarsError) as error:
-            return TableState(place=self.place, read_ms=began, troubles=(Trouble.of(error),))
+            return ShownTable(place=self.place, read_ms=began, troubles=(Trouble.of(error),))
         state = self._state(snapshot, began)
         twin, troubles = self._twin(state, twin_of)
         state = dataclasses.replace(state, twin=twin)
@@ -136,11 +141,11 @@ class Reader:
         known.snapshot = snapshot
         self._known = known
 
-    def _state(self, snapshot: Snapshot, began: int) -> TableState:
+    def _state(self, snapshot: Snapshot, began: int) -> ShownTable:
         metadata, protocol, commits = snapshot.metadata, snapshot.protocol, self._known.commits
         assert metadata is not None
         assert protocol is not None
-        return TableState(
+        return ShownTable(
             place=self.place,
             read_ms=began,
             version=snapshot.version,
@@ -163,7 +168,7 @@ class Reader:
             commits=tuple(commits),
         )
 
-    def _twin(self, state: TableState, twin_of: TwinOf | None) -> tuple[TwinState | None, list[Trouble]]:
+    def _twin(self, state: ShownTable, twin_of: TwinOf | None) -> tuple[TwinState | None, list[Trouble]]:
         if twin_of is not None and self.place.registered:
             try:
                 return TwinState(**twin_of(self.place.name, self.log)), []
@@ -187,7 +192,7 @@ class Reader:
         ), []  # fmt: skip
 
 
-def sum_files(snapshot: Snapshot, min_bytes: int | None) -> FileSums:
+def sum_files(snapshot: Snapshot, min_bytes: int | None) -> ShownSums:
     """Count a snapshot's files, column by column.
 
     Args:
@@ -202,7 +207,7 @@ def sum_files(snapshot: Snapshot, min_bytes: int | None) -> FileSums:
         core.group_by(keys) if keys else core.with_columns(all=pl.lit(value=True)).group_by("all")
     ).agg(files=pl.len(), small=is_small.sum())  # fmt: skip
     gone = snapshot.tombstones()
-    return FileSums(
+    return ShownSums(
         live=core.height,
         live_bytes=int(core["size"].sum()),
         small=int(parts.filter(pl.col("small") > 1)["small"].sum()),
@@ -249,7 +254,7 @@ def _said_by_vacuum(commits: Sequence[CommitState]) -> GarbageState | None:
     return None
 
 
-def find_troubles(state: TableState, snapshot: Snapshot) -> list[Trouble]:
+def find_troubles(state: ShownTable, snapshot: Snapshot) -> list[Trouble]:
     """Say what is wrong with a table that can be read."""
     found, sums, twin, name = [], state.files, state.twin, state.place.name
     assert sums is not None

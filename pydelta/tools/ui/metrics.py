@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pydelta.tools.ui.values import TableState
+from pydelta.tools.ui.values import ShownTable
 from pydelta.tools.ui.watch import Overview
 
 __all__ = ["CONTENT_TYPE", "metrics_text"]
@@ -40,10 +40,10 @@ _OF_TABLES: Final[Mapping[str, tuple[str, str]]] = {
     "checkpoint_timestamp_seconds": ("checkpoint.timestamp_ms", "Time of the last checkpoint."),
     "checkpoint_version": ("checkpoint.version", "Version of the last checkpoint."),
 }
-"""Name of a metric -> where a ``TableState`` has it, and its help."""
+"""Name of a metric -> where a ``ShownTable`` has it, and its help."""
 
 
-def _value(table: TableState, path: str) -> float | None:
+def _value(table: ShownTable, path: str) -> float | None:
     """The value at a path of names; None where something on the way is not known. Times in seconds."""
     found: Any = table
     for name in path.split("."):

@@ -16,7 +16,7 @@ from pydelta.protocol.names import camel_case
 from pydelta.tools.ui.commits import Detail
 from pydelta.tools.ui.formats import age, amount, duration, moment, number, of
 from pydelta.tools.ui.streams import reads_or_writes
-from pydelta.tools.ui.values import CommitState, StreamState, TableState, Trouble
+from pydelta.tools.ui.values import CommitState, ShownTable, StreamState, Trouble
 from pydelta.tools.ui.watch import Overview
 
 __all__ = [
@@ -74,7 +74,7 @@ def rows_text(commit: CommitState) -> str:
     return " ".join(parts) or "none"
 
 
-def unseen_text(table: TableState) -> str:
+def unseen_text(table: ShownTable) -> str:
     """Say how far was looked back for something that was not found."""
     if table.commits and table.commits[-1].version == 0:
         return "never"
@@ -91,7 +91,7 @@ def rows_sentence(commit: CommitState) -> str:
     return f"{', '.join(parts) or 'No row changed'}."
 
 
-def seen_text(table: TableState, version: int) -> str:
+def seen_text(table: ShownTable, version: int) -> str:
     """Say whether readers of the symlink manifests see a version."""
     twin = table.twin
     if twin is None or (twin.manifest_version is None and twin.metastore_version is None):
@@ -111,7 +111,7 @@ def overview_page(view: Overview) -> str:
     return _environment().get_template("overview.html").render(view=view, now=view.now_ms, bad=bad)
 
 
-def table_page(view: Overview, table: TableState) -> str:
+def table_page(view: Overview, table: ShownTable) -> str:
     """Render the page of a table."""
     return (
         _environment()
@@ -120,7 +120,7 @@ def table_page(view: Overview, table: TableState) -> str:
     )
 
 
-def commit_page(view: Overview, table: TableState, detail: Detail) -> str:
+def commit_page(view: Overview, table: ShownTable, detail: Detail) -> str:
     """Render the page of a commit."""
     return _environment().get_template("commit.html").render(view=view, now=view.now_ms, table=table, detail=detail)
 
@@ -130,7 +130,7 @@ def message_page(title: str, trouble: Trouble) -> str:
     return _environment().get_template("message.html").render(title=title, trouble=trouble)
 
 
-def _streams(view: Overview, table: TableState) -> list[StreamState]:
+def _streams(view: Overview, table: ShownTable) -> list[StreamState]:
     return [stream for stream in view.streams if reads_or_writes(stream, table)]
 
 
@@ -146,7 +146,7 @@ def tables_json(view: Overview) -> Overview:
     )
 
 
-def table_json(view: Overview, table: TableState) -> dict[str, Any]:
+def table_json(view: Overview, table: ShownTable) -> dict[str, Any]:
     """Return what ``/api/table`` says."""
     return {"table": table, "streams": _streams(view, table), "nowMs": view.now_ms}
 

@@ -21,7 +21,7 @@ from pydelta.tools.ui.pages import (
     table_page,
     tables_json,
 )
-from pydelta.tools.ui.values import TableState, Trouble
+from pydelta.tools.ui.values import ShownTable, Trouble
 from pydelta.tools.ui.watch import Overview, Watch
 
 __all__ = ["Application"]
@@ -140,7 +140,7 @@ class Application:
             )
             raise _NoPageError(400, "Not an address of this page", what) from None
 
-    def _chosen(self, query: Query) -> tuple[Overview, TableState]:
+    def _chosen(self, query: Query) -> tuple[Overview, ShownTable]:
         view = self._watch.overview()
         table = view.table(query.get("name", ""))
         if table is None:

@@ -13,9 +13,9 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.storage import Store, normalize_uri, open_store, pages_of, scheme_of
 from pydelta.storage.deadline import Deadline
-from pydelta.tools.ui.values import Place, Trouble
+from pydelta.tools.ui.values import ShownPlace, Trouble
 
-__all__ = ["Catalog", "Found", "Sources", "find_places", "open_catalog", "walk"]
+__all__ = ["Catalog", "FoundTables", "Sources", "find_places", "open_catalog", "walk"]
 
 _MOST_NAMES: Final = 50_000
 _MOST_TABLES: Final = 1000
@@ -50,10 +50,10 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundTables:
     """The tables that were found, and what could not be looked at."""
 
-    places: tuple[Place, ...]
+    places: tuple[ShownPlace, ...]
     troubles: tuple[Trouble, ...] = ()
 
 
@@ -85,7 +85,7 @@ def open_catalog(address: str | None, databases: Sequence[str], options: Mapping
     )
 
 
-def find_places(sources: Sources, catalog: Catalog | None, before: Sequence[Place] = ()) -> Found:
+def find_places(sources: Sources, catalog: Catalog | None, before: Sequence[ShownPlace] = ()) -> FoundTables:
     """Find all tables; what cannot be looked at is told and hides no other.
 
     A location that the metastore knows, too, is shown under its name there.
@@ -95,13 +95,13 @@ def find_places(sources: Sources, catalog: Catalog | None, before: Sequence[Plac
         catalog: Knows more tables, and names; None without.
         before: What was found last time: it stays where a metastore or a store does not answer.
     """
-    places: dict[str, Place] = {}
+    places: dict[str, ShownPlace] = {}
     troubles: list[Trouble] = []
     if catalog is not None:
         try:
             for name, location in sorted(catalog.tables().items()):
                 uri = normalize_uri(location)
-                places.setdefault(uri, Place(name=name, uri=uri, registered=True))
+                places.setdefault(uri, ShownPlace(name=name, uri=uri, registered=True))
         except DeltaError as error:
             troubles.append(Trouble.of(error))
             places.update({place.uri: place for place in before if place.registered})
@@ -122,13 +122,13 @@ def find_places(sources: Sources, catalog: Catalog | None, before: Sequence[Plac
         for path in found:
             plain = quote(path) if scheme_of(root) == "file" else path
             uri = f"{root}/{plain}" if path else root
-            places.setdefault(uri, Place(name=path.replace("/", ".") or root.rpartition("/")[2], uri=uri))
+            places.setdefault(uri, ShownPlace(name=path.replace("/", ".") or root.rpartition("/")[2], uri=uri))
         if trouble is not None:
             troubles.append(trouble)
-    return Found(places=_distinct(places.values()), troubles=tuple(troubles))
+    return FoundTables(places=_distinct(places.values()), troubles=tuple(troubles))
 
 
-def named_place(text: str) -> Place:
+def named_place(text: str) -> ShownPlace:
     """Read a location or ``NAME=LOCATION``.
 
     Raises:
@@ -140,15 +140,15 @@ def named_place(text: str) -> Place:
     uri = normalize_uri(location)
     if equals and name == "" and location != text:
         raise InvalidArgumentError(f"{text!r} has no name.", hint="Write NAME=LOCATION, or the location alone.")
-    return Place(name=name or uri.rstrip("/").rpartition("/")[2], uri=uri)
+    return ShownPlace(name=name or uri.rstrip("/").rpartition("/")[2], uri=uri)
 
 
-def _distinct(places: Any) -> tuple[Place, ...]:
+def _distinct(places: Any) -> tuple[ShownPlace, ...]:
     """Give each table a name of its own: where two have one, the later is called by its location."""
-    found: dict[str, Place] = {}
+    found: dict[str, ShownPlace] = {}
     for place in places:
         name = place.name if place.name not in found else place.uri
-        found[name] = Place(name=name, uri=place.uri, registered=place.registered)
+        found[name] = ShownPlace(name=name, uri=place.uri, registered=place.registered)
     return tuple(found.values())
 
 

@@ -11,7 +11,7 @@ from pydelta.commands.stream.offsets import BEFORE_FIRST, StreamOffset
 from pydelta.errors import DeltaError, InvalidArgumentError, ObjectNotFoundError
 from pydelta.errors.redaction import hide_text
 from pydelta.storage import Store, normalize_uri, open_store
-from pydelta.tools.ui.values import SourceProgress, StreamState, TableState, Trouble
+from pydelta.tools.ui.values import ShownTable, SourceProgress, StreamState, Trouble
 
 __all__ = ["read_stream", "reads_or_writes", "with_backlog"]
 
@@ -86,7 +86,7 @@ def _source(line: str) -> SourceProgress:
     return SourceProgress(source=offset.table_id, version=version, offset=shown)
 
 
-def with_backlog(streams: Iterable[StreamState], tables: Sequence[TableState]) -> list[StreamState]:
+def with_backlog(streams: Iterable[StreamState], tables: Sequence[ShownTable]) -> list[StreamState]:
     """Add names and backlogs of the sources that are among some tables."""
     by_id = {table.table_id: table for table in tables if table.table_id is not None}
 
@@ -102,7 +102,7 @@ def with_backlog(streams: Iterable[StreamState], tables: Sequence[TableState]) -
     return [dataclasses.replace(stream, sources=tuple(map(told, stream.sources))) for stream in streams]
 
 
-def reads_or_writes(stream: StreamState, table: TableState) -> bool:
+def reads_or_writes(stream: StreamState, table: ShownTable) -> bool:
     """Tell whether a query reads a table, or has written it as its sink."""
     reads = any(source.table == table.place.name for source in stream.sources)
     return reads or (stream.query_id is not None and stream.query_id in table.writers)

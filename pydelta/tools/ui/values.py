@@ -12,15 +12,15 @@ from pydelta.errors.redaction import hide_text
 __all__ = [
     "UNCHANGED_ROWS",
     "CommitState",
-    "FileSums",
     "GarbageState",
     "LastRun",
-    "Place",
     "Rows",
     "ServiceState",
+    "ShownPlace",
+    "ShownSums",
+    "ShownTable",
     "SourceProgress",
     "StreamState",
-    "TableState",
     "Trouble",
     "TwinState",
 ]
@@ -48,7 +48,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ShownPlace:
     """Where a table lies, and under which name it is shown; ``registered`` where the metastore has it."""
 
     name: str
@@ -95,7 +95,7 @@ class CommitState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileSums:
+class ShownSums:
     """Numbers and bytes of a table's files.
 
     Args:
@@ -239,7 +239,7 @@ class ServiceState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class ShownTable:
     """Everything that is shown of a table, as it was at ``read_ms``; what was not read is None.
 
     Args:
@@ -258,7 +258,7 @@ class TableState:
         commits: The newest commits, newest first.
     """
 
-    place: Place
+    place: ShownPlace
     read_ms: int
     troubles: tuple[Trouble, ...] = ()
     version: int | None = None
@@ -271,7 +271,7 @@ class TableState:
     properties: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     protocol: str = ""
-    files: FileSums | None = None
+    files: ShownSums | None = None
     checkpoint: LastRun | None = None
     optimize: LastRun | None = None
     vacuum: LastRun | None = None

@@ -26,9 +26,9 @@ from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
 from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.services import Service, ask, read_schedule
-from pydelta.tools.ui.sources import Catalog, Found, Sources, find_places
+from pydelta.tools.ui.sources import Catalog, FoundTables, Sources, find_places
 from pydelta.tools.ui.streams import read_stream, with_backlog
-from pydelta.tools.ui.values import GarbageState, Place, ServiceState, StreamState, TableState, Trouble
+from pydelta.tools.ui.values import GarbageState, ServiceState, ShownPlace, ShownTable, StreamState, Trouble
 
 __all__ = ["Overview", "Watch", "Watched"]
 
@@ -74,12 +74,12 @@ class Overview:
     """Everything at one moment; tables with what is wrong first."""
 
     now_ms: int
-    tables: tuple[TableState, ...]
+    tables: tuple[ShownTable, ...]
     streams: tuple[StreamState, ...]
     services: tuple[ServiceState, ...]
     troubles: tuple[Trouble, ...]
 
-    def table(self, name: str) -> TableState | None:
+    def table(self, name: str) -> ShownTable | None:
         """Return the table of a name or a location, if it is one of those shown."""
         return next((table for table in self.tables if name in (table.place.name, table.place.uri)), None)
 
@@ -202,7 +202,7 @@ class Watch:
         deadline, since = Deadline(patience, clock=self._clock), now - watched.fresh
         self._jobs.settle([*self._streams, *self._services], since, Deadline(0.0))  # starts them
         self._jobs.settle([self._find], since, Deadline(patience / 2, clock=self._clock))
-        found: Found = self._find.result or Found(places=())
+        found: FoundTables = self._find.result or FoundTables(places=())
         tables = self._jobs_of(found.places)
         # A name that nobody knows may take long to look up: what was not met yet is not waited for.
         met = [job for item, job in zip(watched.services, self._services, strict=True) if item.name in self._met]
@@ -227,7 +227,7 @@ class Watch:
             troubles=tuple(troubles),
         )
 
-    def detail(self, table: TableState, version: int) -> Detail:
+    def detail(self, table: ShownTable, version: int) -> Detail:
         """Explain one commit of a table.
 
         Raises:
@@ -265,11 +265,11 @@ class Watch:
                 self._details.popitem(last=False)
         return found
 
-    def _find_places(self) -> Found:
-        before: Found | None = self._find.result
+    def _find_places(self) -> FoundTables:
+        before: FoundTables | None = self._find.result
         return find_places(self.watched.sources, self.watched.catalog, before.places if before else ())
 
-    def _jobs_of(self, places: Sequence[Place]) -> list[_Job]:
+    def _jobs_of(self, places: Sequence[ShownPlace]) -> list[_Job]:
         """The job of each table; those of tables that are gone are forgotten."""
         with self._lock:
             kept = {}
@@ -281,13 +281,13 @@ class Watch:
             self._tables = kept
             return list(kept.values())
 
-    def _table_job(self, place: Place) -> _Job:
+    def _table_job(self, place: ShownPlace) -> _Job:
         watched = self.watched
         reader = Reader(place, options=watched.sources.options, commits=watched.commits)
         twin_of = watched.catalog.twin if watched.catalog is not None else None
         return _Job(run=lambda: reader.read(twin_of), lane=self._jobs.lane(place.uri), reader=reader)
 
-    def _start_garbage(self, places: Sequence[Place], now: float) -> None:
+    def _start_garbage(self, places: Sequence[ShownPlace], now: float) -> None:
         """List tables for garbage where that was asked for; no request waits for it."""
         watched, seconds = self.watched, self.watched.garbage
         if seconds is None:
@@ -309,8 +309,8 @@ class Watch:
                 if job.asked is None and job.began < now - watched.garbage_every:
                     self._jobs.start(job)
 
-    def _state(self, place: Place, job: _Job) -> TableState:
-        state: TableState = job.result or TableState(place=place, read_ms=epoch_ms())
+    def _state(self, place: ShownPlace, job: _Job) -> ShownTable:
+        state: ShownTable = job.result or ShownTable(place=place, read_ms=epoch_ms())
         added = [job.trouble] if job.trouble else []
         if self._is_late(job) or (job.result is None and job.trouble is None):
             added.append(self._late(f"The log of {place.name} is being read", "its store", job))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.engines.arrow.changes import Place, rewrite
+from pydelta.engines.arrow.changes import FilePlace, rewrite
 from pydelta.engines.arrow.expressions import Constant, Field, NotHere, arithmetic
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
 from pydelta.engines.arrow.updates import update_rows
@@ -71,7 +71,7 @@ def run(store, values, matched=(0, 1), *, copy_others=True, **session):
     rows = None if matched is None else {0: RowSet.of(np.array(matched, dtype=np.uint64))}
     before = {item.path for item in store.list_all()}
     try:
-        return rewrite(snapshot, snapshot.files.core, rows, change, task=task, place=Place(store=store))
+        return rewrite(snapshot, snapshot.files.core, rows, change, task=task, place=FilePlace(store=store))
     except NotHere:
         assert {item.path for item in store.list_all()} == before, "nothing that was written is left"
         raise

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pydelta.api.python.local import LocalTable
 from pydelta.commands.change.merge import ClauseAction, ClauseOn
-from pydelta.engines.arrow.changes import Place
+from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.engines.arrow.expressions import Constant, Field, both, compare, concat, opposite
 from pydelta.engines.arrow.local_merge import LocalMerging
@@ -326,7 +326,7 @@ def test_rows_are_filtered_by_what_clauses_and_the_condition_say():
         ],
     )  # fmt: skip
     merge = ArrowMerge(
-        snapshot, rule, source, task=engine.write_task(snapshot), place=Place(store=log.store, options=log.options)
+        snapshot, rule, source, task=engine.write_task(snapshot), place=FilePlace(store=log.store, options=log.options)
     )
     files = snapshot.files.core
     matches = merge.find(files)

@@ -14,7 +14,7 @@ from pydelta.commands.vacuum.places import place_of, prefixes_in, with_longest_p
 from pydelta.errors import InvalidArgumentError
 from pydelta.tools.inventory.manifest import (
     DeliveredFile,
-    Manifest,
+    InventoryManifest,
     decode_manifest,
     delivery_stamp,
     encode_manifest,
@@ -38,7 +38,7 @@ AWS = """{
 
 def manifest(**changes):
     fields = {"source_bucket": "lake", "destination_bucket": "reports", "created_ms": 1_700_000_000_123}
-    return Manifest.of(**(fields | {"file_format": "Parquet", "files": (FILE,)} | changes))
+    return InventoryManifest.of(**(fields | {"file_format": "Parquet", "files": (FILE,)} | changes))
 
 
 @pytest.mark.parametrize("file_format", ["Parquet", "CSV"])

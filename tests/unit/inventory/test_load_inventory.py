@@ -19,7 +19,7 @@ from pydelta.log import DeltaLog
 from pydelta.storage import open_store
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.tools.inventory import find_deliveries, load_deliveries, loaded_until, read_manifest
-from pydelta.tools.inventory.manifest import DeliveredFile, Manifest, delivery_stamp, encode_manifest, md5_hex
+from pydelta.tools.inventory.manifest import DeliveredFile, InventoryManifest, delivery_stamp, encode_manifest, md5_hex
 
 DAY = 86_400_000
 MADE = 1_700_000_000_000
@@ -55,7 +55,7 @@ def deliver(
     ending = "csv.gz" if file_format == "CSV" else "parquet"
     path = f"{bucket}/{config}/data/{made}-{name}.{ending}"
     store.put(path, data)
-    manifest = Manifest(
+    manifest = InventoryManifest(
         source_bucket=bucket,
         destination_bucket="arn:aws:s3:::reports",
         created_ms=made,

@@ -38,7 +38,7 @@ from pydelta.protocol.vectors import deleted_rows, inline_vector
 from pydelta.settings.values import parse_interval_ms
 from pydelta.storage import MemoryStore
 from pydelta.testing.tables import TableBuilder
-from pydelta.tools.inventory.manifest import Manifest, decode_manifest
+from pydelta.tools.inventory.manifest import InventoryManifest, decode_manifest
 from pydelta.tools.inventory.rows import raw_frames
 
 _NUMBERS = itertools.count()
@@ -159,7 +159,9 @@ def test_texts_of_an_inventory_that_are_not_utf8_are_refused(tmp_path):
     raw = pa.table({name: [value] for name, value in names.items()})
     broken = pa.StringArray.from_buffers(1, *pa.array([b"\xff\xfe"]).buffers()[1:])
     pq.write_table(raw.set_column(1, "key", broken), tmp_path / "x")
-    manifest = Manifest.of(source_bucket="b", destination_bucket="d", created_ms=0, file_format="Parquet", files=())
+    manifest = InventoryManifest.of(
+        source_bucket="b", destination_bucket="d", created_ms=0, file_format="Parquet", files=()
+    )
     with pytest.raises(InvalidArgumentError, match="cannot be read as Parquet"):
         list(raw_frames(tmp_path / "x", manifest, source="x"))
     good = raw.set_column(1, "key", pa.array(["k"])).replace_schema_metadata({b"\xff": b"\xff"})

@@ -8,8 +8,8 @@ import pytest
 
 from pydelta.errors import CannotVacuumLiteError
 from pydelta.settings.maintenance import MaintenancePolicy
-from pydelta.tools.maintenance.decide import MAKE_INVENTORY, NO_INVENTORY, Budget, decide, shown_span
-from pydelta.tools.maintenance.state import Compaction, Failure, Kind, Removals, TableState
+from pydelta.tools.maintenance.decide import MAKE_INVENTORY, NO_INVENTORY, DailyBudget, decide, shown_span
+from pydelta.tools.maintenance.state import ActionFailure, ActionKind, Compaction, MaintenanceState, Removals
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -17,14 +17,14 @@ NOW = 1_800_000_000_000
 MIB = 1 << 20
 GIB = 1 << 30
 
-QUIET = TableState(
+QUIET = MaintenanceState(
     name="lake.t", uri="file:///t", version=7, created_ms=NOW - 400 * DAY, commits=8, files=10, bytes=GIB,
     retention_ms=7 * DAY, registered=True,
 )  # fmt: skip
 CROWDED = Compaction(files=60, bytes=60 * MIB, new_files=1)
 GARBAGE = (Removals(last_ms=NOW - 8 * DAY, files=5, bytes=500),)
 VACUUMS = MaintenancePolicy(vacuum="inventory")
-IMPOSSIBLE = Failure(tries=1, last_ms=NOW - DAY, said="the log is too short", code=CannotVacuumLiteError.code)
+IMPOSSIBLE = ActionFailure(tries=1, last_ms=NOW - DAY, said="the log is too short", code=CannotVacuumLiteError.code)
 
 
 def state(**changes):
@@ -32,12 +32,12 @@ def state(**changes):
 
 
 def due(given, policy=None, budget=None, now_ms=NOW):
-    actions = decide(given, policy or MaintenancePolicy(), budget or Budget(), now_ms=now_ms)
+    actions = decide(given, policy or MaintenancePolicy(), budget or DailyBudget(), now_ms=now_ms)
     return [action.kind for action in actions if action.held is None]
 
 
 def held(given, policy=None, budget=None, now_ms=NOW):
-    actions = decide(given, policy or MaintenancePolicy(), budget or Budget(), now_ms=now_ms)
+    actions = decide(given, policy or MaintenancePolicy(), budget or DailyBudget(), now_ms=now_ms)
     return {action.kind: action.held for action in actions if action.held is not None}
 
 
@@ -49,9 +49,9 @@ CASES = {
         MaintenancePolicy(enabled=False, vacuum="full"),
         [],
     ),
-    "small files past the bound are merged": (state(compaction=CROWDED), MaintenancePolicy(), [Kind.COMPACT]),
+    "small files past the bound are merged": (state(compaction=CROWDED), MaintenancePolicy(), [ActionKind.COMPACT]),
     "just at the bound they are": (
-        state(compaction=Compaction(files=51, bytes=1, new_files=1)), MaintenancePolicy(), [Kind.COMPACT],
+        state(compaction=Compaction(files=51, bytes=1, new_files=1)), MaintenancePolicy(), [ActionKind.COMPACT],
     ),
     "one below the bound they are not": (
         state(compaction=Compaction(files=50, bytes=1, new_files=1)), MaintenancePolicy(), [],
@@ -59,17 +59,19 @@ CASES = {
     "the table's own bound counts": (
         state(compaction=Compaction(files=50, bytes=1, new_files=1)),
         MaintenancePolicy(compact_min_files=49),
-        [Kind.COMPACT],
+        [ActionKind.COMPACT],
     ),
     "compaction that is switched off": (state(compaction=CROWDED), MaintenancePolicy(compact=False), []),
     "not twice within the minimum age": (
-        state(compaction=CROWDED, last={Kind.COMPACT: NOW - 9 * 60_000}), MaintenancePolicy(), [],
+        state(compaction=CROWDED, last={ActionKind.COMPACT: NOW - 9 * 60_000}), MaintenancePolicy(), [],
     ),
     "again after it": (
-        state(compaction=CROWDED, last={Kind.COMPACT: NOW - 10 * 60_000}), MaintenancePolicy(), [Kind.COMPACT],
+        state(compaction=CROWDED, last={ActionKind.COMPACT: NOW - 10 * 60_000}),
+        MaintenancePolicy(),
+        [ActionKind.COMPACT],
     ),
     "rows are put in order when enough of them are new": (
-        state(unordered_files=3, unordered_bytes=GIB // 4), MaintenancePolicy(zorder_by=("a",)), [Kind.ZORDER],
+        state(unordered_files=3, unordered_bytes=GIB // 4), MaintenancePolicy(zorder_by=("a",)), [ActionKind.ZORDER],
     ),
     "not for a smaller part": (
         state(unordered_files=3, unordered_bytes=GIB // 10), MaintenancePolicy(zorder_by=("a",)), [],
@@ -78,22 +80,22 @@ CASES = {
         state(files=1, bytes=MIB, unordered_files=1, unordered_bytes=MIB), MaintenancePolicy(zorder_by=("a",)), [],
     ),
     "a table in order still has its small files merged": (
-        state(unordered_bytes=GIB // 10, compaction=CROWDED), MaintenancePolicy(zorder_by=("a",)), [Kind.COMPACT],
+        state(unordered_bytes=GIB // 10, compaction=CROWDED), MaintenancePolicy(zorder_by=("a",)), [ActionKind.COMPACT],
     ),
     "ZORDER comes in place of merging": (
-        state(unordered_bytes=GIB, compaction=CROWDED), MaintenancePolicy(zorder_by=("a",)), [Kind.ZORDER],
+        state(unordered_bytes=GIB, compaction=CROWDED), MaintenancePolicy(zorder_by=("a",)), [ActionKind.ZORDER],
     ),
     "a clustered table is clustered": (
-        state(clustered=True, unordered_bytes=GIB // 2), MaintenancePolicy(), [Kind.CLUSTER],
+        state(clustered=True, unordered_bytes=GIB // 2), MaintenancePolicy(), [ActionKind.CLUSTER],
     ),
     "a clustered table with many small files, too": (
-        state(clustered=True, unordered_bytes=MIB, compaction=CROWDED), MaintenancePolicy(), [Kind.CLUSTER],
+        state(clustered=True, unordered_bytes=MIB, compaction=CROWDED), MaintenancePolicy(), [ActionKind.CLUSTER],
     ),
     "unless that is switched off": (
         state(clustered=True, unordered_bytes=GIB, compaction=CROWDED), MaintenancePolicy(cluster=False), [],
     ),
     "nothing is deleted unless somebody asks": (state(removals=GARBAGE), MaintenancePolicy(), []),
-    "LITE deletes what has expired": (state(removals=GARBAGE), MaintenancePolicy(vacuum="lite"), [Kind.LITE]),
+    "LITE deletes what has expired": (state(removals=GARBAGE), MaintenancePolicy(vacuum="lite"), [ActionKind.LITE]),
     "what was removed lately stays": (
         state(removals=(Removals(last_ms=NOW - 6 * DAY, files=5, bytes=500),)), MaintenancePolicy(vacuum="lite"), [],
     ),
@@ -101,57 +103,63 @@ CASES = {
         state(removals=GARBAGE, retention_ms=9 * DAY), MaintenancePolicy(vacuum="lite"), [],
     ),
     "LITE does not run twice in a day": (
-        state(removals=(Removals(last_ms=NOW - 7 * DAY - 1, files=1, bytes=1),), last={Kind.LITE: NOW - 23 * HOUR}),
+        state(
+            removals=(Removals(last_ms=NOW - 7 * DAY - 1, files=1, bytes=1),), last={ActionKind.LITE: NOW - 23 * HOUR}
+        ),
         MaintenancePolicy(vacuum="lite"),
         [],
     ),
     "nor for what the last one dealt with": (
-        state(removals=GARBAGE, last={Kind.LITE: NOW - 12 * HOUR}),
+        state(removals=GARBAGE, last={ActionKind.LITE: NOW - 12 * HOUR}),
         MaintenancePolicy(vacuum="lite", vacuum_every_ms=HOUR),
         [],
     ),
     "but for what has expired since": (
-        state(removals=GARBAGE, last={Kind.LITE: NOW - 2 * DAY}), MaintenancePolicy(vacuum="lite"), [Kind.LITE],
+        state(removals=GARBAGE, last={ActionKind.LITE: NOW - 2 * DAY}),
+        MaintenancePolicy(vacuum="lite"),
+        [ActionKind.LITE],
     ),
     "LITE comes before the inventory": (
-        state(removals=GARBAGE, inventory_ms=NOW - HOUR), VACUUMS, [Kind.LITE, Kind.INVENTORY],
+        state(removals=GARBAGE, inventory_ms=NOW - HOUR), VACUUMS, [ActionKind.LITE, ActionKind.INVENTORY],
     ),
     "an inventory that was used is not used again": (
-        state(inventory_ms=NOW - 9 * DAY, last={Kind.INVENTORY: NOW - 8 * DAY}), VACUUMS, [],
+        state(inventory_ms=NOW - 9 * DAY, last={ActionKind.INVENTORY: NOW - 8 * DAY}), VACUUMS, [],
     ),
     "a new one is, a week later": (
-        state(inventory_ms=NOW - HOUR, last={Kind.INVENTORY: NOW - 8 * DAY}), VACUUMS, [Kind.INVENTORY],
+        state(inventory_ms=NOW - HOUR, last={ActionKind.INVENTORY: NOW - 8 * DAY}), VACUUMS, [ActionKind.INVENTORY],
     ),
     "and not within the week": (
-        state(inventory_ms=NOW - HOUR, last={Kind.INVENTORY: NOW - 6 * DAY}), VACUUMS, [],
+        state(inventory_ms=NOW - HOUR, last={ActionKind.INVENTORY: NOW - 6 * DAY}), VACUUMS, [],
     ),
     "a table younger than its retention has no garbage": (
         state(created_ms=NOW - 6 * DAY, inventory_ms=NOW - HOUR), VACUUMS, [],
     ),
-    "a listing needs no inventory": (state(), MaintenancePolicy(vacuum="full"), [Kind.FULL]),
+    "a listing needs no inventory": (state(), MaintenancePolicy(vacuum="full"), [ActionKind.FULL]),
     "where LITE is not possible the inventory takes its place": (
         state(
-            removals=GARBAGE, failures={Kind.LITE: IMPOSSIBLE}, inventory_ms=NOW - HOUR,
-            last={Kind.INVENTORY: NOW - 2 * DAY},
+            removals=GARBAGE, failures={ActionKind.LITE: IMPOSSIBLE}, inventory_ms=NOW - HOUR,
+            last={ActionKind.INVENTORY: NOW - 2 * DAY},
         ),
         VACUUMS,
-        [Kind.INVENTORY],
+        [ActionKind.INVENTORY],
     ),
     "or the listing": (
-        state(removals=GARBAGE, failures={Kind.LITE: IMPOSSIBLE}, last={Kind.FULL: NOW - 2 * DAY}),
+        state(removals=GARBAGE, failures={ActionKind.LITE: IMPOSSIBLE}, last={ActionKind.FULL: NOW - 2 * DAY}),
         MaintenancePolicy(vacuum="full"),
-        [Kind.FULL],
+        [ActionKind.FULL],
     ),
     "with LITE alone it is tried again": (
-        state(removals=GARBAGE, failures={Kind.LITE: IMPOSSIBLE}), MaintenancePolicy(vacuum="lite"), [Kind.LITE],
+        state(removals=GARBAGE, failures={ActionKind.LITE: IMPOSSIBLE}),
+        MaintenancePolicy(vacuum="lite"),
+        [ActionKind.LITE],
     ),
-    "an announced commit is synced at once": (state(announced=True), MaintenancePolicy(), [Kind.SYNC]),
+    "an announced commit is synced at once": (state(announced=True), MaintenancePolicy(), [ActionKind.SYNC]),
     "not that of a table without an entry": (state(announced=True, registered=False), MaintenancePolicy(), []),
     "not where the table does not want it": (state(announced=True), MaintenancePolicy(sync=False), []),
     "several things at once, in their order": (
         state(announced=True, compaction=CROWDED, removals=GARBAGE),
         MaintenancePolicy(vacuum="lite"),
-        [Kind.SYNC, Kind.COMPACT, Kind.LITE],
+        [ActionKind.SYNC, ActionKind.COMPACT, ActionKind.LITE],
     ),
 }  # fmt: skip
 
@@ -164,7 +172,7 @@ def test_what_is_due(case):
 
 def test_each_action_says_why_and_what_it_costs_and_saves():
     [compact, lite] = decide(
-        state(compaction=CROWDED, removals=GARBAGE), MaintenancePolicy(vacuum="lite"), Budget(), now_ms=NOW
+        state(compaction=CROWDED, removals=GARBAGE), MaintenancePolicy(vacuum="lite"), DailyBudget(), now_ms=NOW
     )
     assert compact.reason == "60 files below 32.0 MiB (60.0 MiB) can become 1: 59 fewer; the bound is 50"
     assert (compact.files, compact.bytes, compact.saved_files) == (60, 60 * MIB, 59)
@@ -178,36 +186,38 @@ def test_each_action_says_why_and_what_it_costs_and_saves():
 def test_a_budget_that_is_spent_holds_back_what_is_dear_and_lets_pass_what_is_cheap():
     given = state(compaction=CROWDED, removals=GARBAGE)
     policy = MaintenancePolicy(vacuum="lite")
-    assert held(given, policy, Budget(bytes=60 * MIB - 1)) == {
-        Kind.COMPACT: "it would read 60.0 MiB, and today's budget has 60.0 MiB left"
+    assert held(given, policy, DailyBudget(bytes=60 * MIB - 1)) == {
+        ActionKind.COMPACT: "it would read 60.0 MiB, and today's budget has 60.0 MiB left"
     }
-    assert due(given, policy, Budget(bytes=60 * MIB)) == [Kind.COMPACT, Kind.LITE]
-    spent = held(given, policy, Budget(requests=124 + 11))
-    assert spent == {Kind.LITE: "it would take 12 requests, and today's budget has 11 left"}
+    assert due(given, policy, DailyBudget(bytes=60 * MIB)) == [ActionKind.COMPACT, ActionKind.LITE]
+    spent = held(given, policy, DailyBudget(requests=124 + 11))
+    assert spent == {ActionKind.LITE: "it would take 12 requests, and today's budget has 11 left"}
 
 
 def test_the_lower_of_two_limits_counts():
-    assert Budget(bytes=5, requests=None).within(Budget(bytes=3, requests=9)) == Budget(bytes=3, requests=9)
+    assert DailyBudget(bytes=5, requests=None).within(DailyBudget(bytes=3, requests=9)) == DailyBudget(
+        bytes=3, requests=9
+    )
 
 
 def test_what_failed_waits_longer_each_time():
     def with_tries(tries, ago):
-        failure = Failure(tries=tries, last_ms=NOW - ago, said="a conflict")
-        return state(compaction=CROWDED, failures={Kind.COMPACT: failure})
+        failure = ActionFailure(tries=tries, last_ms=NOW - ago, said="a conflict")
+        return state(compaction=CROWDED, failures={ActionKind.COMPACT: failure})
 
     minute = 60_000
-    assert due(with_tries(1, 5 * minute)) == [Kind.COMPACT]
+    assert due(with_tries(1, 5 * minute)) == [ActionKind.COMPACT]
     assert held(with_tries(1, 4 * minute)) == {
-        Kind.COMPACT: "it failed once, the next try is at 2027-01-15 08:01 UTC: a conflict"
+        ActionKind.COMPACT: "it failed once, the next try is at 2027-01-15 08:01 UTC: a conflict"
     }
-    assert "failed 2 times" in held(with_tries(2, 9 * minute))[Kind.COMPACT]
-    assert due(with_tries(2, 10 * minute)) == [Kind.COMPACT]
-    assert due(with_tries(50, 6 * HOUR)) == [Kind.COMPACT]
+    assert "failed 2 times" in held(with_tries(2, 9 * minute))[ActionKind.COMPACT]
+    assert due(with_tries(2, 10 * minute)) == [ActionKind.COMPACT]
+    assert due(with_tries(50, 6 * HOUR)) == [ActionKind.COMPACT]
     assert held(with_tries(50, 6 * HOUR - 1))
 
 
 def test_without_an_inventory_the_sweep_says_so():
-    assert held(state(), VACUUMS) == {Kind.INVENTORY: NO_INVENTORY}
+    assert held(state(), VACUUMS) == {ActionKind.INVENTORY: NO_INVENTORY}
     assert "no inventory of its bucket has been loaded" in NO_INVENTORY
     assert MAKE_INVENTORY in NO_INVENTORY
     assert "make inventory" in MAKE_INVENTORY

@@ -22,12 +22,12 @@ from pydelta.testing.commands import optimize, vacuum
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 from pydelta.testing.row_files import LogEngine, rows_of
-from pydelta.tools.maintenance.decide import NO_INVENTORY, Action, Budget
+from pydelta.tools.maintenance.decide import NO_INVENTORY, Action, DailyBudget
 from pydelta.tools.maintenance.journal import Journal, Outcome, Row, read_rows
-from pydelta.tools.maintenance.scheduler import Done, Looked, Place, Scheduler
-from pydelta.tools.maintenance.state import Kind, last_runs, later_removals
+from pydelta.tools.maintenance.scheduler import ActionDone, Looked, Scheduler, TablePlace
+from pydelta.tools.maintenance.state import ActionKind, last_runs, later_removals
 from pydelta.tools.maintenance.status import StatusOf, write_status
-from pydelta.tools.maintenance.watch import Known, Watcher
+from pydelta.tools.maintenance.watch import Known, TableWatcher
 
 HOUR = 3_600_000
 PREFIX = "pydelta.maintenance."
@@ -56,12 +56,12 @@ def table_of(lake, files=6, **properties):
 def do_here(order):
     """OPTIMIZE and VACUUM themselves."""
     log = DeltaLog.for_table(order.place.location)
-    if order.action.kind in Kind.VACUUMS:
-        result = vacuum(log, Vacuum(mode="lite" if order.action.kind == Kind.LITE else "full"))
+    if order.action.kind in ActionKind.VACUUMS:
+        result = vacuum(log, Vacuum(mode="lite" if order.action.kind == ActionKind.LITE else "full"))
         facts = {"files_removed": result.deleted, "bytes_removed": result.bytes, "version_after": result.end_version}
-        return Done(outcome=Outcome.DONE if result.deleted else Outcome.NOTHING, facts=facts)
+        return ActionDone(outcome=Outcome.DONE if result.deleted else Outcome.NOTHING, facts=facts)
     done = optimize(log, LogEngine(), Settings(optimize_min_file_bytes=order.policy.small_file_bytes), Optimize())
-    return Done(
+    return ActionDone(
         facts={
             "version_after": done.version,
             "files_read": len(done.removed),
@@ -76,7 +76,7 @@ def rounds_of(lake, do=do_here, **options):
 
 
 def turn(rounds, *logs, at_ms=None, **options):
-    places = [Place(name=log.uri.rpartition("/")[2], location=log.uri, registered=True) for log in logs]
+    places = [TablePlace(name=log.uri.rpartition("/")[2], location=log.uri, registered=True) for log in logs]
     found = rounds.tick(places, now_ms=at_ms or now_ms(), **options)
     assert rounds.finish() is None
     return found
@@ -193,12 +193,12 @@ def test_what_cannot_be_looked_at_stops_no_other(lake):
     assert (gone.exit_code, bad.exit_code, good.exit_code) == (1, 1, 0)
     assert log.update().num_files == 1
     with pytest.raises(TableNotFoundError, match="drop its entry"):
-        Watcher("gone", DeltaLog.for_table(f"{lake}/gone")).look(Known(), now_ms=0)
+        TableWatcher("gone", DeltaLog.for_table(f"{lake}/gone")).look(Known(), now_ms=0)
 
 
 def test_the_day_s_budget_is_counted_from_the_book(lake):
     log = table_of(lake, **{"compact.minFiles": "2", "compact.minAge": "0 seconds"})
-    limit = Budget(bytes=1000)
+    limit = DailyBudget(bytes=1000)
     turn(rounds_of(lake, budget=limit), log)
     for number in range(6):
         append("a", [number]).run(log)
@@ -206,7 +206,7 @@ def test_the_day_s_budget_is_counted_from_the_book(lake):
     [action] = looked.actions
     assert action.held == f"it would read {action.bytes} B, and today's budget has 394 B left"
     book = rounds_of(lake).book
-    assert book.left(limit) == Budget(bytes=394)
+    assert book.left(limit) == DailyBudget(bytes=394)
     assert book.left(limit, "memory://another") == limit
     tomorrow = Journal(book.log, clock=lambda: now_ms() + 25 * HOUR)
     assert tomorrow.left(limit) == limit
@@ -217,14 +217,14 @@ def test_an_announced_commit_is_synced_at_once_and_the_lane_of_another_table_doe
     release, synced = threading.Event(), threading.Event()
 
     def do(order):
-        if order.action.kind == Kind.SYNC:
+        if order.action.kind == ActionKind.SYNC:
             synced.set()
-            return Done()
+            return ActionDone()
         release.wait(60)
         return do_here(order)
 
     rounds = rounds_of(lake, do)
-    place = Place(name="lake.t", location=log.uri, registered=True)
+    place = TablePlace(name="lake.t", location=log.uri, registered=True)
     rounds.tick([place], now_ms=now_ms())  # the OPTIMIZE runs, and waits
     rounds.tick([place], announced=frozenset({log.uri}), now_ms=now_ms(), forget=False)
     assert synced.wait(60)
@@ -236,7 +236,7 @@ def test_an_announced_commit_is_synced_at_once_and_the_lane_of_another_table_doe
 
 def test_a_look_sums_up_again_only_when_something_changed(lake):
     log = table_of(lake, **{"compact.minAge": "interval 1 day"})
-    watcher = Watcher("t", log)
+    watcher = TableWatcher("t", log)
     start = 1_700_000_000_000 + HOUR  # an hour after the files were written
     state, _ = watcher.look(Known(), now_ms=start)
     assert (state.compaction.files, state.compaction.ripens_ms) == (0, 1_700_000_000_000 + 24 * HOUR)
@@ -253,7 +253,7 @@ def test_a_look_sums_up_again_only_when_something_changed(lake):
 def test_removals_that_a_checkpoint_has_left_out_are_still_known(lake):
     log = table_of(lake, vacuum="lite")
     delete_partition("a").run(log)
-    watcher = Watcher("t", log)
+    watcher = TableWatcher("t", log)
     state, _ = watcher.look(Known(), now_ms=now_ms())
     assert [item.files for item in state.removals] == [6]
     assert later_removals(state.removals, ()) == state.removals
@@ -265,8 +265,8 @@ def test_the_history_tells_who_ran_what_last(lake):
     optimize(log, LogEngine(), Settings(), Optimize())
     vacuum(log, Vacuum(mode="lite"))
     found = last_runs(log.history())
-    assert set(found) == {Kind.COMPACT, Kind.LITE}
-    assert found[Kind.LITE] >= found[Kind.COMPACT]
+    assert set(found) == {ActionKind.COMPACT, ActionKind.LITE}
+    assert found[ActionKind.LITE] >= found[ActionKind.COMPACT]
 
 
 # --- the book ---------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_the_status_tells_what_failed_what_cannot_be_read_and_that_turns_are_mad
     assert status.after([], rounds.book.failing(), all_of_them=True).failing == ()  # of tables that are gone
     assert len(status.after([], rounds.book.failing(), all_of_them=False).failing) == 1
     assert len(status.after(turn(rounds, log), rounds.book.failing(), all_of_them=False).failing) == 1
-    waits = Action(kind=Kind.INVENTORY, reason="it is time", held=NO_INVENTORY)
+    waits = Action(kind=ActionKind.INVENTORY, reason="it is time", held=NO_INVENTORY)
     waiting = status.after([Looked(place=found[0].place, actions=(waits,))], [], all_of_them=True)
     write_status(path, waiting, None)
     [said] = warnings(json.loads(path.read_text()))

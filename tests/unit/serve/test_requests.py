@@ -7,8 +7,8 @@ import zstandard
 from google.protobuf import any_pb2
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
-from pydelta.api.python.wire import COMMAND_URL, Call, Expression, Plan, packed, unpacked
-from pydelta.api.server.requests import Command, Commands, RelationText, analysis, execution, token_of, with_user
+from pydelta.api.python.wire import COMMAND_URL, Call, Expression, WirePlan, packed, unpacked
+from pydelta.api.server.requests import Commands, RelationText, RemoteCommand, analysis, execution, token_of, with_user
 
 Relation = relations_pb2.Relation
 
@@ -189,7 +189,7 @@ def test_other_commands_are_spark_s(kind):
 def test_reads_in_the_calls_of_a_remote_table_are_rewritten():
     condition = expressions_pb2.Expression()
     condition.literal.integer = 4
-    calls = [Call("merge", (Plan(named("t").SerializeToString()), Expression(condition.SerializeToString())))]
+    calls = [Call("merge", (WirePlan(named("t").SerializeToString()), Expression(condition.SerializeToString())))]
     commands = Commands()
     extension = any_pb2.Any(type_url=COMMAND_URL, value=packed(calls))
     found = sent(commanded(extension=extension), commands)
@@ -203,12 +203,12 @@ def test_a_command_that_never_began_is_let_go_after_an_hour():
     now = [0.0]
     commands = Commands(lambda: now[0])
     message = commands_pb2.Command()
-    old = commands.put(Command(user="a", session="s", operation="o", message=message))
+    old = commands.put(RemoteCommand(user="a", session="s", operation="o", message=message))
     now[0] = 3599.0
-    young = commands.put(Command(user="a", session="s", operation="o", message=message))
+    young = commands.put(RemoteCommand(user="a", session="s", operation="o", message=message))
     assert len(commands) == 2
     now[0] = 3601.0
-    commands.put(Command(user="a", session="s", operation="o", message=message))
+    commands.put(RemoteCommand(user="a", session="s", operation="o", message=message))
     assert commands.take(old) is None
     assert commands.take(young) is not None
 

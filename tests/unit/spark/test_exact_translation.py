@@ -11,8 +11,8 @@ import pytest
 from pydelta.engines.arrow.expressions import (
     And,
     Arithmetic,
+    CaseWhen,
     Cast,
-    Choice,
     Coalesce,
     Compare,
     Constant,
@@ -167,7 +167,7 @@ def test_values():
     assert translated(node("UnaryMinus", 1), L) == Negative(FIELD_L, LONG)
     assert translated(node("Coalesce", 2), L, one) == Coalesce((FIELD_L, Constant(1, LONG)), LONG)
     case = [node("CaseWhen", 2), node("IsNull", 1), L, one]
-    assert translated(*case) == Choice(((IsNull(FIELD_L), Constant(1, LONG)),), Constant(None, LONG), LONG)
+    assert translated(*case) == CaseWhen(((IsNull(FIELD_L), Constant(1, LONG)),), Constant(None, LONG), LONG)
     assert translated(node("CaseWhen", 3), *case[1:], L).otherwise == FIELD_L
     assert translated(node("If", 3), *case[1:], L).otherwise == FIELD_L
     checked = [node("CheckOverflowInTableInsert", 1), node("Cast", 1, dataType="long"), I]

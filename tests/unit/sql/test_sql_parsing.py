@@ -6,19 +6,19 @@ import pytest
 
 from pydelta.api.sql.grammar.parsing import is_ours, parse_statement, unquote_string
 from pydelta.api.sql.grammar.statements import (
-    Clone,
+    CloneStatement,
     ConvertToDelta,
     DescribeDetail,
     DescribeHistory,
-    DropFeature,
+    DropFeatureStatement,
     ExplainOptimize,
-    Fsck,
-    Generate,
-    Optimize,
+    FsckStatement,
+    GenerateStatement,
+    OptimizeStatement,
     Reorg,
-    Restore,
+    RestoreStatement,
     Travel,
-    Vacuum,
+    VacuumStatement,
 )
 from pydelta.errors import ParseError
 
@@ -26,56 +26,62 @@ T = ("t",)
 PATH = ("delta", "/a b/c")
 
 STATEMENTS = {
-    "VACUUM t": Vacuum(table=T),
-    "vacuum table lake.`odd ``name`": Vacuum(table=("lake", "odd `name")),
-    "VACUUM delta.`/a b/c` RETAIN 100 HOURS DRY RUN": Vacuum(table=PATH, retain_hours=100.0, dry_run=True),
-    "VACUUM t DRY RUN LITE RETAIN 0.5 HOURS": Vacuum(table=T, retain_hours=0.5, dry_run=True, mode="LITE"),
-    "VACUUM t FULL WHERE p = 1 AND q IN ('DRY RUN', 'x')": Vacuum(
+    "VACUUM t": VacuumStatement(table=T),
+    "vacuum table lake.`odd ``name`": VacuumStatement(table=("lake", "odd `name")),
+    "VACUUM delta.`/a b/c` RETAIN 100 HOURS DRY RUN": VacuumStatement(table=PATH, retain_hours=100.0, dry_run=True),
+    "VACUUM t DRY RUN LITE RETAIN 0.5 HOURS": VacuumStatement(table=T, retain_hours=0.5, dry_run=True, mode="LITE"),
+    "VACUUM t FULL WHERE p = 1 AND q IN ('DRY RUN', 'x')": VacuumStatement(
         table=T, mode="FULL", where="p = 1 AND q IN ('DRY RUN', 'x')"
     ),
-    "VACUUM t WHERE p = 1 RETAIN 1 HOUR": Vacuum(table=T, where="p = 1", retain_hours=1.0),
-    "VACUUM t USING INVENTORY inventory.datalake_report": Vacuum(table=T, inventory=("inventory", "datalake_report")),
-    "VACUUM t USING INVENTORY (SELECT path, 1 AS length FROM u WHERE full = (SELECT 1)) DRY RUN": Vacuum(
+    "VACUUM t WHERE p = 1 RETAIN 1 HOUR": VacuumStatement(table=T, where="p = 1", retain_hours=1.0),
+    "VACUUM t USING INVENTORY inventory.datalake_report": VacuumStatement(
+        table=T, inventory=("inventory", "datalake_report")
+    ),
+    "VACUUM t USING INVENTORY (SELECT path, 1 AS length FROM u WHERE full = (SELECT 1)) DRY RUN": VacuumStatement(
         table=T, inventory_query="SELECT path, 1 AS length FROM u WHERE full = (SELECT 1)", dry_run=True
     ),
-    "VACUUM '/a b/c' USING INVENTORY i.t DRY RUN": Vacuum(table=PATH, inventory=("i", "t"), dry_run=True),
-    "OPTIMIZE TABLE '/a b/c' ZORDER BY (id)": Optimize(table=PATH, zorder_by=("id",)),
+    "VACUUM '/a b/c' USING INVENTORY i.t DRY RUN": VacuumStatement(table=PATH, inventory=("i", "t"), dry_run=True),
+    "OPTIMIZE TABLE '/a b/c' ZORDER BY (id)": OptimizeStatement(table=PATH, zorder_by=("id",)),
     'DESCRIBE HISTORY "/a b/c" LIMIT 2': DescribeHistory(table=PATH, limit=2),
     "DESC DETAIL '/a b/c'": DescribeDetail(table=PATH),
-    "VACUUM full": Vacuum(table=("full",)),
-    "VACUUM history.detail": Vacuum(table=("history", "detail")),
-    "GENERATE symlink_format_manifest FOR TABLE t": Generate(mode="symlink_format_manifest", table=T),
-    "generate x for table t where day >= '2024-01-01'": Generate(mode="x", table=T, where="day >= '2024-01-01'"),
-    "OPTIMIZE t": Optimize(table=T),
-    "OPTIMIZE t FULL": Optimize(table=T, full=True),
-    "OPTIMIZE t WHERE p >= '2020' AND (q = 1 OR q IS NULL) ZORDER BY (a, b.c)": Optimize(
+    "VACUUM full": VacuumStatement(table=("full",)),
+    "VACUUM history.detail": VacuumStatement(table=("history", "detail")),
+    "GENERATE symlink_format_manifest FOR TABLE t": GenerateStatement(mode="symlink_format_manifest", table=T),
+    "generate x for table t where day >= '2024-01-01'": GenerateStatement(
+        mode="x", table=T, where="day >= '2024-01-01'"
+    ),
+    "OPTIMIZE t": OptimizeStatement(table=T),
+    "OPTIMIZE t FULL": OptimizeStatement(table=T, full=True),
+    "OPTIMIZE t WHERE p >= '2020' AND (q = 1 OR q IS NULL) ZORDER BY (a, b.c)": OptimizeStatement(
         table=T, where="p >= '2020' AND (q = 1 OR q IS NULL)", zorder_by=("a", "b.c")
     ),
-    "OPTIMIZE t ZORDER BY a, `b c`": Optimize(table=T, zorder_by=("a", "`b c`")),
-    "EXPLAIN OPTIMIZE t": ExplainOptimize(explained=Optimize(table=T)),
+    "OPTIMIZE t ZORDER BY a, `b c`": OptimizeStatement(table=T, zorder_by=("a", "`b c`")),
+    "EXPLAIN OPTIMIZE t": ExplainOptimize(explained=OptimizeStatement(table=T)),
     "explain -- why\n formatted optimize t zorder by (a)": ExplainOptimize(
-        explained=Optimize(table=T, zorder_by=("a",))
+        explained=OptimizeStatement(table=T, zorder_by=("a",))
     ),
-    "OPTIMIZE explain": Optimize(table=("explain",)),
-    "OPTIMIZE cost WHERE formatted = 1": Optimize(table=("cost",), where="formatted = 1"),
+    "OPTIMIZE explain": OptimizeStatement(table=("explain",)),
+    "OPTIMIZE cost WHERE formatted = 1": OptimizeStatement(table=("cost",), where="formatted = 1"),
     "DESCRIBE HISTORY t": DescribeHistory(table=T),
     "DESC HISTORY delta.`/a b/c` LIMIT 5": DescribeHistory(table=PATH, limit=5),
     "describe detail lake.t;": DescribeDetail(table=("lake", "t")),
-    "RESTORE TABLE t TO VERSION AS OF 3": Restore(table=T, to=Travel(version=3)),
-    "RESTORE t VERSION AS OF '3'": Restore(table=T, to=Travel(version=3)),
-    "RESTORE t TO TIMESTAMP AS OF '2020-01-01'": Restore(table=T, to=Travel(timestamp_sql="'2020-01-01'")),
-    "RESTORE t TO TIMESTAMP AS OF current_timestamp() - INTERVAL 1 DAY": Restore(
+    "RESTORE TABLE t TO VERSION AS OF 3": RestoreStatement(table=T, to=Travel(version=3)),
+    "RESTORE t VERSION AS OF '3'": RestoreStatement(table=T, to=Travel(version=3)),
+    "RESTORE t TO TIMESTAMP AS OF '2020-01-01'": RestoreStatement(table=T, to=Travel(timestamp_sql="'2020-01-01'")),
+    "RESTORE t TO TIMESTAMP AS OF current_timestamp() - INTERVAL 1 DAY": RestoreStatement(
         table=T, to=Travel(timestamp_sql="current_timestamp() - INTERVAL 1 DAY")
     ),
     "CONVERT TO DELTA parquet.`/x`": ConvertToDelta(table=("parquet", "/x")),
     "CONVERT TO DELTA parquet.`/x` NO STATISTICS PARTITIONED BY (a INT, b DECIMAL(10,2))": ConvertToDelta(
         table=("parquet", "/x"), statistics=False, partition_schema="a INT, b DECIMAL(10,2)"
     ),
-    "CREATE TABLE a.t SHALLOW CLONE b.c": Clone(table=("a", "t"), source=("b", "c"), shallow=True),
-    "CREATE TABLE IF NOT EXISTS t DEEP CLONE s": Clone(table=T, source=("s",), shallow=False, if_not_exists=True),
-    "CREATE TABLE t CLONE delta.`/a b/c`": Clone(table=T, source=PATH, shallow=False),
+    "CREATE TABLE a.t SHALLOW CLONE b.c": CloneStatement(table=("a", "t"), source=("b", "c"), shallow=True),
+    "CREATE TABLE IF NOT EXISTS t DEEP CLONE s": CloneStatement(
+        table=T, source=("s",), shallow=False, if_not_exists=True
+    ),
+    "CREATE TABLE t CLONE delta.`/a b/c`": CloneStatement(table=T, source=PATH, shallow=False),
     "CREATE OR REPLACE TABLE t SHALLOW CLONE s TIMESTAMP AS OF '2024-01-01' TBLPROPERTIES ('a'='b', c.d = \"e\") "
-    "LOCATION '/x'": Clone(
+    "LOCATION '/x'": CloneStatement(
         table=T,
         source=("s",),
         shallow=True,
@@ -84,15 +90,17 @@ STATEMENTS = {
         properties={"a": "b", "c.d": "e"},
         location="/x",
     ),
-    "CREATE TABLE t SHALLOW CLONE s TBLPROPERTIES ('a' = TRUE, b.c false, d = -3, 'e' 1.5)": Clone(
+    "CREATE TABLE t SHALLOW CLONE s TBLPROPERTIES ('a' = TRUE, b.c false, d = -3, 'e' 1.5)": CloneStatement(
         table=T, source=("s",), shallow=True, properties={"a": "true", "b.c": "false", "d": "-3", "e": "1.5"}
     ),
     "REORG TABLE t APPLY (PURGE)": Reorg(table=T),
     "REORG TABLE t WHERE p = 'x)' APPLY (PURGE)": Reorg(table=T, where="p = 'x)'"),
-    "ALTER TABLE t DROP FEATURE deletionVectors": DropFeature(table=T, feature="deletionVectors"),
-    "ALTER TABLE t DROP FEATURE 'a-b' TRUNCATE HISTORY": DropFeature(table=T, feature="a-b", truncate_history=True),
-    "FSCK REPAIR TABLE t DRY RUN": Fsck(table=T, dry_run=True),
-    "/* why */ VACUUM -- not\n t -- at all": Vacuum(table=T),
+    "ALTER TABLE t DROP FEATURE deletionVectors": DropFeatureStatement(table=T, feature="deletionVectors"),
+    "ALTER TABLE t DROP FEATURE 'a-b' TRUNCATE HISTORY": DropFeatureStatement(
+        table=T, feature="a-b", truncate_history=True
+    ),
+    "FSCK REPAIR TABLE t DRY RUN": FsckStatement(table=T, dry_run=True),
+    "/* why */ VACUUM -- not\n t -- at all": VacuumStatement(table=T),
 }
 
 

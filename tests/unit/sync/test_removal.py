@@ -15,7 +15,7 @@ from catalog_sync.native import sync_native
 from catalog_sync.removal import Claim, drop_twin, find_orphans, prune_orphans
 from catalog_sync.sync import SyncOptions, sync_table
 from catalog_sync.target_sync import sync_target
-from catalog_sync.targets import Target
+from catalog_sync.targets import SyncTarget
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import LOCATION_KEY
 from pydelta.errors import TableNotFoundError
@@ -280,7 +280,7 @@ def test_a_table_that_is_dropped_while_it_is_synced_gets_neither_entry_back(meta
     def dropped():
         metastore.drop("lake", "orders")
 
-    target = Target(log=log, native=ORDERS, twin=TWIN, registered=True)
+    target = SyncTarget(log=log, native=ORDERS, twin=TWIN, registered=True)
     with pytest.raises(TableNotFoundError, match="dropped, renamed or moved"):
         sync_target(Meanwhile(metastore, verb, dropped), target, SyncOptions())
     assert names(metastore) == []
@@ -296,16 +296,16 @@ def test_nor_does_one_that_is_renamed(metastore, tmp_path):
             metastore.entries[database, "renamed"] = metastore.entries.pop((database, "orders"))
             metastore.parts[database, "renamed"] = metastore.parts.pop((database, "orders"))
 
-    target = Target(log=log, native=ORDERS, twin=TWIN, registered=True)
+    target = SyncTarget(log=log, native=ORDERS, twin=TWIN, registered=True)
     with pytest.raises(TableNotFoundError, match="dropped, renamed or moved"):
         sync_target(Meanwhile(metastore, "get_table", rename), target, SyncOptions())
     assert names(metastore) == ["lake.renamed", "lake_symlink.renamed"]
-    result, _ = sync_target(metastore, Target(log=log, native=renamed, twin=twin_name(renamed)), SyncOptions())
+    result, _ = sync_target(metastore, SyncTarget(log=log, native=renamed, twin=twin_name(renamed)), SyncOptions())
     assert result.version == 1
 
 
 def test_a_location_that_is_given_with_a_name_is_registered(metastore, tmp_path):
     log = table(tmp_path / "t")
-    _, changed = sync_target(metastore, Target(log=log, native=ORDERS, twin=TWIN), SyncOptions())
+    _, changed = sync_target(metastore, SyncTarget(log=log, native=ORDERS, twin=TWIN), SyncOptions())
     assert changed
     assert names(metastore) == ["lake.orders", "lake_symlink.orders"]

@@ -16,5 +16,5 @@ from pydelta.api.python.remote_calls import Chain
 ])  # fmt: skip
 @pytest.mark.usefixtures("in_berlin")
 def test_a_time_is_an_instant_of_the_clients_clock(given):
-    sent = Chain(spark=None)._sent({"at": [given]})["at"][0]
+    sent = Chain(spark=None)._sent({"at": [given]}, "vacuum")["at"][0]
     assert sent.isoformat() == "2024-07-01T12:30:00+00:00"

@@ -10,9 +10,9 @@ import pytest
 from pydelta.api.python.wire import (
     Call,
     Expression,
-    Identity,
-    Plan,
     Schema,
+    WireIdentity,
+    WirePlan,
     packed,
     result_of,
     result_text,
@@ -24,9 +24,9 @@ from pydelta.commands.change.update import UpdateResult
 from pydelta.commands.optimize.reorg import PurgeResult
 
 VALUES = [
-    None, True, 0, -1, 1.5, "é `x`", Plan(b"\x00\xff"), Expression(b""), Schema('"long"'), Identity(5, -2),
+    None, True, 0, -1, 1.5, "é `x`", WirePlan(b"\x00\xff"), Expression(b""), Schema('"long"'), WireIdentity(5, -2),
     dt.datetime(2024, 2, 29, 1, 2, 3, 4, tzinfo=dt.UTC), dt.datetime(1582, 10, 4), Decimal("1.20"),
-    ["a", [Plan(b"1")]], {"identity": Expression(b"1"), "plan": "text", 3: None},
+    ["a", [WirePlan(b"1")]], {"identity": Expression(b"1"), "plan": "text", 3: None},
 ]  # fmt: skip
 
 
@@ -42,9 +42,9 @@ def test_what_cannot_be_sent_is_named():
 
 
 def test_messages_are_changed_wherever_they_are():
-    calls = [Call("m", (Plan(b"p"), [Expression(b"e")]), {"set": {"a": Expression(b"e")}})]
+    calls = [Call("m", (WirePlan(b"p"), [Expression(b"e")]), {"set": {"a": Expression(b"e")}})]
     found = unpacked(rewritten(packed(calls), lambda data: data + b"!", lambda data: data + b"?"))
-    assert found == [Call("m", [Plan(b"p!"), [Expression(b"e?")]], {"set": {"a": Expression(b"e?")}})]
+    assert found == [Call("m", [WirePlan(b"p!"), [Expression(b"e?")]], {"set": {"a": Expression(b"e?")}})]
 
 
 def test_what_is_not_well_formed_is_a_value_error():

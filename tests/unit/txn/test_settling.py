@@ -12,7 +12,18 @@ from pydelta.protocol.paths import commit_file
 from pydelta.storage.interface import PutOutcome
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
-from pydelta.txn.settle import Landed, Lost, Reply, Seen, Step, Unknown, look_at, next_step, put_commit, reply_of
+from pydelta.txn.settle import (
+    Landed,
+    Lost,
+    OutcomeUnknown,
+    Reply,
+    Seen,
+    SettleStep,
+    look_at,
+    next_step,
+    put_commit,
+    reply_of,
+)
 
 _NAMES = itertools.count()
 PATH = f"_delta_log/{commit_file(7)}"
@@ -99,7 +110,7 @@ def test_only_a_plain_refusal_counts_as_one(said, expected):
 # --- both together -----------------------------------------------------------------------------------------------
 
 # By reply: what follows from ours, theirs, absent, torn, unreadable; when no earlier put is open, and when one is.
-L, X, R, P, A = Step.LANDED, Step.LOST, Step.REFUSED, Step.PUT_AGAIN, Step.LOOK_AGAIN
+L, X, R, P, A = SettleStep.LANDED, SettleStep.LOST, SettleStep.REFUSED, SettleStep.PUT_AGAIN, SettleStep.LOOK_AGAIN
 STEPS = {
     Reply.CREATED: ((L, L, L, L, L), (L, L, L, L, L)),
     Reply.EXISTS: ((L, X, P, A, A), (L, X, P, A, A)),
@@ -121,9 +132,9 @@ def test_what_follows_from_a_put_and_what_is_there(reply, seen, open_before):
 def test_nothing_is_given_up_without_somebody_elses_whole_commit_or_a_refusal():
     for reply, seen, open_before in itertools.product(Reply, Seen, (False, True)):
         step = next_step(reply, seen, open_before=open_before)
-        if step is Step.LOST:
+        if step is SettleStep.LOST:
             assert seen is Seen.THEIRS
-        if step is Step.REFUSED:
+        if step is SettleStep.REFUSED:
             assert reply in (Reply.REFUSED, Reply.FAILED) and not open_before
 
 
@@ -170,7 +181,7 @@ def test_a_torn_reading_of_our_own_commit_is_read_again(kept):
 def test_one_that_stays_torn_is_unknown_and_never_lost(kept):
     store = fresh()
     outcome, _ = put(FaultyStore(store, *lost_reply(torn=99, kept=kept)))
-    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome, OutcomeUnknown)
     assert "not a whole commit" in outcome.reason
     assert store.read(PATH) == DATA
 
@@ -199,7 +210,7 @@ def test_what_is_no_commit_at_all_is_named_and_unknown():
     store = fresh()
     store.put(PATH, b'{"add":{"path":')
     outcome, _ = put(store)
-    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome, OutcomeUnknown)
     assert commit_file(7) in outcome.reason
 
 
@@ -217,7 +228,7 @@ def test_any_error_after_which_the_commit_may_be_there_is_settled_by_reading():
     store = fresh()
     blind = Raising(store, Fault(kind=FaultKind.FAIL, call=0, verb="read", times=99))
     outcome, _ = put(blind)
-    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome, OutcomeUnknown)
     assert store.read(PATH) == DATA
 
 

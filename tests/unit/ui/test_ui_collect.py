@@ -23,7 +23,7 @@ from pydelta.testing import CountingStore
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, hide_value, optimize
 from pydelta.tools.ui.collect import MANY_SMALL, Reader, measure_garbage, read_detail
 from pydelta.tools.ui.sources import Sources, find_places, named_place, open_catalog, walk
-from pydelta.tools.ui.values import Place, Rows
+from pydelta.tools.ui.values import Rows, ShownPlace
 from pydelta.tools.ui.watch import Watch, Watched
 
 
@@ -36,7 +36,7 @@ def log():
 
 
 def reader_of(log, **options):
-    return Reader(Place(name="lake.orders", uri=log.uri), log=log, **options)
+    return Reader(ShownPlace(name="lake.orders", uri=log.uri), log=log, **options)
 
 
 def said(state):
@@ -84,7 +84,7 @@ def test_each_read_shows_the_newest_version_and_reads_only_what_is_new(log):
 
 
 def test_a_table_made_anew_at_the_place_of_another_shows_nothing_of_it(tmp_path):
-    place = Place(name="t", uri=tmp_path.as_uri())
+    place = ShownPlace(name="t", uri=tmp_path.as_uri())
     for values in ([1], [1, 2, 3]):
         log = DeltaLog(LocalStore(tmp_path.as_uri()))
         create_table(log, [add_file("a", values)])
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said_with_what_to_do_next(log):
     for info in list(log.store.list_all("_delta_log")):
         if "checkpoint" in info.path:
             log.store.delete_many([info.path])
-    state = Reader(Place(name="lake.orders", uri=log.uri), log=DeltaLog(log.store)).read()
+    state = Reader(ShownPlace(name="lake.orders", uri=log.uri), log=DeltaLog(log.store)).read()
     assert f"{MANY_SMALL + 1} small files could be merged. OPTIMIZE the table." in said(state)
     assert f"No checkpoint for {MANY_SMALL + 1} commits, though delta.checkpointInterval is 10." in said(state)
     assert f"pydelta checkpoint {log.uri}" in said(state)
@@ -152,7 +152,7 @@ def test_a_table_that_cannot_be_read_is_told_and_no_error(tmp_path, damage):
         (log_folder / f"{1:020d}.json").write_text("{nope")
     elif damage == "a hole":
         (log_folder / f"{2:020d}.json").write_text('{"commitInfo": {}}')
-    state = Reader(Place(name="t", uri=tmp_path.as_uri())).read()
+    state = Reader(ShownPlace(name="t", uri=tmp_path.as_uri())).read()
     assert (state.version, state.weight) == (None, 2)
     assert state.troubles[0].next
     assert "Traceback" not in said(state)
@@ -198,7 +198,7 @@ def test_a_listing_that_takes_too_long_says_what_else_there_is(log):
 
 def test_what_the_last_vacuum_said_stands_for_garbage(tmp_path):
     build_lake(tmp_path)
-    state = Reader(Place(name="c", uri=(tmp_path / "lake/customers").as_uri())).read()
+    state = Reader(ShownPlace(name="c", uri=(tmp_path / "lake/customers").as_uri())).read()
     assert (state.garbage.bytes, state.vacuum.version) == (0, 4)
     assert "VACUUM of version 4" in state.garbage.source
 
@@ -387,7 +387,7 @@ def test_folders_that_hold_no_table_and_two_tables_of_one_name_are_told(tmp_path
 
 
 def test_a_location_may_be_given_a_name():
-    assert named_place("sales=s3a://b/t") == Place(name="sales", uri="s3a://b/t")
+    assert named_place("sales=s3a://b/t") == ShownPlace(name="sales", uri="s3a://b/t")
     assert named_place("/data/p=1/t").uri == "file:///data/p%3D1/t"
     with pytest.raises(InvalidArgumentError, match="has no name"):
         named_place("=s3a://b/t")

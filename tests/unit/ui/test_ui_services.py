@@ -24,7 +24,7 @@ from pydelta.tools.ui.collect import Reader
 from pydelta.tools.ui.services import Service, ask, read_schedule
 from pydelta.tools.ui.sources import Sources
 from pydelta.tools.ui.streams import read_stream, reads_or_writes, with_backlog
-from pydelta.tools.ui.values import Place
+from pydelta.tools.ui.values import ShownPlace
 from pydelta.tools.ui.watch import Watch, Watched
 
 
@@ -42,7 +42,7 @@ def log():
 def test_a_stream_s_backlog_is_what_its_table_has_beyond_its_offset(tmp_path, log):
     for number in range(3):
         append("a", [number]).run(log)
-    state = Reader(Place(name="lake.orders", uri=log.uri), log=log).read()
+    state = Reader(ShownPlace(name="lake.orders", uri=log.uri), log=log).read()
     write_checkpoint_of_query(tmp_path, state.table_id, batch=4, version=1)
     [stream] = with_backlog([read_stream(str(tmp_path))], [state])
     assert (stream.query_id, stream.planned_batch, stream.done_batch) == (QUERY, 4, 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -83,12 +83,11 @@ class _Reader:
         self._text = text
 
     def read(self, tree: Tree[Token]) -> st.Statement:
-        statement: st.Statement = getattr(self, f"_{tree.data}")(tree)
-        return statement
+        return _RULES[str(tree.data)](self, tree)
 
     # --- statements --------------------------------------------------------------------------------------
 
-    def _vacuum(self, tree: Tree[Token]) -> st.Vacuum:
+    def _vacuum(self, tree: Tree[Token]) -> st.VacuumStatement:
         modes = [child for child in tree.children if isinstance(child, Token) and child.type in ("VACUUM_MODE", "FULL")]
         for kind in ("dry_run", "retain", "inventory", "where"):
             self._once(list(_trees(tree, kind)), kind.replace("_", " ").upper())
@@ -96,7 +95,7 @@ class _Reader:
         retain = next(_trees(tree, "retain"), None)
         inventory = next(_trees(tree, "inventory"), None)
         query = next(_trees(inventory, "query"), None) if inventory else None
-        return st.Vacuum(
+        return st.VacuumStatement(
             table=self._table(tree),
             retain_hours=float(str(retain.children[0])) if retain else None,
             dry_run=any(_trees(tree, "dry_run")),
@@ -106,14 +105,14 @@ class _Reader:
             where=self._where(tree),
         )
 
-    def _generate(self, tree: Tree[Token]) -> st.Generate:
-        return st.Generate(
+    def _generate(self, tree: Tree[Token]) -> st.GenerateStatement:
+        return st.GenerateStatement(
             mode=self._name(next(_trees(tree, "name"))), table=self._table(tree), where=self._where(tree)
         )
 
-    def _optimize(self, tree: Tree[Token]) -> st.Optimize:
+    def _optimize(self, tree: Tree[Token]) -> st.OptimizeStatement:
         zorder = next(_trees(tree, "zorder"), None)
-        return st.Optimize(
+        return st.OptimizeStatement(
             table=self._table(tree),
             full=self._has(tree, "FULL"),
             where=self._where(tree),
@@ -130,10 +129,10 @@ class _Reader:
     def _detail(self, tree: Tree[Token]) -> st.DescribeDetail:
         return st.DescribeDetail(table=self._table(tree))
 
-    def _restore(self, tree: Tree[Token]) -> st.Restore:
+    def _restore(self, tree: Tree[Token]) -> st.RestoreStatement:
         to = self._travel(tree)
         assert to is not None
-        return st.Restore(table=self._table(tree), to=to)
+        return st.RestoreStatement(table=self._table(tree), to=to)
 
     def _convert(self, tree: Tree[Token]) -> st.ConvertToDelta:
         schema = next(_trees(tree, "partition_schema"), None)
@@ -143,7 +142,7 @@ class _Reader:
             partition_schema=self._slice(schema) if schema else None,
         )
 
-    def _clone(self, tree: Tree[Token]) -> st.Clone:
+    def _clone(self, tree: Tree[Token]) -> st.CloneStatement:
         table, source = (self._parts(item) for item in _trees(tree, "table"))
         kind = self._token(tree, "CLONE_KIND")
         for option in ("properties", "location"):
@@ -156,7 +155,7 @@ class _Reader:
             names = [self._name(part) if isinstance(part, Tree) else unquote_string(str(part)) for part in key]
             quoted = isinstance(value, Token) and value.type == "STRING"
             properties[".".join(names)] = unquote_string(str(value)) if quoted else str(value).lower()
-        return st.Clone(
+        return st.CloneStatement(
             table=table,
             source=source,
             shallow=kind is not None and kind.upper() == "SHALLOW",
@@ -170,18 +169,18 @@ class _Reader:
     def _reorg(self, tree: Tree[Token]) -> st.Reorg:
         return st.Reorg(table=self._table(tree), where=self._where(tree))
 
-    def _drop_feature(self, tree: Tree[Token]) -> st.DropFeature:
+    def _drop_feature(self, tree: Tree[Token]) -> st.DropFeatureStatement:
         text = self._token(tree, "STRING")
         feature = unquote_string(text) if text is not None else self._name(next(_trees(tree, "name")))
-        return st.DropFeature(
+        return st.DropFeatureStatement(
             table=self._table(tree), feature=feature, truncate_history=self._has(tree, "TRUNCATE_HISTORY")
         )
 
-    def _sync_identity(self, tree: Tree[Token]) -> st.SyncIdentity:
-        return st.SyncIdentity(table=self._table(tree), column=self._name(next(_trees(tree, "name"))))
+    def _sync_identity(self, tree: Tree[Token]) -> st.SyncIdentityStatement:
+        return st.SyncIdentityStatement(table=self._table(tree), column=self._name(next(_trees(tree, "name"))))
 
-    def _fsck(self, tree: Tree[Token]) -> st.Fsck:
-        return st.Fsck(table=self._table(tree), dry_run=any(_trees(tree, "dry_run")))
+    def _fsck(self, tree: Tree[Token]) -> st.FsckStatement:
+        return st.FsckStatement(table=self._table(tree), dry_run=any(_trees(tree, "dry_run")))
 
     # --- parts -------------------------------------------------------------------------------------------
 
@@ -227,6 +226,24 @@ class _Reader:
             item = found[1]
             line, column = (item.line, item.column) if isinstance(item, Token) else (item.meta.line, item.meta.column)
             raise syntax_error(self._text, line or 1, column or 1, what, "it is given twice")
+
+
+_RULES: Final[Mapping[str, Callable[[_Reader, Tree[Token]], st.Statement]]] = {
+    "vacuum": _Reader._vacuum,
+    "generate": _Reader._generate,
+    "optimize": _Reader._optimize,
+    "explain_optimize": _Reader._explain_optimize,
+    "history": _Reader._history,
+    "detail": _Reader._detail,
+    "restore": _Reader._restore,
+    "convert": _Reader._convert,
+    "clone": _Reader._clone,
+    "reorg": _Reader._reorg,
+    "drop_feature": _Reader._drop_feature,
+    "sync_identity": _Reader._sync_identity,
+    "fsck": _Reader._fsck,
+}
+"""The grammar's rule of a statement -> what reads its tree."""
 
 
 def _whole_number(digits: str) -> int:

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 __all__ = [
-    "Clone",
+    "CloneStatement",
     "ConvertToDelta",
     "DescribeDetail",
     "DescribeHistory",
-    "DropFeature",
-    "Fsck",
-    "Generate",
-    "Optimize",
+    "DropFeatureStatement",
+    "FsckStatement",
+    "GenerateStatement",
+    "OptimizeStatement",
     "QuotedPath",
     "Reorg",
-    "Restore",
+    "RestoreStatement",
     "Statement",
-    "SyncIdentity",
+    "SyncIdentityStatement",
     "TableName",
     "Travel",
-    "Vacuum",
+    "VacuumStatement",
 ]
 
 TableName: TypeAlias = tuple[str, ...]
@@ -44,7 +44,7 @@ class Travel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vacuum:
+class VacuumStatement:
     """``VACUUM table [USING INVENTORY …] [RETAIN n HOURS] [DRY RUN] [FULL | LITE] [WHERE …]``, in any order.
 
     Args:
@@ -67,7 +67,7 @@ class Vacuum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generate:
+class GenerateStatement:
     """``GENERATE mode FOR TABLE table [WHERE …]``."""
 
     mode: str
@@ -76,7 +76,7 @@ class Generate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimize:
+class OptimizeStatement:
     """``OPTIMIZE table [FULL] [WHERE …] [ZORDER BY (…)]``."""
 
     table: TableName
@@ -89,7 +89,7 @@ class Optimize:
 class ExplainOptimize:
     """``EXPLAIN [EXTENDED | CODEGEN | COST | FORMATTED] OPTIMIZE …``; all say the same."""
 
-    explained: Optimize
+    explained: OptimizeStatement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class DescribeDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restore:
+class RestoreStatement:
     """``RESTORE [TABLE] table TO VERSION | TIMESTAMP AS OF …``."""
 
     table: TableName
@@ -131,7 +131,7 @@ class ConvertToDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clone:
+class CloneStatement:
     """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] table [SHALLOW | DEEP] CLONE source [… AS OF …] …``."""
 
     table: TableName
@@ -153,7 +153,7 @@ class Reorg:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropFeature:
+class DropFeatureStatement:
     """``ALTER TABLE table DROP FEATURE feature [TRUNCATE HISTORY]``."""
 
     table: TableName
@@ -162,7 +162,7 @@ class DropFeature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncIdentity:
+class SyncIdentityStatement:
     """``ALTER TABLE table ALTER [COLUMN] column SYNC IDENTITY``."""
 
     table: TableName
@@ -170,7 +170,7 @@ class SyncIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fsck:
+class FsckStatement:
     """``FSCK REPAIR TABLE table [DRY RUN]``."""
 
     table: TableName
@@ -178,17 +178,17 @@ class Fsck:
 
 
 Statement: TypeAlias = (
-    Vacuum
-    | Generate
-    | Optimize
+    VacuumStatement
+    | GenerateStatement
+    | OptimizeStatement
     | ExplainOptimize
     | DescribeHistory
     | DescribeDetail
-    | Restore
+    | RestoreStatement
     | ConvertToDelta
-    | Clone
+    | CloneStatement
     | Reorg
-    | DropFeature
-    | SyncIdentity
-    | Fsck
+    | DropFeatureStatement
+    | SyncIdentityStatement
+    | FsckStatement
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pydelta.protocol.types import DataType
 
-__all__ = ["BoundExpression", "Moment", "TableColumns", "bind_condition", "bind_typed_values", "bind_values", "folded"]
+__all__ = ["BoundExpression", "Moment", "SparkColumns", "bind_condition", "bind_typed_values", "bind_values", "folded"]
 
 _ATTRIBUTE: Final = "_pydelta_binding"
 _NANOS_DIGITS: Final = 9
@@ -319,7 +319,7 @@ def _of_several_rows(found: str) -> InvalidArgumentError:
     )
 
 
-class TableColumns:
+class SparkColumns:
     """The columns of a table's rows as bound expressions know them.
 
     Args:

@@ -21,11 +21,11 @@ import pyarrow as pa
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.engines.arrow.changes import Change, Place, check_condition, delete_rows, find_rows, rewrite
+from pydelta.engines.arrow.changes import Change, FilePlace, check_condition, delete_rows, find_rows, rewrite
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.arrow.partitions import files_of_partitions
-from pydelta.engines.arrow.rearrange import Order, check_plan, compact, lay_out
+from pydelta.engines.arrow.rearrange import RowOrder, check_plan, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.updates import update_rows
@@ -173,7 +173,7 @@ class ArrowFirst:
 
         def work() -> RewriteOutput:
             task = rearranging_task(self._spark, snapshot)
-            return lay_out(snapshot, files, plan, Order(layout, target_bytes), task=task, place=written_by(task))
+            return lay_out(snapshot, files, plan, RowOrder(layout, target_bytes), task=task, place=written_by(task))
 
         return self.tried(REWRITTEN, plan, work, limit=self._rearranging_limit())
 
@@ -261,9 +261,9 @@ class ArrowFirst:
             self._held = SessionSettings.of(self._spark)
         return self._held
 
-    def _place(self, snapshot: Snapshot) -> Place:
+    def _place(self, snapshot: Snapshot) -> FilePlace:
         options = self._session().options
-        return Place(store=open_store(snapshot.table_uri, options), options=options)
+        return FilePlace(store=open_store(snapshot.table_uri, options), options=options)
 
 
 def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
@@ -283,6 +283,6 @@ def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
         return None, "a file that could not be read or written here"
 
 
-def written_by(task: WriteTask) -> Place:
+def written_by(task: WriteTask) -> FilePlace:
     """Return where the files of a task are."""
-    return Place(store=open_store(task.table_uri, task.store_options), options=task.store_options)
+    return FilePlace(store=open_store(task.table_uri, task.store_options), options=task.store_options)

@@ -110,15 +110,14 @@ class _Translation:
             return arithmetic(_ARITHMETIC[name], left, right)
         if name in _TEXTS:
             return text_test(_TEXTS[name], *self._children(node))
-        special: Callable[[Node], Exact] | None = getattr(self, f"_{name}", None)
-        if special is None:
+        if name not in _SPECIAL:
             raise NotHere(name)
-        return special(node)
+        return _SPECIAL[name](self, node)
 
     def _children(self, node: Node) -> list[Exact]:
         return [self.of(child) for child in node.children]
 
-    def _AttributeReference(self, node: Node) -> Exact:  # noqa: N802 - Catalyst's names, here and below
+    def _attribute_reference(self, node: Node) -> Exact:
         source = self._source_path(node)
         if source is not None:
             return Field(source, _type(node.body.get("dataType")))
@@ -133,7 +132,7 @@ class _Translation:
             raise NotHere("a column of neither side")
         return path or None
 
-    def _GetStructField(self, node: Node) -> Exact:  # noqa: N802
+    def _get_struct_field(self, node: Node) -> Exact:
         path, top = list[str](), node
         while top.name == "GetStructField":
             parent = _type_of(top.children[0])
@@ -148,7 +147,7 @@ class _Translation:
             return Field((*source, *reversed(path)), _type_of(node))
         return field_of(self._schema, (str(top.body["name"]), *reversed(path)), expected=_type_of(node))
 
-    def _Literal(self, node: Node) -> Exact:  # noqa: N802
+    def _literal(self, node: Node) -> Exact:
         data_type = check_simple(_type(node.body["dataType"]))
         if node.body.get("value") is None:
             return Constant(None, data_type)
@@ -162,13 +161,13 @@ class _Translation:
             return Constant(_days(text), data_type)
         return Constant(_value(text, data_type), data_type)
 
-    def _Cast(self, node: Node) -> Exact:  # noqa: N802
+    def _cast(self, node: Node) -> Exact:
         target = _type(node.body["dataType"])
         if _foldable(node):
             return self._folded(node, check_simple(target))
         return cast(self.of(node.children[0]), target)
 
-    def _CheckOverflowInTableInsert(self, node: Node) -> Exact:  # noqa: N802
+    def _check_overflow_in_table_insert(self, node: Node) -> Exact:
         return self.of(node.children[0])  # a cast that is taken here cannot overflow
 
     def _folded(self, node: Node, data_type: DataType) -> Exact:
@@ -178,7 +177,7 @@ class _Translation:
             raise NotHere("a constant that cannot be computed") from error
         return Constant(None if value is None else _value(value, data_type), data_type)
 
-    def _In(self, node: Node) -> Exact:  # noqa: N802
+    def _in(self, node: Node) -> Exact:
         times = times_in(node, self._fetch)
         if times is not None:
             return is_in(self.of(node.children[0]), [Constant(value, _type(kind)) for value, kind in times])
@@ -188,7 +187,7 @@ class _Translation:
             raise NotHere("IN with values that are not constants")
         return is_in(child, constants)
 
-    def _InSet(self, node: Node) -> Exact:  # noqa: N802
+    def _in_set(self, node: Node) -> Exact:
         child = self.of(node.children[0])
         name = child.type.name if isinstance(child.type, PrimitiveType) else ""
         texts = None if name in ("", "binary", "boolean", "float", "double") else self._fetch(node.position, "set")
@@ -199,21 +198,37 @@ class _Translation:
             raise NotHere("a large set of such values")
         return is_in(child, [Constant(value, child.type) for value in values])
 
-    def _IsNotNull(self, node: Node) -> Exact:  # noqa: N802
+    def _is_not_null(self, node: Node) -> Exact:
         return opposite(is_null(self.of(node.children[0])))
 
-    def _Like(self, node: Node) -> Exact:  # noqa: N802
+    def _like(self, node: Node) -> Exact:
         child, pattern = self._children(node)
         return like(child, pattern, str(self._fetch(node.position, "escape")))
 
-    def _If(self, node: Node) -> Exact:  # noqa: N802
+    def _if(self, node: Node) -> Exact:
         condition, then, otherwise = self._children(node)
         return choice([(condition, then)], otherwise)
 
-    def _CaseWhen(self, node: Node) -> Exact:  # noqa: N802
+    def _case_when(self, node: Node) -> Exact:
         parts = self._children(node)
         otherwise = parts.pop() if len(parts) % 2 else Constant(None, parts[1].type)
         return choice(list(zip(parts[::2], parts[1::2], strict=True)), otherwise)
+
+
+_SPECIAL: Final[Mapping[str, Callable[[_Translation, Node], Exact]]] = {
+    "AttributeReference": _Translation._attribute_reference,
+    "GetStructField": _Translation._get_struct_field,
+    "Literal": _Translation._literal,
+    "Cast": _Translation._cast,
+    "CheckOverflowInTableInsert": _Translation._check_overflow_in_table_insert,
+    "In": _Translation._in,
+    "InSet": _Translation._in_set,
+    "IsNotNull": _Translation._is_not_null,
+    "Like": _Translation._like,
+    "If": _Translation._if,
+    "CaseWhen": _Translation._case_when,
+}
+"""Catalyst's expressions whose translation is more than that of their children."""
 
 
 def _type(value: Any) -> DataType:

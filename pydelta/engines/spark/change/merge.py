@@ -72,7 +72,7 @@ _KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptSource:
     """What all attempts of one merge have in common.
 
     Args:
@@ -102,7 +102,7 @@ class MergeStatement:
     clauses: Sequence[MergeClause]
     alias: str | None = None
     evolve: bool = False
-    kept: Kept = field(default_factory=Kept, repr=False, compare=False)
+    kept: KeptSource = field(default_factory=KeptSource, repr=False, compare=False)
 
 
 class SparkMerge:

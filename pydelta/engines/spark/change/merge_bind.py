@@ -6,7 +6,7 @@
     source's rows                    WHEN NOT MATCHED
     table's rows                     WHEN NOT MATCHED BY SOURCE
 
-What comes out refers to columns by their ids: those of the source stay as they are, and ``TableColumns`` gives them to
+What comes out refers to columns by their ids: those of the source stay as they are, and ``SparkColumns`` gives them to
 each later scan of the table.
 """
 
@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
 from pydelta.commands.engine import Assignments
 from pydelta.engines.spark.change.assignments import BoundAssignments, SetClause, bind_assignments, to_column
-from pydelta.engines.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition
+from pydelta.engines.spark.change.binding import BoundExpression, Moment, SparkColumns, bind_condition
 from pydelta.engines.spark.errors import condition_of
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.types import from_spark
@@ -72,7 +72,7 @@ class BoundMerge:
 
     condition: BoundExpression
     clauses: tuple[BoundClause, ...]
-    columns: TableColumns
+    columns: SparkColumns
 
     def numbers(self, *, on: ClauseOn | None = None, action: ClauseAction | None = None) -> list[int]:
         """Places of the clauses of a kind."""
@@ -201,7 +201,7 @@ def bind_merge(
         pairs = binder.condition(both, to_column(condition, "The condition of a merge"), "The merge condition")
     frames = {ClauseOn.MATCHED: both, ClauseOn.NOT_MATCHED: source, ClauseOn.NOT_MATCHED_BY_SOURCE: table}
     bound = tuple(binder.clause(clause, frames[clause.on]) for clause in clauses)
-    columns = TableColumns(table)
+    columns = SparkColumns(table)
     columns.used_in(pairs)
     for item in bound:
         columns.used_in(

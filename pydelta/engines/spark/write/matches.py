@@ -22,7 +22,7 @@ from pyspark.sql import Column
 from pydelta.commands.write.matches import key_columns
 from pydelta.commands.write.options import StatementCondition, WriteOptions
 from pydelta.engines.spark.change.assignments import to_column
-from pydelta.engines.spark.change.binding import Moment, TableColumns, folded
+from pydelta.engines.spark.change.binding import Moment, SparkColumns, folded
 from pydelta.engines.spark.change.merge_bind import bind_pairing, qualified
 from pydelta.engines.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.engines.spark.jvm import Jvm
@@ -79,7 +79,7 @@ class SparkMatching:
             "The condition of replaceUsing" if options.replace_using is not None else "The condition of replaceOn",
             aliases="name the table with the option targetAlias (in SQL, with AS behind it) and the data with df.alias",
         )
-        self._columns = TableColumns(self._table)
+        self._columns = SparkColumns(self._table)
         self._columns.used_in(self._condition)
         self.source = _kept(moment, rows)
         self._count: int | None = None

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from pydelta.engines.spark.jvm import Jvm
 
-__all__ = ["RowCounts", "counting", "counts_of", "observed_in", "observing"]
+__all__ = ["ObservedCounts", "counting", "counts_of", "observed_in", "observing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowCounts:
+class ObservedCounts:
     """How many rows Spark handed on: all of them, and those that carry a mark."""
 
     rows: int
@@ -51,7 +51,7 @@ def observing(rows: DataFrame, aggregates: Mapping[str, Column]) -> tuple[DataFr
     return rows.observe(place, *[value.alias(name) for name, value in aggregates.items()]), place
 
 
-def counts_of(executed: DataFrame, name: str) -> RowCounts:
+def counts_of(executed: DataFrame, name: str) -> ObservedCounts:
     """Read what was counted in the job that a DataFrame ran last; nothing counted is no row.
 
     Args:
@@ -59,7 +59,7 @@ def counts_of(executed: DataFrame, name: str) -> RowCounts:
         name: As ``counting`` gave it.
     """
     found = observed_in(executed).get(name, {})
-    return RowCounts(rows=found.get("rows") or 0, marked=found.get("marked") or 0)
+    return ObservedCounts(rows=found.get("rows") or 0, marked=found.get("marked") or 0)
 
 
 def observed_in(executed: DataFrame) -> Mapping[str, Mapping[str, int | None]]:

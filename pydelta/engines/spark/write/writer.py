@@ -40,7 +40,7 @@ from pydelta.engines.spark.write.columns import conform, name
 from pydelta.engines.spark.write.identity import with_identities
 from pydelta.engines.spark.write.in_driver import write_in_driver
 from pydelta.engines.spark.write.matches import SparkMatching
-from pydelta.engines.spark.write.observed import RowCounts, counting, counts_of, observed_in
+from pydelta.engines.spark.write.observed import ObservedCounts, counting, counts_of, observed_in
 from pydelta.engines.spark.write.staged import StagedPaths, clean_up, removing_staged
 from pydelta.errors import RowsDoNotAddUpError
 from pydelta.protocol.identity import identities
@@ -267,7 +267,7 @@ def _num_rows(records: Sequence[Mapping[str, Any]]) -> int:
     return sum(record["num_rows"] for record in records)
 
 
-def _reconcile(counted: RowCounts, of_table: int, of_feed: int) -> None:
+def _reconcile(counted: ObservedCounts, of_table: int, of_feed: int) -> None:
     """Compare what Spark handed to the tasks with what their files hold.
 
     Raises:

@@ -16,7 +16,7 @@ from generated_changes import ZONES, conditions, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pydelta.engines.arrow.changes import Place, find_rows
+from pydelta.engines.arrow.changes import FilePlace, find_rows
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.spark.change.exact import exact
 from pydelta.engines.spark.engine import SparkEngine
@@ -60,7 +60,7 @@ def test_every_condition_finds_the_rows_that_spark_finds(session, tmp_path, data
     log = DeltaLog.for_table(path)
     snapshot, engine = log.update(), SparkEngine(session)
     files = snapshot.files.core
-    place = Place(store=open_store(path))
+    place = FilePlace(store=open_store(path))
     taken = {}
     for text in texts:
         try:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import pydelta
-from pydelta.engines.spark.change.binding import Moment, TableColumns, bind_condition, bind_values
+from pydelta.engines.spark.change.binding import Moment, SparkColumns, bind_condition, bind_values
 from pydelta.engines.spark.scan.scan import Extra, scan_dataframe
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
@@ -147,7 +147,7 @@ def test_later_scans_of_a_table_have_the_columns_that_an_expression_reads(spark,
     snapshot = DeltaLog.for_table(path).snapshot()
     first = scan_dataframe(spark, snapshot, pinned=True).alias("t")
     bound = bind_condition(Moment(spark), first, F.expr("t.s.a > 0 AND p = 1"))
-    columns = TableColumns(first)
+    columns = SparkColumns(first)
     columns.used_in(bound)
     later = columns.over(scan_dataframe(spark, snapshot, pinned=True, extra=Extra.ROW)).alias("other")
     assert sorted(row["id"] for row in later.filter(bound.column).collect()) == [1, 3]

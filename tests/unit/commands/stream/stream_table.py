@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.offsets import StreamOffset
 from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.source import TableStream
@@ -52,7 +52,7 @@ class Table:
         """Batches until nothing is left, as (offset, names); a new stream plans each batch again, as after a crash."""
         batches = []
         while True:
-            end = stream.latest(start, Budget(max_files=files, max_bytes=size))
+            end = stream.latest(start, AdmissionBudget(max_files=files, max_bytes=size))
             if end is None or end == start:
                 return batches, start
             again = TableStream(self.log, stream.options, self.log.update())

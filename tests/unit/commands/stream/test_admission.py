@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ from pydelta.commands.stream.admission import Budget
     ],
 )
 def test_files_are_taken_while_something_of_both_limits_is_left(limits, sizes, taken):
-    assert Budget(**limits).take(sizes) == taken
+    assert AdmissionBudget(**limits).take(sizes) == taken
 
 
 def test_a_spent_budget_takes_nothing():
-    budget = Budget(max_files=2)
+    budget = AdmissionBudget(max_files=2)
     assert budget.take([1]) == 1
     assert not budget.is_spent
     assert budget.take([1, 1]) == 1
@@ -38,6 +38,6 @@ def test_a_spent_budget_takes_nothing():
 
 
 def test_files_that_belong_together_are_taken_whole_even_beyond_the_limit():
-    budget = Budget(max_files=2, max_bytes=100)
+    budget = AdmissionBudget(max_files=2, max_bytes=100)
     assert budget.take_whole([1, 1, 1])
     assert budget.is_spent

@@ -8,7 +8,7 @@ import uuid
 import pytest
 from stream_table import Table
 
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.errors import (
     SchemaLocationConflictError,
     SchemaLogBeginningError,
@@ -19,7 +19,7 @@ from pydelta.commands.stream.errors import (
     SourceEvolutionBlockedError,
     SourceFrameOutdatedError,
 )
-from pydelta.commands.stream.evolution import Allowed, Kind, breaking_changes, java_hash
+from pydelta.commands.stream.evolution import Allowed, ChangeKind, breaking_changes, java_hash
 from pydelta.commands.stream.offsets import SCHEMA_CHANGE, SCHEMA_CHANGED
 from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.schema_log import SchemaLog, TrackedSchema, folder_name
@@ -75,7 +75,7 @@ def table():
 
 def test_the_log_begins_with_the_definition_of_the_first_batch(table):
     stream = table.open()
-    end = stream.latest(None, Budget())
+    end = stream.latest(None, AdmissionBudget())
     number, entry = table.schema_log.newest()
     assert (number, entry.version, entry.source_path, entry.previous) == (0, 0, PATH, None)
     version, text = table.schema_log.store.read("0").decode().split("\n")
@@ -91,10 +91,10 @@ def test_the_log_begins_with_the_definition_of_the_first_batch(table):
 
 def _to_the_change(table, stream, start):
     """The batches up to a change of the definition, whose commit then stops the query."""
-    barrier = stream.latest(start, Budget())
+    barrier = stream.latest(start, AdmissionBudget())
     assert barrier.index == SCHEMA_CHANGE
     names = table.batch(stream, start, barrier)
-    behind = stream.latest(barrier, Budget())
+    behind = stream.latest(barrier, AdmissionBudget())
     assert behind.index == SCHEMA_CHANGED
     assert table.batch(stream, barrier, behind) == ""
     with pytest.raises(SourceDefinitionChangedError, match="Start the query again"):
@@ -104,7 +104,7 @@ def _to_the_change(table, stream, start):
 
 def test_a_batch_ends_before_a_change_and_a_restart_reads_on_with_the_new_definition(table):
     first = table.open()
-    start = first.latest(None, Budget())
+    start = first.latest(None, AdmissionBudget())
     table.append("c")
     table.define(y=("c1", "long"))
     table.append("d")
@@ -121,23 +121,23 @@ def test_a_batch_ends_before_a_change_and_a_restart_reads_on_with_the_new_defini
     again = table.open(Allowed(options={"allowSourceColumnRename": "2"}, conf={}))
     assert again.read.schema.names == ("y",)
     again.finish(behind)  # the log has it: nothing is stopped twice
-    assert table.batch(again, behind, again.latest(behind, Budget())) == "d"
+    assert table.batch(again, behind, again.latest(behind, AdmissionBudget())) == "d"
 
 
 def test_a_query_that_died_before_it_noted_a_change_notes_it_when_it_is_started_again(table):
     first = table.open()
-    start = first.latest(None, Budget())
+    start = first.latest(None, AdmissionBudget())
     table.define(x=("c1", "long"), y=("c2", "date"))
     table.append("d")
-    barrier = first.latest(start, Budget())
-    behind = first.latest(barrier, Budget())  # Spark has both offsets, and the process ends
+    barrier = first.latest(start, AdmissionBudget())
+    behind = first.latest(barrier, AdmissionBudget())  # Spark has both offsets, and the process ends
     again = table.open()
     assert table.batch(again, barrier, behind) == ""
     with pytest.raises(SourceDefinitionChangedError, match="Version 1"):
-        again.latest(behind, Budget())
+        again.latest(behind, AdmissionBudget())
     third = table.open()
     assert third.read.schema.names == ("x", "y")
-    assert table.batch(third, behind, third.latest(behind, Budget())) == "d"
+    assert table.batch(third, behind, third.latest(behind, AdmissionBudget())) == "d"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_query_that_died_before_it_noted_a_change_notes_it_when_it_is_started_
 )
 def test_who_says_so_follows_a_change(options, conf, passes):
     conf = {f"spark.databricks.delta.streaming.{name}": value for name, value in conf.items()}
-    assert Allowed(options=options, conf=conf).passes(Kind.DROP, 3, PATH) == passes
+    assert Allowed(options=options, conf=conf).passes(ChangeKind.DROP, 3, PATH) == passes
 
 
 def test_changes_are_found_by_physical_names_in_every_depth():
@@ -171,16 +171,16 @@ def test_changes_are_found_by_physical_names_in_every_depth():
     old = struct(s=("c1", {"type": "array", "elementType": inner, "containsNull": True}), t=("c2", "date"))
     new = struct(s=("c1", {"type": "array", "elementType": other, "containsNull": True}), u=("c3", "date"))
     assert [(change.kind, change.told) for change in breaking_changes(old, new)] == [
-        (Kind.TYPE, "column s.element.a was integer and is long"),
-        (Kind.RENAME, "column s.element.b was renamed to s.element.c"),
-        (Kind.DROP, "column t was dropped"),
+        (ChangeKind.TYPE, "column s.element.a was integer and is long"),
+        (ChangeKind.RENAME, "column s.element.b was renamed to s.element.c"),
+        (ChangeKind.DROP, "column t was dropped"),
     ]
     assert breaking_changes(StructType(), new) == []
 
 
 def test_changes_that_follow_each_other_without_rows_are_taken_as_one(table):
     first = table.open()
-    start = first.latest(None, Budget())
+    start = first.latest(None, AdmissionBudget())
     table.define(x=("c1", "long"), y=("c2", "integer"))
     table.define(x=("c1", "long"), z=("c2", "integer"))
     table.builder.commit(Protocol(min_reader_version=2, min_writer_version=6))
@@ -192,23 +192,23 @@ def test_changes_that_follow_each_other_without_rows_are_taken_as_one(table):
     assert (number, entry.version, entry.previous) == (2, 3, 0)
     assert again.read.schema.names == ("x", "z")
     assert entry.protocol(None).min_writer_version == 6
-    assert table.batch(again, behind, again.latest(behind, Budget())) == "d"
+    assert table.batch(again, behind, again.latest(behind, AdmissionBudget())) == "d"
 
 
 def test_a_change_of_properties_ends_a_batch_and_one_of_a_name_or_comment_does_not(table):
     stream = table.open()
-    start = stream.latest(None, Budget())
+    start = stream.latest(None, AdmissionBudget())
     plain = table.builder.metadata
     table.builder.commit(plain.replace(name="n", configuration={**plain.configuration, "owner": "me"}))
     table.append("c")
-    assert stream.latest(start, Budget()) == table.offset(3)
+    assert stream.latest(start, AdmissionBudget()) == table.offset(3)
     properties = {**plain.configuration, "delta.appendOnly": "true"}
     table.builder.commit(plain.replace(configuration=properties))
-    assert stream.latest(table.offset(3), Budget()).index == SCHEMA_CHANGE
+    assert stream.latest(table.offset(3), AdmissionBudget()).index == SCHEMA_CHANGE
 
 
 def test_a_schema_log_is_of_one_source_and_one_table(table):
-    table.open().latest(None, Budget())
+    table.open().latest(None, AdmissionBudget())
     with pytest.raises(SchemaLocationConflictError, match="belongs to another stream"):
         table.open(path="file:/other/sources/0")
     other = Tracked()
@@ -223,14 +223,14 @@ def test_a_schema_log_is_of_one_source_and_one_table(table):
 
 def test_of_two_queries_that_write_to_one_log_the_second_stops(table):
     first, second = table.open(), table.open()
-    first.latest(None, Budget())
+    first.latest(None, AdmissionBudget())
     with pytest.raises(SchemaLocationConflictError):
-        second.latest(None, Budget())
+        second.latest(None, AdmissionBudget())
 
 
 def test_a_frame_from_before_a_change_is_refused(table):
     tracking, _ = open_tracking(table.log, table.schema_log, table.log.update())
-    table.open().latest(None, Budget())
+    table.open().latest(None, AdmissionBudget())
     tracking.begin(PATH, NOTHING)  # the same definition
     _, entry = table.schema_log.newest()
     fields = json.loads(entry.to_bytes().decode().split("\n")[1])
@@ -268,8 +268,8 @@ def test_a_batch_planned_without_a_log_over_a_rename_is_refused(table):
 
 def test_without_a_log_a_rename_stops_the_stream_and_says_what_follows_it(table):
     stream = table.stream(startingVersion=0)
-    end = stream.latest(None, Budget())
+    end = stream.latest(None, AdmissionBudget())
     table.define(y=("c1", "long"))
     with pytest.raises(SourceColumnsRenamedError) as caught:
-        stream.latest(end, Budget())
+        stream.latest(end, AdmissionBudget())
     assert "schemaTrackingLocation" in caught.value.hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stream_table import Table
 
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.commits import ReadSchema, read_commit
 from pydelta.commands.stream.errors import (
     SourceRowsChangedError,
@@ -76,7 +76,7 @@ def test_versions_without_rows_are_passed_with_the_files_before_them(table):
 
 def test_commits_behind_a_snapshot_read_after_the_first_batch_join_the_next_one(table):
     stream = table.stream()
-    first = stream.latest(None, Budget(max_files=4))
+    first = stream.latest(None, AdmissionBudget(max_files=4))
     table.append("f")
     assert table.run(stream, first, files=2)[0] == [((3, -1, False), "ef")]
 
@@ -136,7 +136,7 @@ def test_commit_that_takes_rows_away_stops_the_stream_unless_it_may_pass(table, 
         assert "".join(names for _, names in table.run(table.stream(**options), start)[0]) == outcome
         return
     with pytest.raises(outcome, match="Version 3 ") as caught:
-        table.stream(**options).latest(start, Budget())
+        table.stream(**options).latest(start, AdmissionBudget())
     assert isinstance(caught.value, StreamStoppedError)
     assert "ignore" in caught.value.hint
 
@@ -144,7 +144,7 @@ def test_commit_that_takes_rows_away_stops_the_stream_unless_it_may_pass(table, 
 def test_a_commit_that_stops_the_stream_stops_it_only_when_it_gets_there(table):
     _remove(table, table.append("k"))
     stream = table.stream(startingVersion=0)
-    assert table.batch(stream, None, stream.latest(None, Budget(max_files=3))) == "abc"
+    assert table.batch(stream, None, stream.latest(None, AdmissionBudget(max_files=3))) == "abc"
 
 
 def _with_column(table, name="y", **changes):
@@ -155,27 +155,27 @@ def _with_column(table, name="y", **changes):
 
 def test_new_column_stops_the_running_stream_and_is_there_after_a_restart(table):
     stream = table.stream()
-    end = stream.latest(None, Budget())
+    end = stream.latest(None, AdmissionBudget())
     _with_column(table)
     table.append("f")
     with pytest.raises(SourceSchemaChangedError, match="column y is new") as caught:
-        stream.latest(end, Budget())
+        stream.latest(end, AdmissionBudget())
     assert "same checkpoint" in caught.value.hint
     assert [names for _, names in table.run(table.stream(), end)[0]] == ["f"]
 
 
 def test_table_that_was_replaced_stops_the_stream(table):
     stream = table.stream()
-    end = stream.latest(None, Budget())
+    end = stream.latest(None, AdmissionBudget())
     table.builder.commit(table.builder.metadata.replace(id="another"))
     with pytest.raises(SourceTableReplacedError, match="another"):
-        stream.latest(end, Budget())
+        stream.latest(end, AdmissionBudget())
 
 
 def test_checkpoint_of_another_table_is_refused(table):
     end = StreamOffset(table_id="other", version=1)
     with pytest.raises(SourceTableReplacedError, match="other"):
-        table.stream().latest(end, Budget())
+        table.stream().latest(end, AdmissionBudget())
     with pytest.raises(SourceTableReplacedError, match="other"):
         table.stream().batch(None, end)
 
@@ -185,7 +185,7 @@ def test_table_that_is_gone_stops_the_stream(table):
     for version in (0, 1):
         table.builder.store.delete_many([f"_delta_log/{version:020d}.json"])
     with pytest.raises(TableNotFoundError, match="is gone"):
-        stream.latest(None, Budget())
+        stream.latest(None, AdmissionBudget())
 
 
 # -- versions that are not there --------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_versions_that_are_gone_stop_the_stream_unless_loss_is_allowed(table):
     _lose(table, 0, 1)
     stream = table.stream(startingVersion=0)
     with pytest.raises(SourceVersionsMissingError, match=r"version 0.*goes on at version 2"):
-        stream.latest(None, Budget())
+        stream.latest(None, AdmissionBudget())
     lossy = table.stream(startingVersion=0, failOnDataLoss="false")
     assert table.run(lossy)[0] == [((3, -1, False), "f")]
 
@@ -210,19 +210,19 @@ def test_snapshot_that_cannot_be_rebuilt_stops_the_stream_either_way(table):
     table.append("f")
     _lose(table, 0, 1)
     with pytest.raises(SourceVersionsMissingError, match="initial snapshot"):
-        table.stream(failOnDataLoss="false").latest(table.offset(1, 0, initial=True), Budget())
+        table.stream(failOnDataLoss="false").latest(table.offset(1, 0, initial=True), AdmissionBudget())
 
 
 def test_checkpoint_that_is_ahead_of_the_table_is_refused_unless_loss_is_allowed(table):
     with pytest.raises(SourceVersionsMissingError, match="older state"):
-        table.stream().latest(table.offset(9), Budget())
-    assert table.stream(failOnDataLoss="false").latest(table.offset(9), Budget()) == table.offset(9)
+        table.stream().latest(table.offset(9), AdmissionBudget())
+    assert table.stream(failOnDataLoss="false").latest(table.offset(9), AdmissionBudget()) == table.offset(9)
 
 
 def test_beginning_behind_the_newest_version_is_refused_or_waited_for(table):
-    assert table.stream(startingVersion=2).latest(None, Budget()) is None
+    assert table.stream(startingVersion=2).latest(None, AdmissionBudget()) is None
     with pytest.raises(VersionNotFoundError, match=r"version 3.*newest version is 1"):
-        table.stream(startingVersion=3).latest(None, Budget())
+        table.stream(startingVersion=3).latest(None, AdmissionBudget())
 
 
 # -- change feed ------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_inserts_of_a_feed_are_split_and_recorded_changes_are_not(feed):
 
 def test_initial_snapshot_of_a_feed_comes_as_inserts_of_its_version(feed):
     stream = feed.stream(readChangeFeed="true")
-    found = stream.batch(None, stream.latest(None, Budget()))
+    found = stream.batch(None, stream.latest(None, AdmissionBudget()))
     assert [(feed.names[file.path], file.change_type, file.version) for file in found.changed] == [
         ("a", "insert", 0),
         ("b", "insert", 0),
@@ -268,13 +268,13 @@ def test_checkpoint_in_the_middle_of_unrecorded_changes_is_refused(feed):
     _remove(feed, adds)
     stream = feed.stream(readChangeFeed="true", startingVersion=0)
     with pytest.raises(UnsupportedFeatureError, match="file 0 of version 2"):
-        stream.latest(feed.offset(2, 0), Budget())
-    assert stream.latest(feed.offset(2, 1), Budget()) == feed.offset(3)
+        stream.latest(feed.offset(2, 0), AdmissionBudget())
+    assert stream.latest(feed.offset(2, 1), AdmissionBudget()) == feed.offset(3)
 
 
 def test_feed_that_was_not_recorded_stops_the_stream(table):
     with pytest.raises(ChangeDataNotRecordedError):
-        table.stream(readChangeFeed="true", startingVersion=0).latest(None, Budget())
+        table.stream(readChangeFeed="true", startingVersion=0).latest(None, AdmissionBudget())
 
 
 # -- backlog ----------------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def test_commits_that_would_stop_the_stream_are_no_backlog(table):
 
 def test_what_is_done_is_forgotten(table):
     stream = table.stream(startingVersion=0)
-    stream.latest(None, Budget())
+    stream.latest(None, AdmissionBudget())
     assert sorted(stream._commits) == [0, 1]
     stream.finish(table.offset(1, 0))
     assert sorted(stream._commits) == [1]
@@ -315,4 +315,4 @@ def test_reading_a_commit_is_total():
     record = CommitRecord(version=3, timestamp_ms=0, commit_info=CommitInfo({}))
     commit = read_commit(record, [], SourceOptions(), read)
     assert (commit.version, commit.files, commit.refusal) == (3, (), None)
-    assert commit.advance(-1, Budget(max_files=1)) is None
+    assert commit.advance(-1, AdmissionBudget(max_files=1)) is None

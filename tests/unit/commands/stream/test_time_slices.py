@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from stream_table import Table
 
-from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.admission import AdmissionBudget
 from pydelta.commands.stream.event_time import EventTimes
 from pydelta.commands.stream.offsets import StreamOffset
 from pydelta.commands.stream.options import SourceOptions
@@ -78,7 +78,7 @@ def test_the_initial_snapshot_comes_slice_by_slice_and_again_as_it_was():
     while True:
         stream = TableStream(table.log, given, table.log.update())
         stream.order_by("x")
-        end = stream.latest(start, Budget(max_files=1))
+        end = stream.latest(start, AdmissionBudget(max_files=1))
         if end == start:
             break
         seen.append((table.batch(stream, start, end), stream.batch(start, end).rows))
@@ -96,14 +96,14 @@ def test_the_initial_snapshot_comes_slice_by_slice_and_again_as_it_was():
 def test_the_order_cannot_change_while_the_snapshot_is_read():
     table = Timed()
     by_time = table.stream(maxFilesPerTrigger=1)
-    offset = by_time.latest(None, Budget(max_files=1))
+    offset = by_time.latest(None, AdmissionBudget(max_files=1))
     assert offset.is_initial
     assert '"sourceVersion":1000' in offset.to_json()
     plain = TableStream(table.log, SourceOptions.parse({}), table.log.update())
     with pytest.raises(InvalidArgumentError, match="order cannot change"):
-        plain.latest(offset, Budget())
+        plain.latest(offset, AdmissionBudget())
     with pytest.raises(InvalidArgumentError, match="order cannot change"):
         plain.batch(None, offset)
     with pytest.raises(InvalidArgumentError, match="order cannot change"):
-        by_time.latest(table.offset(0, 1, initial=True), Budget())
+        by_time.latest(table.offset(0, 1, initial=True), AdmissionBudget())
     assert by_time.backlog(offset).num_files == 2
