@@ -68,7 +68,6 @@ class NotRead(Exception):
     """
 
     def __init__(self, position: int, reason: str | None = None) -> None:
-        super().__init__(reason)
         self.position = position
         self.reason = reason
 

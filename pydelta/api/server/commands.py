@@ -70,7 +70,7 @@ def run_command(spark: SparkSession, command: RemoteCommand) -> DataFrame | None
 
 def _write(planner: Planner, write: commands_pb2.WriteOperation) -> None:
     writer = planner.frame(write.input).write.options(**write.options)
-    if write.with_schema_evolution:
+    if getattr(write, "with_schema_evolution", False):  # Spark 4.2 and later have it
         writer = writer.option("mergeSchema", "true")
     if write.HasField("source"):
         writer = writer.format(write.source)
@@ -94,7 +94,7 @@ def _write(planner: Planner, write: commands_pb2.WriteOperation) -> None:
 
 def _write_to(planner: Planner, write: commands_pb2.WriteOperationV2) -> None:
     writer = planner.frame(write.input).writeTo(write.table_name).options(**write.options)
-    if write.with_schema_evolution:
+    if getattr(write, "with_schema_evolution", False):  # Spark 4.2 and later have it
         writer = writer.option("mergeSchema", "true")
     for name, value in write.table_properties.items():
         writer = writer.tableProperty(name, value)

@@ -40,7 +40,6 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 _RUNTIME: Final = "org.apache.spark.SparkRuntimeException"
-_ARGUMENTS: Final = 6
 _TELLING: Final = 200
 """Characters by which a message is known; Spark cuts it off at some 2,000."""
 _ANALYSIS: Final = "org.apache.spark.sql.AnalysisException"
@@ -224,7 +223,8 @@ def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, give
     """By the private constructor: the others look for the condition among Spark's own."""
     view = jvm.view
     kind = view.java.lang.Class.forName(_RUNTIME)
-    constructor = next(item for item in kind.getDeclaredConstructors() if item.getParameterCount() == _ARGUMENTS)
+    found = {item.getParameterCount(): item for item in kind.getDeclaredConstructors() if _is_by_parts(item)}
+    constructor = found[max(found)]
     constructor.setAccessible(True)
     some = view.scala.Option.apply
     arguments = [
@@ -234,9 +234,14 @@ def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, give
         jvm.scala_map(given),
         jvm.array(view.org.apache.spark.QueryContext, []),
         some(state),
-    ]
+    ][: max(found)]  # Spark 4.1 looks the SQLSTATE up by the condition
     made = constructor.newInstance(jvm.array(view.java.lang.Object, arguments))
     return _without_trace(jvm, made)
+
+
+def _is_by_parts(constructor: Any) -> bool:
+    """Whether a constructor takes each part of an error as it is: message, cause, condition, parameters."""
+    return str(constructor.getParameterTypes()[1].getName()) == "scala.Option"
 
 
 def _without_trace(jvm: Jvm, error: Any) -> Any:

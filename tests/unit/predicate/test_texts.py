@@ -80,6 +80,7 @@ def test_a_word_of_sparks_grammar_is_a_name_between_backquotes_alone(word):
         ("-", "2147483648", -(2**31), "integer"),
         ("", "9223372036854775808", 2**63, "decimal"), ("-", "9223372036854775808", -(2**63), "long"),
         ("", "007", 7, "integer"), ("", "5L", 5, "long"), ("", "5l", 5, "long"), ("", "5S", 5, "short"),
+        ("", "32767S", 2**15 - 1, "short"), ("-", "32768s", -(2**15), "short"), ("", "999999999L", 999_999_999, "long"),
         ("-", "128Y", -128, "byte"), ("", "1.50", Decimal("1.50"), "decimal"),
         ("-", ".5", Decimal("-0.5"), "decimal"),
         ("", "1.", Decimal(1), "decimal"), ("", "5BD", Decimal(5), "decimal"),
@@ -124,12 +125,14 @@ def test_a_number_of_more_characters_than_any_has_is_not_looked_at():
         (r"'\n\r\t\b\0\Z'", "\n\r\t\b\0\x1a"),
         (r"'\%\_\\\'\"\x'", "\\%\\_\\'\"x"), (r"'\u0041\U00000042\103'", "ABC"),
         (r"'\u12\U123\18\400\08'", "u12U12318400\x008"),
-        (r"'\'''", "''"), (r"r'\n'", r"\n"), ('R"a\\"', "a\\"), (r"'\ud83d\ude00'", "\U0001f600"),
+        (r"'\''''", "''"), (r"r'\n'", r"\n"), ('R"a\\"', "a\\"), (r"'\ud83d\ude00'", "\U0001f600"),
         (r"'\177\200'", "\x7f200"),
         (r"'\U0010FFFF'", "\U0010ffff"), ("'\u00e9'", "\u00e9"), (r"'a''\'''b'", "a'''b"),
+        ("'a\\\nb'", "a\nb"), ('"\\\n"', "\n"),
     ],
 )  # fmt: skip
 def test_a_text_holds_what_its_escapes_stand_for(literal, text):
+    assert tokens(literal)[0][:2] == ("string", literal)
     assert text_of(literal) == text
 
 
