@@ -23,7 +23,7 @@ from pydelta.predicate import (
     parse_predicate,
     parse_value,
 )
-from pydelta.predicate.lexing import number_of, text_of, tokens
+from pydelta.predicate.lexing import NotRead, number_of, text_of, tokens
 from pydelta.protocol.types import DecimalType, PrimitiveType, StructField, StructType, parse_type
 
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -63,6 +63,20 @@ WORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "text", ["l\u0131ke", "\u00e9\u00b2", "a\u0301", "a # /* x */ b", "a */ b", "/* a", "/*+ a */", ";"]
+)
+def test_what_spark_may_read_as_something_else_is_no_token(text):
+    with pytest.raises(NotRead):
+        tokens(text)
+
+
+def test_letters_of_any_script_are_a_name_and_nothing_is_the_end():
+    assert [item[:2] for item in tokens("\u00e9_1 = \u540d -- a\n/* b /* c */ d */")] == [
+        ("name", "\u00e9_1"), ("operator", "="), ("name", "\u540d"), ("end", ""),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("word", WORDS)
 def test_a_word_of_sparks_grammar_is_a_name_between_backquotes_alone(word):
     assert [tokens(written)[0][:2] for written in (word, word.lower(), word.title())] == [("word", word)] * 3
@@ -77,7 +91,8 @@ def test_a_word_of_sparks_grammar_is_a_name_between_backquotes_alone(word):
     [
         ("", "7", 7, "integer"), ("-", "7", -7, "integer"), ("", "999999999", 999_999_999, "integer"),
         ("", "2147483647", 2**31 - 1, "integer"), ("", "2147483648", 2**31, "long"),
-        ("-", "2147483648", -(2**31), "integer"),
+        ("-", "2147483648", -(2**31), "integer"), ("-", "2147483649", -(2**31) - 1, "long"),
+        ("-", "9223372036854775809", -(2**63) - 1, "decimal"),
         ("", "9223372036854775808", 2**63, "decimal"), ("-", "9223372036854775808", -(2**63), "long"),
         ("", "007", 7, "integer"), ("", "5L", 5, "long"), ("", "5l", 5, "long"), ("", "5S", 5, "short"),
         ("", "32767S", 2**15 - 1, "short"), ("-", "32768s", -(2**15), "short"), ("", "999999999L", 999_999_999, "long"),
