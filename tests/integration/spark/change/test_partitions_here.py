@@ -128,7 +128,7 @@ def found(session, snapshot, text, *, most=None):
     files = snapshot.files.core
     try:
         bound = engine.bind_condition(snapshot, text)
-        here = engine._here.in_partitions(snapshot, files, bound.native.tree)
+        here = engine._arrow.in_partitions(snapshot, files, bound.native.tree)
         return engine.match_partitions(snapshot, files, bound)["path"].to_list(), here is not None
     except DeltaError as error:
         return type(error), False
