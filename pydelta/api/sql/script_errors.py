@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from pydelta.engines.spark.java_objects import iterator_throwing, throwable
+from pydelta.engines.spark.java_objects import iterator_throwing, throwable_with_state
 from pydelta.errors import DeltaError
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class ScriptErrors:
 
         None for an error of Spark's that did not come from the JVM.
         """
-        thrown = throwable(self._jvm, error) if isinstance(error, DeltaError) else getattr(error, "_origin", None)
+        thrown = (
+            throwable_with_state(self._jvm, error) if isinstance(error, DeltaError) else getattr(error, "_origin", None)
+        )
         if thrown is None:
             return None
         self._thrown.append((thrown, error))

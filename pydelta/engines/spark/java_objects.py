@@ -44,6 +44,8 @@ _TELLING: Final = 200
 """Characters by which a message is known; Spark cuts it off at some 2,000."""
 _ANALYSIS: Final = "org.apache.spark.sql.AnalysisException"
 _ANALYSIS_ARGUMENTS: Final = 9
+_RUNTIME_ARGUMENTS: Final = 6
+"""From Spark 4.2 on; the last one is the SQLSTATE."""
 _ENDING_SECONDS: Final = 1.0
 """A connection ends a moment before its process is seen to have ended."""
 _INTERNAL: Final = "INTERNAL_ERROR"
@@ -177,6 +179,12 @@ def throwable(jvm: Jvm, error: DeltaError) -> Any:
     return _make(jvm, str(error), error.getCondition(), error.getSqlState(), error.getMessageParameters())
 
 
+def throwable_with_state(jvm: Jvm, error: DeltaError) -> Any:
+    """Make an exception as ``throwable``, with its SQLSTATE on every version of Spark: a script's handlers ask for it."""
+    holds = max(_constructors(jvm)) == _RUNTIME_ARGUMENTS
+    return throwable(jvm, error) if holds else _analysis_exception(jvm, error)
+
+
 class Kinds:
     """Which of PySpark's exceptions the last errors are: the JVM's, which any method may throw, does not tell.
 
@@ -221,9 +229,7 @@ def _analysis_exception(jvm: Jvm, error: DeltaError) -> Any:
 
 def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, given: Mapping[str, str]) -> Any:
     """By the private constructor: the others look for the condition among Spark's own."""
-    view = jvm.view
-    kind = view.java.lang.Class.forName(_RUNTIME)
-    found = {item.getParameterCount(): item for item in kind.getDeclaredConstructors() if _is_by_parts(item)}
+    view, found = jvm.view, _constructors(jvm)
     constructor = found[max(found)]
     constructor.setAccessible(True)
     some = view.scala.Option.apply
@@ -237,6 +243,12 @@ def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, give
     ][: max(found)]  # Spark 4.1 looks the SQLSTATE up by the condition
     made = constructor.newInstance(jvm.array(view.java.lang.Object, arguments))
     return _without_trace(jvm, made)
+
+
+def _constructors(jvm: Jvm) -> dict[int, Any]:
+    """The constructors that take an error by its parts, by the number of these."""
+    kind = jvm.view.java.lang.Class.forName(_RUNTIME)
+    return {item.getParameterCount(): item for item in kind.getDeclaredConstructors() if _is_by_parts(item)}
 
 
 def _is_by_parts(constructor: Any) -> bool:
