@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JavaObject", "Kinds", "crossing", "errors_cross", "iterator_throwing", "kinds", "let_errors_cross", "throwable",
+    "throwable_with_state",
     "throwing_iterator",
 ]  # fmt: skip
 
@@ -180,7 +181,7 @@ def throwable(jvm: Jvm, error: DeltaError) -> Any:
 
 
 def throwable_with_state(jvm: Jvm, error: DeltaError) -> Any:
-    """Make an exception as ``throwable``, with its SQLSTATE on every version of Spark: a script's handlers ask for it."""
+    """Make an exception as ``throwable``, with its SQLSTATE on every version of Spark, since handlers ask for it."""
     holds = max(_constructors(jvm)) == _RUNTIME_ARGUMENTS
     return throwable(jvm, error) if holds else _analysis_exception(jvm, error)
 
