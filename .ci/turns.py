@@ -29,7 +29,6 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "catalog_sync/",
         "pydelta/manifests/",
         "pydelta/engines/spark/catalog/",
-        "pydelta/manifests/",
     ),
     "minio": (
         "tests/minio/",
@@ -43,7 +42,6 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "serve": (
         "tests/serve/",
         "pydelta/api/server/",
-        "pydelta/api/server/spark/",
         "pydelta/api/routing/",
         "pydelta/api/python/remote",
     ),

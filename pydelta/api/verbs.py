@@ -157,8 +157,7 @@ def interfaces_page() -> str:
     """Print the page of the documentation."""
     rows = []
     for verb in VERBS:
-        names = [_names(cell) for cell in (verb.python, (), verb.local, verb.cli, verb.job)]
-        names[1] = verb.connect
+        names = [_names(cell) for cell in (verb.python, verb.connect, verb.local, verb.cli, verb.job)]
         rows.append("| " + " | ".join([verb.what, _sql(verb.sql), *names]) + " |")
     return "\n".join(
         [

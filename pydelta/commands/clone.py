@@ -22,12 +22,13 @@ import polars as pl
 
 from pydelta.commands.convert import ParquetFolder
 from pydelta.commands.create import REPLACES, refuse_foreign_files
-from pydelta.commands.run import Attempt, Command, existing_table, refuse_append_only
+from pydelta.commands.run import Attempt, Command, refuse_append_only
 from pydelta.commands.vacuum.clone_notes import note_clone
 from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
     TableAlreadyExistsError,
+    TableNotFoundError,
     error_context,
 )
 from pydelta.errors.conditions import Condition
@@ -212,7 +213,8 @@ class Clone(Command[CloneResult]):
 
     def _cloned(self) -> _Cloned:
         if self.folder is None:
-            existing_table(self.source.update())
+            if not self.source.table_exists():
+                raise TableNotFoundError.at(self.source.uri)
             return _Cloned.of(self.source.snapshot(version=self.version, timestamp_ms=self.timestamp_ms))
         if self.version is not None or self.timestamp_ms is not None:
             raise InvalidArgumentError(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeAlias
 
 import polars as pl
 
@@ -152,6 +152,9 @@ class FindsRows(Protocol):
 class RewritesFiles(Protocol):
     """Writes files of a table out of others."""
 
+    rewrites_files: ClassVar[bool]
+    """Whether the engine does so, or refuses each of these steps."""
+
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
         """Write the live rows of ``files`` except those given into new files (``dataChange`` true), as they are.
 
@@ -282,6 +285,8 @@ class RefusingEngine:
 
     Engines that do some of the steps extend it.
     """
+
+    rewrites_files: ClassVar[bool] = False
 
     def refuse(self, step: str) -> NoReturn:
         """Raise the error of a step that this engine does not do.

@@ -139,7 +139,7 @@ class Settings:
         local_optimize_max_bytes: The same for OPTIMIZE and REORG; of no account where the former is 0.
         user_metadata: Goes into the history with each commit.
         default_properties: ``delta.*`` properties that a new table gets.
-        checkpoint_behind_files: From so many live files on, a checkpoint is written behind the commit that brings it.
+        checkpoint_behind_files: Number of live files from which a checkpoint is written in the background.
         hooks_timeout_ms: What runs after a commit may wait so long for others, each hook in all.
         sync_name: Database of a table's external twin, from ``{database}``, that of its own entry.
         sync_metastore: Address of the metastore that tables are synced to after a commit.

@@ -119,6 +119,8 @@ def rows_of(snapshot: Snapshot) -> Rows:
 class LogEngine(RefusingEngine):
     """``RearrangingEngine`` and ``UpdatingEngine`` over files without bytes, as far as the operations need one."""
 
+    rewrites_files = True
+
     def time_zone(self) -> str:
         """See ``Engine.time_zone``."""
         return "UTC"

@@ -20,7 +20,6 @@ from typing import Any, Final
 from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.requests import UnsetProperties
 from pydelta.commands.context import Context
-from pydelta.commands.engine import NO_ENGINE
 from pydelta.commands.optimize.reorg import Purge
 from pydelta.commands.run import Attempt, Command, Task, existing_table, run
 from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
@@ -156,7 +155,7 @@ class DropFeature(Task[FeatureResult]):
     def perform(self, context: Context) -> FeatureResult:
         """See ``Task.perform``."""
         log, name, truncate = context.log, self.name, self.truncate_history
-        rewrites, now = context.engine is not NO_ENGINE, context.clock()
+        rewrites, now = context.engine.rewrites_files, context.clock()
         prepared, txn = False, _start(context)
         if name == "columnMapping" and rewrites and txn.snapshot.column_mapping_mode != "none":
             run(Alter(UnsetProperties(names=(MODE,))), context)

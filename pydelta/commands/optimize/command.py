@@ -32,7 +32,7 @@ from pydelta.commands.alter.clustering import (
     path_text,
 )
 from pydelta.commands.context import Context
-from pydelta.commands.engine import NO_ENGINE, Engine, RewriteOutput
+from pydelta.commands.engine import Engine, RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
 from pydelta.commands.run import Attempt, Command, run
@@ -181,7 +181,7 @@ def compact_after_write(context: Context, committed: Committed, adds: Sequence[A
     """
     snapshot, settings, log = committed.snapshot, context.settings, context.log
     wanted = settings.auto_compact if settings.auto_compact is not None else snapshot.properties.auto_compact
-    if not wanted or not adds or context.engine is NO_ENGINE or clustering_paths(snapshot):
+    if not wanted or not adds or not context.engine.rewrites_files or clustering_paths(snapshot):
         return None
     if changes_under_way(log.store, now_ms=context.clock()):
         return None

@@ -60,6 +60,8 @@ class ArrowEngine(RefusingEngine):
         time_zone: Of times that name none; None refuses them.
     """
 
+    rewrites_files = True
+
     def __init__(self, log: DeltaLog, *, time_zone: str | None = None) -> None:
         if time_zone is not None:
             zone_of(time_zone)

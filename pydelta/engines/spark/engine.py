@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import polars as pl
 from pyspark.errors import AnalysisException, ParseException
@@ -101,6 +101,8 @@ class SparkEngine:
         spark: A classic session.
         alias: A name that conditions may use as a qualifier of the table's columns.
     """
+
+    rewrites_files: ClassVar[bool] = True
 
     def __init__(self, spark: SparkSession, *, alias: str | None = None) -> None:
         self._spark = spark

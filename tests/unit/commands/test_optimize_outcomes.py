@@ -35,6 +35,8 @@ _NAMES = itertools.count()
 class LogEngine(RefusingEngine):
     """An engine over files without bytes: a bin becomes a file; ``meanwhile`` runs before that."""
 
+    rewrites_files = True
+
     meanwhile: object = None
     discarded: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
