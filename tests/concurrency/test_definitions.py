@@ -6,7 +6,7 @@ import itertools
 
 from pydelta.commands.alter.requests import AddConstraint, ChangeColumn, RenameColumn, SetProperties
 from pydelta.commands.create import CreateMode, TableDefinition
-from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.engine import NO_ENGINE, RefusingEngine, RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions
 from pydelta.errors import BindError, ConstraintViolatedError, DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
@@ -33,7 +33,7 @@ def beginning(step):
     return lambda log: start_transaction(log, observer=step, backoff=NO_PAUSE)
 
 
-class Rules:
+class Rules(RefusingEngine):
     """Knows the rule ``x < 150`` and reads the rows of the snapshot that it is asked about."""
 
     def check_condition(self, snapshot, expression):
@@ -42,9 +42,6 @@ class Rules:
     def rows_against(self, snapshot, expression):
         broken = [row for row in rows_of(snapshot).elements() if row[1] >= 150]
         return len(broken), str(broken[:1])
-
-    def committed(self, snapshot):
-        pass
 
 
 def append_large(store, step):
@@ -111,17 +108,9 @@ class Numbered:
         return RewriteOutput(adds=(add,), num_rows=2, marks={"key": first + 1})
 
 
-class Silent:
-    def discard(self, snapshot, adds):
-        pass
-
-    def committed(self, snapshot):
-        pass
-
-
 def numbered(store, step):
     log, options = DeltaLog(store), WriteOptions.parse({}, mode=WriteMode.APPEND, settings=Settings())
-    return write_table(log, Numbered(), options, Silent(), Settings(), begin=beginning(step))
+    return write_table(log, Numbered(), options, NO_ENGINE, Settings(), begin=beginning(step))
 
 
 def numbered_table():
