@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydelta.protocol.features import implied_features
+from pydelta.storage.uris import plain_location
 
 if TYPE_CHECKING:
     from pydelta.log import CommitRecord, Snapshot
@@ -61,7 +62,7 @@ def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
-        "location": snapshot.table_uri,
+        "location": plain_location(snapshot.table_uri),
         "createdAt": metadata.created_time,
         "lastModified": snapshot.timestamp_ms,
         "partitionColumns": list(metadata.partition_columns),

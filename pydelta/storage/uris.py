@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from pydelta.errors import InvalidArgumentError
 
-__all__ = ["check_path", "normalize_uri", "scheme_of", "split_location"]
+__all__ = ["check_path", "normalize_uri", "plain_location", "scheme_of", "split_location"]
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -53,6 +53,21 @@ def normalize_uri(uri: str) -> str:
             )
         return Path(os.path.abspath(unquote(re.sub(r"^//(localhost)?", "", rest) or "/"))).as_uri()
     return f"{scheme}:{rest.rstrip('/')}"
+
+
+def plain_location(uri: str) -> str:
+    """Spell a normalized URI as Hadoop prints a path: ``file:/data/a b``, with nothing escaped.
+
+    A folder whose name holds a per cent sign keeps its URI, since the plain text would name another folder here.
+
+    Example:
+        >>> plain_location("file:///data/a%20b"), plain_location("file:///data/a%2520b")
+        ('file:/data/a b', 'file:///data/a%2520b')
+    """
+    if scheme_of(uri) != "file":
+        return uri
+    plain = "file:" + unquote(uri.removeprefix("file://"))
+    return plain if normalize_uri(plain) == uri else uri
 
 
 def split_location(uri: str) -> tuple[str, str, str]:

@@ -6,6 +6,8 @@ from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from obstore.exceptions import BaseError, GenericError
 
 from pydelta.errors import (
@@ -18,7 +20,7 @@ from pydelta.errors import (
 from pydelta.storage import MemoryStore, PutOutcome, open_store, register_store, registry
 from pydelta.storage.object_errors import read_failure, to_storage_error
 from pydelta.storage.probe import ProbeResult, ensure_safe, probe_put_if_absent
-from pydelta.storage.uris import check_path, normalize_uri, scheme_of, split_location
+from pydelta.storage.uris import check_path, normalize_uri, plain_location, scheme_of, split_location
 
 FACTORY_CALLS: list[tuple[str, dict]] = []
 
@@ -82,6 +84,17 @@ def test_locations():
     assert normalize_uri("s3a://b/x y%20//") == "s3a://b/x y%20"
     assert scheme_of("C") == "file"
     assert check_path("a/..b/c..") == "a/..b/c.."
+
+
+@given(
+    st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1).filter(lambda x: x not in (".", ".."))
+)
+def test_a_location_as_it_is_shown_names_the_same_folder(name):
+    uri = normalize_uri(f"/data/{name}")
+    shown = plain_location(uri)
+    assert normalize_uri(shown) == uri
+    assert "%" in name or shown == f"file:/data/{name}"
+    assert plain_location("s3a://b/a%20b") == "s3a://b/a%20b"
 
 
 class _Answers(MemoryStore):
