@@ -1,9 +1,9 @@
-"""Count how programs compare, by subject and by reason. ``python -m differ.report`` writes the counts into README and guide.
+"""Count how programs compare, by subject and by reason. ``python -m differ.report`` writes the counts into the guide.
 
 ::
 
     python -m differ --record    -> answers/, and differing.json: which programs differ, and why that stays
-    python -m differ.report      -> tables of all programs with a kept answer: subjects in README.md, reasons, too, in
+    python -m differ.report      -> tables of all programs with a kept answer, by subject and by reason, in
                                     docs/guides/migrating.md
 """
 
@@ -24,7 +24,6 @@ __all__ = [
     "DIFFERING",
     "GUIDE",
     "OPEN",
-    "README",
     "Counts",
     "Report",
     "kept_report",
@@ -40,7 +39,6 @@ __all__ = [
 OPEN = "open"
 DIFFERING = Path(__file__).resolve().parent.parent / "differing.json"
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "migrating.md"
-README = GUIDE.parents[2] / "README.md"
 _MARKS = ("<!-- compared: written by python -m differ.report -->\n", "<!-- /compared -->\n")
 _SUBJECTS = {
     "assignment": "values of one type for columns of another, in INSERT, UPDATE and MERGE",
@@ -161,7 +159,7 @@ def kept_report() -> Report:
 
 
 def subjects_of(report: Report) -> str:
-    """The report by subject, as README has it. Pure."""
+    """The report by subject. Pure."""
     rows = [(_SUBJECTS[name], counts) for name, counts in report.subjects.items()]
     lines = ["| programs about | compared | equal | different, with a reason | open |", "|---|--:|--:|--:|--:|"]
     for title, counts in (*rows, ("**all**", report.total)):
@@ -188,8 +186,7 @@ def with_table(text: str, table: str) -> str:
 def main() -> int:
     """See above."""
     report = kept_report()
-    for page, table in ((GUIDE, table_of(report)), (README, subjects_of(report))):
-        page.write_text(with_table(page.read_text(), table))
+    GUIDE.write_text(with_table(GUIDE.read_text(), table_of(report)))
     return 0
 
 
