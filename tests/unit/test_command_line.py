@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import catalog_sync.cli
+import pydelta
+import pydelta.api.cli.cli
 from pydelta.api.console.command_line import named_values, run_app, storage_options
 from pydelta.errors import InvalidArgumentError, StorageError
 
@@ -39,3 +42,13 @@ def test_arguments_of_the_process_are_left_to_the_application():
     seen = []
     run_app(lambda args: seen.append(args), None)
     assert seen == [None]
+
+
+@pytest.mark.parametrize(
+    ("app", "name"), [(pydelta.api.cli.cli.app, "pydelta"), (catalog_sync.cli.app, "catalog_sync")], ids=str
+)
+def test_a_program_prints_its_version(capsys, app, name):
+    with pytest.raises(SystemExit) as caught:
+        run_app(app, ("--version",))
+    assert caught.value.code in (None, 0)
+    assert capsys.readouterr() == (f"{name} {pydelta.__version__}\n", "")

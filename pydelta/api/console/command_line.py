@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pydelta import __version__
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
 
@@ -23,6 +24,17 @@ TimeZone = Annotated[
 ]
 
 
+def _show_version(context: typer.Context, asked: bool) -> None:
+    if asked:
+        typer.echo(f"{context.command.name} {__version__}")
+        raise typer.Exit
+
+
+_Version = Annotated[
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+]
+
+
 def make_app(name: str, text: str) -> typer.Typer:
     """Make a Typer application; its help and its errors show brackets as they are: nothing in them is markup.
 
@@ -30,14 +42,19 @@ def make_app(name: str, text: str) -> typer.Typer:
         name: The program's.
         text: What it is for.
     """
-    return typer.Typer(
+    app = typer.Typer(
         name=name,
-        help=text,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+
+    @app.callback(help=text)
+    def common(version: _Version = False) -> None:
+        """Take the options of the program itself."""
+
+    return app
 
 
 def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[str, str]:
