@@ -49,7 +49,6 @@ TO_REWRITE = (
     "pydelta/tools/cli/",
     "pydelta/tools/doctor/",
     "pydelta/tools/ingest/",
-    "pydelta/tools/inventory/",
     "pydelta/tools/jobs.py",
     "pydelta/tools/lineage/",
     "pydelta/tools/maintenance/",
