@@ -51,7 +51,6 @@ TO_REWRITE = (
     "pydelta/tools/ingest/",
     "pydelta/tools/jobs.py",
     "pydelta/tools/lineage/",
-    "pydelta/tools/maintenance/",
     "pydelta/tools/outbox.py",
     "pydelta/txn/",
 )
