@@ -48,7 +48,6 @@ TO_REWRITE = (
     "pydelta/testing/",
     "pydelta/tools/cli/",
     "pydelta/tools/doctor/",
-    "pydelta/tools/ingest/",
     "pydelta/tools/jobs.py",
     "pydelta/tools/lineage/",
     "pydelta/tools/outbox.py",
