@@ -34,7 +34,6 @@ VERBS = frozenset((ROOT / "tests" / "verbs.txt").read_text().split())
 
 TO_REWRITE = (
     "catalog_sync/",
-    "jobs/",
     "pydelta/api/",
     "pydelta/commands/",
     "pydelta/engines/",
