@@ -1,11 +1,11 @@
 """Merge small files of old partitions into large ones: ``spark-submit jobs/compact.py --table … --older-than 7``.
 
-``--database`` takes every Delta table of a database in the metastore; one that fails stops no other.
+``--database`` compacts every Delta table of a database in the metastore. A table that fails does not stop the others.
 
-Old means: by the partition column that is a date, where the table has one, else by the files' modification times. One
-line of JSON on standard output says what happened. Run it as often as you like: what is compact is left alone. Exit
-codes: 0 done (also when there was nothing to do), 1 the arguments are wrong, 2 another writer changed the same files or
-the store failed in passing: run it again, 3 the outcome is unknown: look at the history first.
+Age is decided by a partition column of type date, if there is one, otherwise by the files' modification times. One line
+of JSON on standard output reports the result. Run it as often as you like: compact partitions are not touched. Exit
+codes: 0 done (also if there was nothing to do); 1 the arguments are wrong; 2 another writer changed the same files or
+the store failed temporarily: run it again; 3 the outcome is unknown: look at the history first.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["Age", "CompactResult", "main", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactResult:
-    """What a compaction did. ``version`` is None when there was nothing to do. Sizes in bytes.
+    """The result of a compaction. ``version`` is None if there was nothing to do. Sizes in bytes.
 
-    ``older_than`` is the first day, or the time, that was left alone; ``by`` what it was compared with.
+    ``older_than`` is the first day or time that was left alone, and ``by`` is the value that was compared with it.
     """
 
     table: str
@@ -53,7 +53,7 @@ class CompactResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Age:
-    """How a table tells old data from new: by a condition over partitions, or by the times of files (epoch ms)."""
+    """How to recognize a table's old data: by a condition over partitions, or by the times of files (epoch ms)."""
 
     by: str | None = None
     older_than: str | None = None
@@ -62,13 +62,13 @@ class Age:
 
     @classmethod
     def of(cls, snapshot: Snapshot, *, days: int | None, now: dt.datetime, zone: str) -> Age:
-        """Decide for a table. Pure.
+        """Choose the criterion for a table. Pure.
 
         Args:
-            snapshot: The table.
-            days: How old, in whole days; None for everything.
-            now: The time, with a zone.
-            zone: In which days begin at midnight: the session's.
+            snapshot: The newest version of the table.
+            days: Minimum age in whole days; None for no limit.
+            now: The current time, with a zone.
+            zone: The session's time zone, in which days begin at midnight.
         """
         if days is None:
             return cls()
@@ -84,7 +84,7 @@ class Age:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="compact.py", description=__doc__)
     named = parser.add_mutually_exclusive_group(required=True)
     named.add_argument("--table", metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
@@ -92,23 +92,27 @@ def arguments() -> argparse.ArgumentParser:
         "--database", metavar="NAME", help="every Delta table of it in the metastore; several with commas, * for all"
     )
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
-    parser.add_argument("--older-than", type=int, metavar="DAYS", help="leave newer data alone; by default, take all")
+    parser.add_argument(
+        "--older-than", type=int, metavar="DAYS", help="leave newer data alone; by default, compact all"
+    )
     parser.add_argument(
         "--max-files-per-partition",
         type=int,
         default=1000,
         metavar="N",
-        help="take at most this many files of a partition in one run, the smallest first (1000)",
+        help="compact at most this many files of a partition in one run, the smallest first (1000)",
     )
-    parser.add_argument("--where", metavar="CONDITION", help="take only these partitions")
+    parser.add_argument("--where", metavar="CONDITION", help="compact only these partitions")
     parser.add_argument(
-        "--small-below", metavar="SIZE", help="take files smaller than this, such as 32mb; else by OPTIMIZE's target"
+        "--small-below",
+        metavar="SIZE",
+        help="compact files smaller than this, such as 32mb; by default, OPTIMIZE's target",
     )
     parser.add_argument("--target", metavar="SIZE", help="size of new files; by default that of OPTIMIZE")
     parser.add_argument(
-        "--modified-before", type=int, metavar="MS", help="take files older than this, epoch milliseconds"
+        "--modified-before", type=int, metavar="MS", help="compact files older than this, epoch milliseconds"
     )
-    parser.add_argument("--zorder-by", metavar="COLUMNS", help="put rows in order by these columns: a,b")
+    parser.add_argument("--zorder-by", metavar="COLUMNS", help="order rows by these columns: a,b")
     return parser
 
 
@@ -117,12 +121,12 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
 
     Args:
         spark: An enabled session.
-        args: As on the command line.
-        now: The time; the clock's by default.
+        args: Arguments as on the command line.
+        now: The current time; the clock's by default.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right, or a condition over other columns than partition columns.
-        TableNotFoundError: There is no Delta table.
+        InvalidArgumentError: Invalid arguments, or a condition over a column that is not a partition column.
+        TableNotFoundError: The Delta table does not exist.
         DeltaError: See ``optimize``.
     """
     from pydelta.engines.spark.catalog.lookup import location_in
@@ -166,7 +170,7 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
 
 
 def _sized(settings: Settings, options: argparse.Namespace) -> Settings:
-    """The session's settings with the sizes of the arguments."""
+    """Return the session's settings with the sizes from the arguments."""
     small, target = options.small_below, options.target
     if small is not None:
         settings = replace(settings, optimize_min_file_bytes=parse_bytes(small, name="--small-below"))
@@ -180,11 +184,11 @@ def run_database(spark: SparkSession, args: Sequence[str], *, now: dt.datetime |
 
     Args:
         spark: An enabled session.
-        args: As on the command line, with ``--database``.
-        now: The time; the clock's by default.
+        args: Arguments as on the command line, with ``--database``.
+        now: The current time; the clock's by default.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right; there is no metastore.
+        InvalidArgumentError: Invalid arguments, or there is no metastore.
     """
     from catalog_sync.registered import metastore_of, registered_locations
     from pydelta.engines.spark.jvm import Jvm
@@ -222,7 +226,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

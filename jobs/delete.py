@@ -1,9 +1,9 @@
-"""Delete the rows of a condition from a Delta table: ``spark-submit jobs/delete.py --table … --where "id = 5"``.
+"""Delete rows that match a condition from a Delta table: ``spark-submit jobs/delete.py --table … --where "id = 5"``.
 
-One line of JSON on standard output says what happened. Run it again as often as you like: rows that are gone match no
-more, and without a match nothing is committed. Exit codes: 0 done (also when no row matched), 1 the arguments are
-wrong, 2 another writer changed the same rows or the store failed in passing: run it again, 3 the outcome is unknown:
-look at the history first.
+One line of JSON on standard output reports the result. Run it as often as you like: deleted rows no longer match, and
+without a match nothing is committed. Exit codes: 0 done (also if no row matched); 1 the arguments are wrong; 2 another
+writer changed the same rows or the store failed temporarily: run it again; 3 the outcome is unknown: look at the
+history first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["main", "run"]
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="delete.py", description=__doc__)
     parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--where", metavar="CONDITION", help="SQL; the rows for which it is true are deleted")
+    chosen.add_argument("--where", metavar="CONDITION", help="SQL condition of the rows to delete")
     chosen.add_argument("--all-rows", action="store_true", help="delete every row")
     return parser
 
@@ -37,14 +37,14 @@ def run(spark: SparkSession, args: Sequence[str]) -> dict[str, Any]:
 
     Args:
         spark: An enabled session.
-        args: As on the command line.
+        args: Arguments as on the command line.
 
     Returns:
-        The table and the counts of ``DeltaTable.delete`` under the history's names.
+        The table and the counts of ``DeltaTable.delete``, named as in the history.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right.
-        TableNotFoundError: There is no Delta table.
+        InvalidArgumentError: Invalid arguments.
+        TableNotFoundError: The table does not exist.
         DeltaError: See ``DeltaTable.delete``.
     """
     from pydelta.engines.spark.catalog.lookup import location_in
@@ -65,7 +65,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

@@ -1,11 +1,11 @@
 """Append the rows of files to a Delta table: ``spark-submit jobs/ingest.py --input … --table …``.
 
-CSV is RFC 4180's: values in quotes keep commas, line breaks and doubled quotes. Rows that do not fit are counted and
-fail the job, or go to ``--bad-records``.
+CSV follows RFC 4180: quoted values may hold commas, line breaks and doubled quotes. Rows that do not fit are counted
+and fail the job, or are written to ``--bad-records``.
 
-One line of JSON on standard output says what happened. Exit codes: 0 done (also when the batch had landed before),
-1 the input or the arguments are wrong, 2 another writer won or the store failed in passing: run it again, 3 the
-outcome is unknown: look for the transaction's id in the history first.
+One line of JSON on standard output reports the result. Exit codes: 0 done (also if the batch had already landed); 1 the
+input or the arguments are wrong; 2 another writer won or the store failed temporarily: run it again; 3 the outcome is
+unknown: look for the transaction's id in the history first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FORMATS = ("csv", "json", "parquet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What an ingest did. ``version`` is None when nothing was committed: see ``WriteResult``. Sizes in bytes."""
+    """The result of an ingest. ``version`` is None if nothing was committed, see ``WriteResult``. Sizes in bytes."""
 
     table: str
     version: int | None
@@ -46,21 +46,21 @@ class IngestResult:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="ingest.py", description=__doc__)
     parser.add_argument("--input", nargs="+", required=True, metavar="PATH", help="files or folders to load")
     parser.add_argument("--format", choices=_FORMATS, required=True)
     parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
     parser.add_argument("--mode", default="append", help="append (default), overwrite, errorifexists or ignore")
-    parser.add_argument("--partition-by", metavar="A,B", help="partition columns of a table that this makes")
+    parser.add_argument("--partition-by", metavar="A,B", help="partition columns of a new table")
     parser.add_argument("--schema", metavar="DDL", help="columns of the input, such as 'id bigint, at timestamp'")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="option of Spark's reader")
     parser.add_argument("--write-option", action="append", default=[], metavar="K=V", help="option of the writer")
     parser.add_argument("--cast", action="append", default=[], metavar="COL:TYPE", help="cast a column")
     parser.add_argument(
-        "--bad-records", metavar="PATH_OR_NAME", help="table of rows that do not fit; else they fail it"
+        "--bad-records", metavar="PATH_OR_NAME", help="table for rows that do not fit; without it they fail the job"
     )
-    parser.add_argument("--batch-id", metavar="APP:VERSION", help="a batch that landed before is skipped")
+    parser.add_argument("--batch-id", metavar="APP:VERSION", help="skip the batch if it already landed")
     return parser
 
 
@@ -69,11 +69,11 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
 
     Args:
         spark: An enabled session.
-        args: As on the command line.
+        args: Arguments as on the command line.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right.
-        DeltaError: What the engine refuses; see ``write_table``.
+        InvalidArgumentError: Invalid arguments.
+        DeltaError: The engine refuses the write; see ``write_table``.
     """
     options = arguments().parse_args(args)
     how = pairs(options.write_option, "--write-option")
@@ -106,7 +106,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
 def _rows(
     spark: SparkSession, options: argparse.Namespace, how: dict[str, str], stack: ExitStack
 ) -> tuple[DataFrame, int]:
-    """The rows that fit, and how many do not: these are set aside, where there is a place for them."""
+    """Return the rows that fit and the number of the others, which are set aside if there is a table for them."""
     given = pairs(options.option, "--option")
     if options.format == "parquet":
         if options.bad_records is not None:
@@ -125,7 +125,7 @@ def _rows(
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Say of an error of Spark's that the input cannot be read."""
+    """Convert Spark's errors to the message that the input cannot be read."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException
 
@@ -157,7 +157,7 @@ def _cast(rows: DataFrame, casts: Sequence[str]) -> DataFrame:
 
 
 def _set_aside(spark: SparkSession, records: Records, options: argparse.Namespace, how: dict[str, str]) -> None:
-    """Write the rows that do not fit to their table before the others are written, in the same batch as these."""
+    """Write rows that do not fit to their table. This happens before the other rows are written, in the same batch."""
     from pydelta.engines.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
     from pydelta.engines.spark.jvm import Jvm
     from pydelta.engines.spark.write.command import WriteRequest, write_path
@@ -202,7 +202,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

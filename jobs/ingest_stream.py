@@ -1,11 +1,11 @@
 """Feed a Delta table from a stream: ``spark-submit jobs/ingest_stream.py --source kafka --topic … --table …``.
 
-Records of Kafka, of files or of Spark's rate become rows, once each, however often the job ends and begins again:
-appended, or, with ``--merge-key``, in place of the row with the same key. Bad records go to a table of their own.
+Records of Kafka, of files or of Spark's rate source become rows, each exactly once, however often the job restarts.
+They are appended or, with ``--merge-key``, replace the row with the same key. Bad records go to a separate table.
 
-One line of JSON on standard output says what each batch did, and one at the end what all did. SIGTERM ends the job
-after the batch under way. Exit codes: 0 done or stopped, 1 the input or the arguments are wrong, 2 another writer won,
-or Kafka or the store failed in passing: run it again, 3 the outcome is unknown: look at the history first.
+One line of JSON on standard output reports each batch, and a last one the totals. SIGTERM ends the job after the
+current batch. Exit codes: 0 done or stopped; 1 the input or the arguments are wrong; 2 another writer won, or Kafka or
+the store failed temporarily: run it again; 3 the outcome is unknown: look at the history first.
 """
 
 from __future__ import annotations
@@ -37,30 +37,32 @@ _FORMATS = ("json", "csv", "avro")
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="ingest_stream.py", description=__doc__)
     add = parser.add_argument
     add("--source", choices=_SOURCES, required=True)
     add("--brokers", metavar="HOST:PORT,…", help="Kafka's brokers")
     add("--topic", metavar="A,B", help="Kafka's topics")
-    add("--input", metavar="FOLDER", help="where files come")
-    add("--format", choices=_FORMATS, default="json", help="of the records (json)")
-    add("--schema", metavar="DDL_OR_FILE", help="columns of the records; inferred once and kept if it is not given")
+    add("--input", metavar="FOLDER", help="folder of the files")
+    add("--format", choices=_FORMATS, default="json", help="format of the records (json)")
+    add("--schema", metavar="DDL_OR_FILE", help="columns of the records; by default, inferred once and then kept")
     add("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
-    add("--checkpoint", required=True, metavar="PATH", help="where the stream notes how far it got")
+    add("--checkpoint", required=True, metavar="PATH", help="location for the stream's progress")
     add(
         "--bad-records",
         metavar="PATH_OR_NAME",
-        help="table of records that cannot be used; without it they stop the job",
+        help="table for unusable records; without it they stop the job",
     )
-    add("--merge-key", metavar="A,B", help="columns by which a record takes the place of a row")
+    add("--merge-key", metavar="A,B", help="key columns; a record replaces the row with the same key")
     add(
-        "--order-by", metavar="COLUMN", help="the newest record of a key has the largest value; else Kafka's order says"
+        "--order-by",
+        metavar="COLUMN",
+        help="the newest record of a key has the largest value; by default, Kafka's order",
     )
     add("--changes", choices=("debezium",), help="records are changes of a database: needs --merge-key")
-    add("--partition-by", metavar="A,B", help="partition columns of a table that this makes")
+    add("--partition-by", metavar="A,B", help="partition columns of a new table")
     add("--trigger", default="available-now", help="available-now (default), once, or seconds between two batches")
-    add("--max-per-trigger", type=int, metavar="N", help="the most records of Kafka, or files, in a batch")
+    add("--max-per-trigger", type=int, metavar="N", help="maximum number of Kafka records, or files, per batch")
     add("--option", action="append", default=[], metavar="K=V", help="option of Spark's source, such as kafka.…")
     add("--record-option", action="append", default=[], metavar="K=V", help="option of Spark's parser of records")
     add("--write-option", action="append", default=[], metavar="K=V", help="option of the writer; appends only")
@@ -74,15 +76,15 @@ def run(
 
     Args:
         spark: An enabled session.
-        args: As on the command line.
-        tell: Gets what each batch did.
+        args: Arguments as on the command line.
+        tell: Receives the report of each batch.
 
     Returns:
-        What all batches of this run did.
+        The totals of all batches of this run.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right, or do not fit the checkpoint.
-        DeltaError: What ended the stream.
+        InvalidArgumentError: Invalid arguments, or they do not match the checkpoint.
+        DeltaError: The reason why the stream ended.
     """
     from pydelta.tools.ingest.apply import Writing, apply_batch
     from pydelta.tools.ingest.kafka import KafkaEnds
@@ -184,7 +186,7 @@ def _upsert(options: argparse.Namespace) -> Upsert | None:
 def _record_format(
     spark: SparkSession, options: argparse.Namespace, source: RecordSource, kept: str | None
 ) -> RecordFormat:
-    """The schema that was given, else the one that was kept, else what the records tell."""
+    """Return the given schema, otherwise the stored one, otherwise one inferred from the records."""
     from pydelta.tools.ingest.records import RecordFormat, schema_of_text
     from pydelta.tools.ingest.running import error_of_spark
     from pydelta.tools.ingest.sources import KAFKA_CLASS, inferred, need_package
@@ -205,7 +207,7 @@ def _record_format(
         RecordFormat(name=options.format, schema=_nothing(), options=parsing)
         try:
             schema = inferred(spark, source, options.format, parsing)
-        except Exception as error:  # noqa: BLE001  whatever Spark says, explained
+        except Exception as error:  # noqa: BLE001  any error of Spark is explained
             raise error_of_spark(error, "The records cannot be read", "Check --input and --format.") from None
         return RecordFormat(name=options.format, schema=schema, options=parsing)
     schema, avro = schema_of_text(given, options.format)
@@ -260,7 +262,7 @@ def _decoded(spark: SparkSession, options: argparse.Namespace, source: RecordSou
         else:
             records = open_records(spark, source)
             decoded = decode_debezium(records, how) if options.changes else decode(records, how)
-    except Exception as error:  # noqa: BLE001  whatever Spark says, explained
+    except Exception as error:  # noqa: BLE001  any error of Spark is explained
         raise error_of_spark(error, "The stream cannot be read", "Check --input, --format and --option.") from None
     decoded = refuse_nulls(decoded, listed(options.merge_key) or [], "key")
     if "tombstone" in decoded.columns:
@@ -293,7 +295,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print lines of JSON, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

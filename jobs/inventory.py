@@ -1,8 +1,8 @@
 """List buckets and deliver the lists in the layout of S3 Inventory: ``submit inventory --source s3a://warehouse …``.
 
-Any store can be listed: S3 and what looks like it, HDFS, a local disk. No Spark session is started. One line of JSON
-on standard output says what was delivered. Exit codes: 0 done, 1 the arguments are wrong or there is no such bucket,
-2 the store failed in passing: run it again. A run that fails delivers nothing.
+Any store can be listed: S3 and compatible stores, HDFS, a local disk. No Spark session is started. One line of JSON on
+standard output reports the deliveries. Exit codes: 0 done; 1 the arguments are wrong or a bucket does not exist; 2 the
+store failed temporarily: run it again. A run that fails delivers nothing.
 """
 
 from __future__ import annotations
@@ -21,29 +21,35 @@ __all__ = ["main", "run"]
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="inventory.py", description=__doc__)
     parser.add_argument(
-        "--source", action="append", required=True, metavar="URI", help="a bucket, or a directory in one; repeat it"
+        "--source", action="append", required=True, metavar="URI", help="a bucket, or a directory in one; repeatable"
     )
-    parser.add_argument("--destination", required=True, metavar="URI", help="where the deliveries go")
+    parser.add_argument("--destination", required=True, metavar="URI", help="location for the deliveries")
     parser.add_argument("--id", default="lakehouse", help="name of the inventory (lakehouse)")
-    parser.add_argument("--format", default="Parquet", choices=["Parquet", "CSV"], help="of the data files (Parquet)")
-    parser.add_argument("--workers", type=int, default=16, metavar="N", help="listings at once (16)")
-    parser.add_argument("--rows-per-file", type=int, default=1_000_000, metavar="N", help="of a data file (1000000)")
-    parser.add_argument("--keep", type=int, metavar="N", help="remove all but the newest N deliveries; keeps all")
+    parser.add_argument(
+        "--format", default="Parquet", choices=["Parquet", "CSV"], help="format of the data files (Parquet)"
+    )
+    parser.add_argument("--workers", type=int, default=16, metavar="N", help="parallel listings (16)")
+    parser.add_argument(
+        "--rows-per-file", type=int, default=1_000_000, metavar="N", help="rows per data file (1000000)"
+    )
+    parser.add_argument(
+        "--keep", type=int, metavar="N", help="remove all but the newest N deliveries; by default, keep all"
+    )
     return parser
 
 
 def run(conf: Mapping[str, str], args: Sequence[str]) -> list[dict[str, Any]]:
-    """List what the arguments name; a source that fails stops no other.
+    """List the sources that the arguments name. A source that fails does not stop the others.
 
     Args:
         conf: Settings for storage, by Hadoop's names.
-        args: As on the command line.
+        args: Arguments as on the command line.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right.
+        InvalidArgumentError: Invalid arguments.
     """
     options = arguments().parse_args(args)
     how = ListingOptions(
@@ -67,7 +73,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

@@ -1,14 +1,14 @@
 """Load deliveries of S3 Inventory into the inventory table: ``submit load_inventory --source s3a://inventory …``.
 
-Takes what AWS delivers and what ``jobs/inventory.py`` writes, the newest complete delivery of each bucket that is not
-dated in the future, and replaces those buckets' rows in one commit. What was loaded before is passed over, and a
-delivery that is under way is not seen: run it as often as you like. No Spark session is started.
+Accepts deliveries from AWS and from ``jobs/inventory.py``. Chooses the newest complete delivery of each bucket that is
+not dated in the future, and replaces those buckets' rows in one commit. Loaded deliveries are skipped and unfinished
+ones are ignored, so run it as often as you like. No Spark session is started.
 
-One line of JSON on standard output says what was loaded; a bucket without a delivery is a warning that names it. Exit
-codes: 0 done (also when nothing was new), 1 the arguments are wrong, or a delivery is damaged or of another bucket:
-nothing was changed then; or a bucket has several inventories, or none that can be believed: the other buckets were
-loaded, 2 another process loaded the same bucket, or the store or the metastore failed in passing: run it again, 3 the
-outcome is unknown: look at the history first.
+One line of JSON on standard output reports what was loaded. A bucket without a delivery is named in a warning. Exit
+codes: 0 done (also if nothing was new); 1 the arguments are wrong, or a delivery is damaged or of another bucket, and
+nothing was changed; or a bucket has several inventories or no trustworthy one, and the other buckets were loaded; 2
+another process loaded the same bucket, or the store or the metastore failed temporarily: run it again; 3 the outcome is
+unknown: look at the history first.
 """
 
 from __future__ import annotations
@@ -35,24 +35,26 @@ __all__ = ["main", "run"]
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="load_inventory.py", description=__doc__)
-    parser.add_argument("--source", required=True, metavar="URI", help="where the deliveries are: bucket and prefix")
-    parser.add_argument("--bucket", action="append", metavar="NAME", help="load this bucket's; by default, all")
+    parser.add_argument("--source", required=True, metavar="URI", help="location of the deliveries: bucket and prefix")
+    parser.add_argument("--bucket", action="append", metavar="NAME", help="load this bucket; by default, all")
     parser.add_argument(
-        "--id", action="append", metavar="NAME", help="of this inventory; repeat it where each lists a part of the "
-        "bucket; by default, the only one there is"
+        "--id", action="append", metavar="NAME", help="load this inventory; repeat it if each lists a part of the "
+        "bucket; by default, the only one"
     )  # fmt: skip
     parser.add_argument(
-        "--delivery", metavar="STAMP", help="this one, such as 2026-11-21T01-00Z; by default, the newest"
+        "--delivery", metavar="STAMP", help="load this delivery, such as 2026-11-21T01-00Z; by default, the newest"
     )
     parser.add_argument(
         "--table", default="inventory.datalake_report", metavar="DATABASE.TABLE", help="inventory.datalake_report"
     )
-    parser.add_argument("--location", metavar="URI", help="of the table; by default that of its entry or its database")
+    parser.add_argument(
+        "--location", metavar="URI", help="location of the table; by default that of its entry or database"
+    )
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
     parser.add_argument(
-        "--database", action="append", metavar="NAME", help="tables of this database get their name on their objects; "
+        "--database", action="append", metavar="NAME", help="put the names of this database's tables on their objects; "
         "by default, those of all databases"
     )  # fmt: skip
     parser.add_argument(
@@ -67,15 +69,15 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
 
     Args:
         conf: Settings for storage and the metastore, by Hadoop's and Spark's names.
-        args: As on the command line.
-        now_ms: The clock, epoch milliseconds.
+        args: Arguments as on the command line.
+        now_ms: The current time, epoch milliseconds.
 
     Returns:
-        What was loaded; ``problems`` has a row for each bucket that was not, the others were.
+        What was loaded. ``problems`` has a row for each bucket that failed; the others were loaded.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right; a delivery that is damaged or of another bucket.
-        DeltaError: See ``load_deliveries``; the metastore does not answer.
+        InvalidArgumentError: Invalid arguments, or a delivery is damaged or of another bucket.
+        DeltaError: See ``load_deliveries``; or the metastore does not answer.
     """
     options = arguments().parse_args(args)
     table = TableName.parse(options.table)
@@ -94,12 +96,12 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
         if metastore is not None and log.update().version >= 0:
             sync_native(metastore, table, log.update())
     problems = [{"bucket": bucket} | error_row(error) for bucket, error in choice.problems]
-    said = {"warnings": choice.warnings, "problems": problems}
-    return {"table": str(table), "location": log.uri} | asdict(result) | said
+    remarks = {"warnings": choice.warnings, "problems": problems}
+    return {"table": str(table), "location": log.uri} | asdict(result) | remarks
 
 
 def _location(metastore: Metastore | None, table: TableName, given: str | None) -> str:
-    """Where the inventory table is, or is to be."""
+    """Return the current or future location of the inventory table."""
     if given is not None:
         return given
     if metastore is not None:
@@ -126,7 +128,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

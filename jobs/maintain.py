@@ -1,13 +1,13 @@
-"""Keep tables in shape by policy: ``python jobs/maintain.py --database lake --every 60``.
+"""Maintain tables by policy: ``python jobs/maintain.py --database lake --every 60``.
 
-Every table says by its properties ``pydelta.maintenance.*`` what is done to it (docs/guides/maintenance.md). At each
-turn the end of each table's log is looked at, and what is due is begun: OPTIMIZE by a job of its own
-(``--optimize-with``), VACUUM by ``jobs/vacuum.py`` (``--vacuum-with``), the sync of an announced commit here. Every
-action becomes a row of the book, ``ops.maintenance``.
+The properties ``pydelta.maintenance.*`` of each table decide what is done to it (docs/guides/maintenance.md). In each
+turn the end of every table's log is read, and due actions begin: OPTIMIZE in a separate job (``--optimize-with``),
+VACUUM by ``jobs/vacuum.py`` (``--vacuum-with``), and the sync of an announced commit in this process. Every action
+becomes a row of the journal, ``ops.maintenance``.
 
-Without ``--every`` it goes round once, waits for what it began, and prints one line of JSON. With ``--dry-run`` it only
-says what is due, and why. No Spark session is started here. Exit codes: 0 done, 1 an argument or a property is wrong,
-2 something failed in passing: run it again, 3 the outcome of a commit is unknown: look at the history first.
+Without ``--every`` it makes one turn, waits for its actions, and prints one line of JSON. With ``--dry-run`` it only
+shows what is due, and why. This process starts no Spark session. Exit codes: 0 done; 1 an argument or a property is
+wrong; 2 a temporary failure: run it again; 3 the outcome of a commit is unknown: look at the history first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HERE: Final = Path(__file__).resolve().parent
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
     parser.add_argument(
@@ -65,17 +65,25 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
-    parser.add_argument("--every", type=float, metavar="SECONDS", help="go round again and again; else once")
-    parser.add_argument("--dry-run", action="store_true", help="say what is due and why, do nothing")
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="repeat this often; by default, run once")
+    parser.add_argument("--dry-run", action="store_true", help="show what is due and why, do nothing")
     parser.add_argument(
-        "--default", action="append", default=[], metavar="NAME=VALUE", help="of policies: vacuum=lite; repeat it"
+        "--default",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="policy default, such as vacuum=lite; repeatable",
     )
-    parser.add_argument("--bytes-per-day", metavar="SIZE", help="read at most so much of all tables in a day, 500g")
-    parser.add_argument("--requests-per-day", type=int, metavar="N", help="send at most so many requests in a day")
+    parser.add_argument(
+        "--bytes-per-day", metavar="SIZE", help="read at most this much of all tables per day, such as 500g"
+    )
+    parser.add_argument("--requests-per-day", type=int, metavar="N", help="send at most this many requests per day")
     parser.add_argument(
         "--book", default="ops.maintenance", metavar="DATABASE.TABLE", help="name of the book (ops.maintenance)"
     )
-    parser.add_argument("--book-location", metavar="URI", help="of the book; by default that of its entry or database")
+    parser.add_argument(
+        "--book-location", metavar="URI", help="location of the book; by default that of its entry or database"
+    )
     parser.add_argument("--inventory", metavar="TABLE", help="location or name of the inventory table, for VACUUM")
     parser.add_argument(
         "--optimize-with",
@@ -89,16 +97,16 @@ def arguments() -> argparse.ArgumentParser:
         default=shlex.join([sys.executable, str(_HERE / "vacuum.py")]),
         help="runs jobs/vacuum.py with the arguments that follow, such as with another key of the store",
     )
-    parser.add_argument("--status", type=Path, metavar="FILE", help="where it is noted how each table fares")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="take notices of commits there, over HTTP")
+    parser.add_argument("--status", type=Path, metavar="FILE", help="file for the status of each table")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="accept notices of commits there, over HTTP")
     return parser
 
 
 def _options(given: Sequence[str]) -> argparse.Namespace:
-    """The arguments, checked.
+    """Parse and check the arguments.
 
     Raises:
-        InvalidArgumentError: They cannot be right.
+        InvalidArgumentError: Invalid arguments.
     """
     options = arguments().parse_args(given)
     if not options.tables and not options.database and not options.all:
@@ -120,7 +128,7 @@ def _options(given: Sequence[str]) -> argparse.Namespace:
 
 
 class Children:
-    """Runs commands, passes on what they say, and ends them when the process is told to end."""
+    """Runs commands, forwards their output, and ends them when the process has to end."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -130,8 +138,8 @@ class Children:
         """Run a job to its end, and return its line of JSON.
 
         Raises:
-            InvalidArgumentError: It cannot be started.
-            DeltaError: It said nothing that can be read.
+            InvalidArgumentError: The command cannot be started.
+            DeltaError: The job printed no valid JSON.
         """
         if self.stop.is_set():
             raise StoppedError("The scheduler is being stopped.", hint="It is done after the next start.")
@@ -166,14 +174,14 @@ class Children:
         return found
 
     def end(self, *_: object) -> None:
-        """For a signal."""
+        """Stop on a signal, and end all children."""
         self.stop.set()
         for child in list(self._running):
             child.terminate()
 
 
 class StoppedError(DeltaError):
-    """An action was not done since the process ends."""
+    """An action was not done, because the process ends."""
 
     code = "PYDELTA_MAINTENANCE_STOPPED"
     retryable = True
@@ -188,10 +196,10 @@ class SilentJobError(DeltaError):
 
 @dataclass(slots=True, kw_only=True)
 class Doer:
-    """Does actions: OPTIMIZE and VACUUM by jobs in processes of their own, syncs here.
+    """Runs actions: OPTIMIZE and VACUUM in separate processes, syncs in this one.
 
     Args:
-        options: The arguments.
+        options: The parsed arguments.
         conf: Settings for storage and the metastore.
         children: Runs the jobs.
     """
@@ -201,7 +209,7 @@ class Doer:
     children: Children = field(default_factory=Children)
 
     def __call__(self, order: ActionOrder) -> ActionDone | None:
-        """Do an action; see ``pydelta.tools.maintenance.scheduler.Do``."""
+        """Run an action; see ``pydelta.tools.maintenance.scheduler.Do``."""
         kind = order.action.kind
         try:
             if kind == ActionKind.SYNC:
@@ -297,7 +305,7 @@ def _failed(line: Mapping[str, Any]) -> ActionDone:
 
 @dataclass(slots=True, kw_only=True)
 class _Turn:
-    """What goes round: opened once, used at each turn."""
+    """Everything that a turn needs, opened once."""
 
     options: argparse.Namespace
     conf: Mapping[str, str]
@@ -307,7 +315,7 @@ class _Turn:
     _entered: bool = False
 
     def places(self) -> list[TablePlace]:
-        """Find the tables: those that are named, those of databases, and the book itself."""
+        """Find the tables: named ones, those of databases, and the journal itself."""
         options = self.options
         with metastore_of(options.metastore, self.conf) or nullcontext() as metastore:
             found = {text: _located(metastore, text) for text in options.tables}
@@ -332,7 +340,7 @@ class _Turn:
         return sorted(places.values(), key=lambda place: place.name)
 
     def _enter(self, metastore: Metastore | None) -> None:
-        """Give the book its database and its entry, once it is there."""
+        """Register the journal and its database in the metastore, once it exists."""
         if self._entered or metastore is None:
             return
         snapshot = self.book.update()
@@ -344,7 +352,7 @@ class _Turn:
         self._entered = True
 
     def enter_book(self) -> None:
-        """See ``_enter``; with a connection of its own."""
+        """Register the journal using a new connection; see ``_enter``."""
         with metastore_of(self.options.metastore, self.conf) or nullcontext() as metastore:
             self._enter(metastore)
 
@@ -354,10 +362,10 @@ def _located(metastore: Metastore | None, text: str) -> str:
 
 
 def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Children) -> _Turn:
-    """Open the book, and what goes round.
+    """Open the journal and the scheduler.
 
     Raises:
-        InvalidArgumentError: It is not known where the book is to lie.
+        InvalidArgumentError: The location of the journal is unknown.
         DeltaError: The metastore or the store does not answer.
     """
     name = TableName.parse(options.book)
@@ -396,14 +404,14 @@ def _book_location(metastore: Metastore | None, name: TableName, given: str | No
 
 @dataclass(slots=True, kw_only=True)
 class _InventoryTimes:
-    """When the newest inventory of a table's bucket was made; the inventory table may come later than we do."""
+    """The times of the newest inventories. The inventory table may be created after this process starts."""
 
     options: argparse.Namespace
     conf: Mapping[str, str]
     _log: DeltaLog | None = None
 
     def of(self, location: str) -> int | None:
-        """Tell it in epoch milliseconds; None where there is none.
+        """Return when the newest inventory of a table's bucket was made, in epoch milliseconds; None if there is none.
 
         Raises:
             DeltaError: The metastore does not answer, or the inventory table cannot be read.
@@ -428,19 +436,19 @@ def _shown(looked: Looked) -> dict[str, Any]:
 
 
 def run(conf: Mapping[str, str], args: Sequence[str], children: Children | None = None) -> dict[str, Any]:
-    """Go round once, wait for what was begun, and tell.
+    """Run one turn, wait for its actions, and report.
 
     Args:
         conf: Settings for storage and the metastore, by Hadoop's and Spark's names.
-        args: As on the command line, without ``--every``.
+        args: Arguments as on the command line, without ``--every``.
         children: Runs the jobs.
 
     Returns:
-        ``tables``: what was found due and held back at each; ``exit_code``: the worst.
+        ``tables``: due and held-back actions of each; ``exit_code``: the worst one.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right.
-        DeltaError: The metastore or the book cannot be read.
+        InvalidArgumentError: Invalid arguments.
+        DeltaError: The metastore or the journal cannot be read.
     """
     options = _options(args)
     turn = _open(options, conf, children or Children())
@@ -458,7 +466,7 @@ def run(conf: Mapping[str, str], args: Sequence[str], children: Children | None 
 
 
 def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Children) -> int:
-    """Go round until told to end; what fails as a whole is tried again at the next turn."""
+    """Run turns until a signal arrives. A turn that fails as a whole is repeated next time."""
     wake, turn = threading.Event(), None
     listener = Listener.open(options.listen, wake) if options.listen else None
 
@@ -505,7 +513,7 @@ def _named(options: argparse.Namespace) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Go round once, or until told to end; the exit code."""
+    """Run one turn, or turns until a signal arrives. Returns the exit code."""
     from pydelta.engines.spark.session.submitted import submitted_conf
 
     given = list(sys.argv[1:] if argv is None else argv)

@@ -1,9 +1,9 @@
-"""Bring tables' manifests and metastore entries to the newest version: ``submit manifests lake.orders …``.
+"""Update tables' manifests and metastore entries to the newest version: ``submit manifests lake.orders …``.
 
-On request it first rewrites what readers of manifests cannot take or take slowly: files with deletion vectors
-(``--purge``), partitions of very many files (``--compact-first``).
+On request it first rewrites what readers of manifests cannot read or read slowly: files with deletion vectors
+(``--purge``) and partitions with very many files (``--compact-first``).
 
-One line of JSON on standard output says what happened to each table. Exit codes: 0 done, 1 the input is wrong, 2 the
+One line of JSON on standard output reports the result for each table. Exit codes: 0 done; 1 the input is wrong; 2 the
 metastore or the store did not answer, or another process was publishing: run it again, as often as you like.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["main", "run"]
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="manifests.py", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="DATABASE.TABLE", help="Delta tables in the metastore")
     parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
@@ -57,16 +57,16 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def run(session_conf: dict[str, str], args: Sequence[str], spark: SparkSession | None = None) -> list[dict[str, Any]]:
-    """Sync what the arguments name; a table that fails stops no other.
+    """Sync what the arguments name. A table that fails does not stop the others.
 
     Args:
         session_conf: Settings of the Spark session, for storage and the metastore's address.
-        args: As on the command line.
-        spark: Rewrites files; needed for ``--purge`` and ``--compact-first`` alone.
+        args: Arguments as on the command line.
+        spark: A session that rewrites files; only needed for ``--purge`` and ``--compact-first``.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right.
-        DeltaError: A table that is not there; the metastore does not answer.
+        InvalidArgumentError: Invalid arguments.
+        DeltaError: A table does not exist, or the metastore does not answer.
     """
     options = arguments().parse_args(args)
     tables = [*options.tables, *([options.location] if options.location else [])]
@@ -113,7 +113,7 @@ def _sync(
 
 
 def _purge(spark: SparkSession, log: DeltaLog) -> int:
-    """Rewrite the files with deletion vectors; how many there were."""
+    """Rewrite the files that have deletion vectors. Returns their number."""
     from pydelta.commands.optimize.reorg import Purge
     from pydelta.engines.spark.running import run_in_session
 
@@ -121,7 +121,7 @@ def _purge(spark: SparkSession, log: DeltaLog) -> int:
 
 
 def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
-    """Compact the partitions of more files than ``most``; how many files went."""
+    """Compact the partitions with more files than ``most``. Returns the number of removed files."""
     from pydelta.commands.optimize.command import Optimize
     from pydelta.engines.spark.running import run_in_session
 
@@ -133,7 +133,7 @@ def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
 
 
 def _crowded(snapshot: Snapshot, most: int) -> list[tuple[str | None, ...]]:
-    """Partitions of more files than ``most``, by the log's texts of their values."""
+    """Return the partitions with more files than ``most``, as partition values in the log."""
     import polars as pl
 
     keys = [f"pv:{name}" for name in snapshot.files.spec.physical_names]
@@ -144,7 +144,7 @@ def _crowded(snapshot: Snapshot, most: int) -> list[tuple[str | None, ...]]:
 
 
 def _condition(snapshot: Snapshot, partitions: Iterable[Sequence[str | None]]) -> str | None:
-    """SQL that is true for just these partitions; None without partition columns."""
+    """Build an SQL condition for exactly these partitions; None without partition columns."""
     if not snapshot.partition_columns:
         return None
     fields = [snapshot.schema.field(name) for name in snapshot.partition_columns]
@@ -171,7 +171,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

@@ -1,15 +1,15 @@
-"""Run commands at the times that a file gives: the stack's scheduler.
+"""Run commands at the times that a file specifies: the stack's scheduler.
 
-A line is ``every SECONDS COMMAND`` (at once, then so long after each beginning), ``daily HH:MM COMMAND`` (UTC),
-``keep COMMAND`` (at once, and again half a minute later at the latest, should it end) or ``never COMMAND``. ``&&``
-joins commands of which each runs if the one before it ended with 0; ``$NAME`` and ``${NAME:-default}`` are taken from
-the environment; ``#`` begins a comment. A command that is still running when its time comes again is left to run. What
-commands print goes on; how they ended is one line of JSON.
+A line is ``every SECONDS COMMAND`` (at once, then this long after each start), ``daily HH:MM COMMAND`` (UTC), ``keep
+COMMAND`` (at once, and within half a minute after it ends) or ``never COMMAND``. ``&&`` joins commands, each of which
+runs if the previous one ended with 0; ``$NAME`` and ``${NAME:-default}`` come from the environment; ``#`` begins a
+comment. A command that is still running when its time comes again is left alone. The output of commands is passed on,
+and one line of JSON reports how each ended.
 
-With ``--status FILE`` it is noted there how each line of the schedule fares; ``--healthy`` reads that (and the files of
-the same form that commands keep, one more ``--status`` each), and ends with 1 where the last run of a line failed, does
-not come to an end or did not begin, saying which and why. What is wrong with single tables is printed as a warning, and
-is no failure of the service.
+With ``--status FILE`` the state of each line of the schedule is written there. ``--healthy`` reads it, and further
+``--status`` files in the same format that commands write, and ends with 1 if the last run of a line failed, does not
+end or did not begin. It prints which and why. Problems of single tables are printed as warnings, because the service
+works.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ __all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule"
 Command = tuple[str, ...]
 
 _SETTLED: Final = dt.timedelta(minutes=2)
-"""A command that is kept running, and has run for so long, is past whatever ended it before."""
+"""A command that is kept running has recovered from an earlier end once it has run this long."""
 
 _STUCK: Final = dt.timedelta(hours=6)
-"""A run that takes longer is told as one that does not come to an end."""
+"""A run that takes longer is reported as stuck."""
 
 _KEPT_SECONDS: Final = 30
-"""A command that is kept running is looked after this often."""
+"""How often a command that is kept running is checked."""
 
 _LATE: Final = dt.timedelta(minutes=10)
-"""How much later than ten times its interval a line may have run last, before it is told as one that does not run."""
+"""A line is reported as not running after ten times its interval plus this delay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command ended: its exit code, and the last of what it said."""
+    """How a command ended: its exit code, and the end of its output."""
 
     code: int
     said: str = ""
@@ -60,9 +60,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Commands, and when they run: after so many seconds, or at a time of day (UTC); neither for never.
+    """Commands and their times: an interval in seconds or a time of day (UTC); neither for never.
 
-    One that ``keeps`` running is not expected to end.
+    An entry that ``keeps`` running is not expected to end.
     """
 
     commands: tuple[Command, ...]
@@ -71,11 +71,11 @@ class Entry:
     keeps: bool = False
 
     def next_run(self, now: dt.datetime, last: dt.datetime | None) -> dt.datetime | None:
-        """Tell when it runs next.
+        """Return the time of the next run.
 
         Args:
-            now: The time, in UTC.
-            last: When it last began; None if it has not yet.
+            now: The current time in UTC.
+            last: When it last began; None if it has not begun yet.
         """
         if self.every is not None:
             return now if last is None else last + dt.timedelta(seconds=self.every)
@@ -86,10 +86,10 @@ class Entry:
 
 
 def parse_schedule(text: str, env: Mapping[str, str]) -> list[Entry]:
-    """Read a schedule.
+    """Parse a schedule.
 
     Raises:
-        InvalidArgumentError: A line that cannot be understood, by its number.
+        InvalidArgumentError: A line is invalid; the message has its number.
     """
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -146,14 +146,14 @@ def _entry(words: Sequence[str]) -> Entry:
 
 @dataclass(slots=True)
 class StatusFile:
-    """How each entry fares, in a file of JSON that is whole at any time; nowhere if there is no path."""
+    """The state of each entry in a JSON file that is replaced atomically; does nothing without a path."""
 
     path: Path | None = None
     _rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, number: int, **facts: Any) -> None:
-        """Add facts about an entry, or put them in the place of older ones of the same name."""
+        """Update facts about an entry."""
         if self.path is None:
             return
         with self._lock:
@@ -164,11 +164,11 @@ class StatusFile:
 
 
 def problems(rows: Sequence[Mapping[str, Any]], now: dt.datetime) -> list[str]:
-    """Say what is wrong with entries.
+    """List the problems of entries.
 
     Args:
-        rows: What a ``StatusFile`` holds.
-        now: The time, in UTC.
+        rows: Content of a ``StatusFile``.
+        now: The current time in UTC.
     """
     found = []
     for row in rows:
@@ -189,14 +189,14 @@ def problems(rows: Sequence[Mapping[str, Any]], now: dt.datetime) -> list[str]:
 
 
 def warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say what is wrong with single tables: rows that say so, and the lines of commands that ended well.
+    """List the problems of single tables: warning rows, and warning lines in the output of successful commands.
 
     Args:
-        rows: What a ``StatusFile`` holds.
+        rows: Content of a ``StatusFile``.
     """
     found = [f"Warning: {row['command']}: {row['said']}" for row in rows if row.get("warning")]
-    said = "\n".join(row.get("said") or "" for row in rows if row.get("code") == 0)
-    return found + [line for line in said.splitlines() if line.startswith("Warning: ")]
+    output = "\n".join(row.get("said") or "" for row in rows if row.get("code") == 0)
+    return found + [line for line in output.splitlines() if line.startswith("Warning: ")]
 
 
 def _time(text: str | None) -> dt.datetime | None:
@@ -204,13 +204,13 @@ def _time(text: str | None) -> dt.datetime | None:
 
 
 class Scheduler:
-    """Starts entries when they are due, each in a thread of its own, never twice at once.
+    """Starts entries when they are due, each in its own thread, never twice at once.
 
     Args:
         entries: The schedule.
-        execute: Runs one command; how it ended.
-        clock: The time in UTC.
-        status: Where it is noted how entries fare.
+        execute: Runs a command and returns how it ended.
+        clock: Returns the time in UTC.
+        status: Receives the state of entries.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Scheduler:
         self._running: dict[int, threading.Thread] = {}
 
     def start_due(self) -> float | None:
-        """Start what is due; seconds until the next one is, None if none ever will be."""
+        """Start due entries. Returns the seconds until the next one is due, or None if none ever will be."""
         now = self._clock()
         for number, entry in enumerate(self._entries):
             due = self._next[number]
@@ -240,7 +240,7 @@ class Scheduler:
             if due is None or latest is None:
                 continue
             if due > now:
-                # Later than it would be after a run at this moment: the clock was put back, by a day maybe.
+                # The clock was set back, maybe by a day, if the time lies beyond what a run at this moment would give.
                 self._next[number] = min(due, latest)
                 continue
             self._last[number] = now
@@ -253,7 +253,7 @@ class Scheduler:
         return max((min(times) - now).total_seconds(), 0.0) if times else None
 
     def join(self) -> None:
-        """Wait for what is running."""
+        """Wait for running entries."""
         for thread in self._running.values():
             thread.join()
 
@@ -278,7 +278,7 @@ _LINES: Final = 12
 
 
 def _pump(source: IO[bytes], target: IO[str], last: deque[str]) -> None:
-    """Pass lines on as they come, and keep the last ones."""
+    """Forward lines as they arrive, and remember the last ones."""
     for line in source:
         text = line.decode(errors="replace").rstrip("\n")
         print(text, file=target, flush=True)
@@ -287,29 +287,29 @@ def _pump(source: IO[bytes], target: IO[str], last: deque[str]) -> None:
 
 
 def _last_words(answers: Sequence[str], errors: Sequence[str]) -> str:
-    """A job says in its line of JSON what went wrong, a command in its messages."""
+    """Choose the lines that explain a result: a job reports errors in its line of JSON, other commands in messages."""
     if any('"error":' in answer for answer in answers) or not errors:
         return "\n".join(answers)
     return "\n".join(errors)
 
 
 class _Children:
-    """Runs commands, and ends them when the process is told to end."""
+    """Runs commands, and ends them when the process has to end."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self._children: set[subprocess.Popen[bytes]] = set()
 
     def execute(self, command: Command) -> Ended:
-        """Run one to its end; 127 for one that cannot be started."""
+        """Run a command to its end. Returns code 127 if it cannot be started."""
         if self.stop.is_set():
             return Ended(code=143)
         try:
             child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except OSError as error:
-            said = f"{command[0]}: {error.strerror}"
-            print(said, file=sys.stderr, flush=True)
-            return Ended(code=127, said=said)
+            message = f"{command[0]}: {error.strerror}"
+            print(message, file=sys.stderr, flush=True)
+            return Ended(code=127, said=message)
         self._children.add(child)
         assert child.stdout is not None
         assert child.stderr is not None
@@ -328,18 +328,18 @@ class _Children:
         return Ended(code=code, said=_last_words(answers, errors))
 
     def end(self, *_: object) -> None:
-        """For a signal."""
+        """Stop on a signal, and end all children."""
         self.stop.set()
         for child in list(self._children):
             child.terminate()
 
 
 def _healthy(statuses: Sequence[Path]) -> int:
-    """Print what is wrong; the exit code.
+    """Print the problems, and return the exit code.
 
     Raises:
         InvalidArgumentError: No file was named.
-        OSError: There is none yet.
+        OSError: The file does not exist yet.
     """
     if not statuses:
         raise InvalidArgumentError("--healthy reads a status.", hint="Give --status FILE, as the scheduler has it.")
@@ -352,14 +352,16 @@ def _healthy(statuses: Sequence[Path]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the schedule until told to end."""
+    """Run the schedule until a signal arrives."""
     parser = JobParser(prog="schedule.py", description=__doc__)
     parser.add_argument("schedule", type=Path, help="the file")
-    parser.add_argument("--check", action="store_true", help="only read it")
+    parser.add_argument("--check", action="store_true", help="only check the file")
     parser.add_argument(
-        "--status", type=Path, action="append", default=[], metavar="FILE", help="where it is noted how each line fares"
+        "--status", type=Path, action="append", default=[], metavar="FILE", help="file for the state of each line"
     )
-    parser.add_argument("--healthy", action="store_true", help="only read the status: 1 where something is wrong")
+    parser.add_argument(
+        "--healthy", action="store_true", help="only read the status; exit with 1 if something is wrong"
+    )
     try:
         options = parser.parse_args(argv)
         if options.healthy:

@@ -1,12 +1,11 @@
 """Copy a Delta table into another as it grows or changes: ``spark-submit jobs/stream_copy.py --from … --table …``.
 
-Rows are appended; with ``--changes`` the change feed is read, and inserts, updates and deletes are applied by
-``--key``. Each row and each change counts once, however often the job ends and begins again.
+Rows are appended. With ``--changes`` the change feed is read, and inserts, updates and deletes are applied by
+``--key``. Each row and each change is applied exactly once, however often the job restarts.
 
-One line of JSON on standard output says what each batch did and how old its newest commit was, and one at the end what
-all did. SIGTERM ends the job after the batch under way. Exit codes: 0 done or stopped, 1 the arguments or the tables
-are wrong, 2 another writer won or the store failed in passing: run it again, 3 the outcome is unknown: look at the
-history first.
+One line of JSON on standard output reports each batch and the age of its newest commit, and a last one the totals.
+SIGTERM ends the job after the current batch. Exit codes: 0 done or stopped; 1 the arguments or the tables are wrong; 2
+another writer won or the store failed temporarily: run it again; 3 the outcome is unknown: look at the history first.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ __all__ = ["main", "run"]
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="stream_copy.py", description=__doc__)
     add = parser.add_argument
     add("--from", dest="source", required=True, metavar="PATH_OR_NAME", help="the table to copy")
-    add("--table", required=True, metavar="PATH_OR_NAME", help="the copy; made where there is none")
-    add("--checkpoint", required=True, metavar="PATH", help="where the stream notes how far it got")
+    add("--table", required=True, metavar="PATH_OR_NAME", help="the copy; created if it does not exist")
+    add("--checkpoint", required=True, metavar="PATH", help="location for the stream's progress")
     add("--changes", action="store_true", help="apply the change feed: needs --key")
-    add("--key", metavar="A,B", help="columns that name one row")
-    add("--partition-by", metavar="A,B", help="partition columns of a copy that this makes")
+    add("--key", metavar="A,B", help="columns that identify a row")
+    add("--partition-by", metavar="A,B", help="partition columns of a new copy")
     add("--trigger", default="available-now", help="available-now (default), once, or seconds between two batches")
-    add("--max-per-trigger", type=int, metavar="N", help="the most files in a batch")
+    add("--max-per-trigger", type=int, metavar="N", help="maximum number of files per batch")
     add("--option", action="append", default=[], metavar="K=V", help="option of the source, such as startingVersion=7")
     add("--write-option", action="append", default=[], metavar="K=V", help="option of the writer; without --changes")
     return parser
@@ -54,15 +53,15 @@ def run(
 
     Args:
         spark: An enabled session.
-        args: As on the command line.
-        tell: Gets what each batch did.
+        args: Arguments as on the command line.
+        tell: Receives the report of each batch.
 
     Returns:
-        What all batches of this run did.
+        The totals of all batches of this run.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right, or do not fit the checkpoint.
-        DeltaError: What ended the stream.
+        InvalidArgumentError: Invalid arguments, or they do not match the checkpoint.
+        DeltaError: The reason why the stream ended.
     """
     from pydelta.tools.ingest.apply import Upsert, Writing, apply_batch
     from pydelta.tools.ingest.records import refuse_nulls
@@ -136,7 +135,7 @@ def _source_log(spark: SparkSession, source: str) -> DeltaLog:
 
 
 def _rows(spark: SparkSession, options: argparse.Namespace) -> tuple[DataFrame, Any]:
-    """The stream in the shape that batches are applied in, and the columns of the table."""
+    """Return the stream in the form in which batches are applied, and the columns of the table."""
     from pydelta.engines.spark.catalog.lookup import location_in
     from pydelta.tools.ingest.changes import decode_changes, row_columns
     from pydelta.tools.ingest.sources import open_rows
@@ -154,7 +153,7 @@ def _rows(spark: SparkSession, options: argparse.Namespace) -> tuple[DataFrame, 
 
 
 def _latency(log: DeltaLog, reached: str | None) -> float | None:
-    """Seconds since the newest commit that a batch has read; None where that cannot be told."""
+    """Return the age in seconds of the newest commit that a batch has read; None if it is unknown."""
     if reached is None:
         return None
     offset = StreamOffset.parse(reached)
@@ -162,7 +161,7 @@ def _latency(log: DeltaLog, reached: str | None) -> float | None:
     try:
         return max(0.0, round(time.time() - log.snapshot(version).timestamp_ms / 1000, 3))
     except VersionNotFoundError:
-        return None  # the log was cleaned meanwhile
+        return None  # The log was cleaned up in between.
 
 
 def _work(given: Sequence[str]) -> JobReport:
@@ -175,7 +174,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print lines of JSON, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

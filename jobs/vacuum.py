@@ -1,12 +1,13 @@
 """Delete the files that no retained version of the tables needs: ``submit vacuum --database lake --inventory …``.
 
-With ``--inventory`` the inventory table is read once for all the tables, and none of their data is listed; else each
-table is listed (or, with ``--lite``, only its log is read). Tables are vacuumed side by side; one that fails stops no
-other. No Spark session is started.
+With ``--inventory`` the inventory table is read once for all tables, and no data is listed. Otherwise each table is
+listed or, with ``--lite``, only its log is read. Tables are vacuumed in parallel, and one that fails does not stop the
+others. No Spark session is started.
 
-One line of JSON on standard output has a report a table. Exit codes: 0 done, 1 the arguments are wrong, there is no
-such table, the inventory does not fit or the retention is too short, 2 another process was in the way, or the store or
-the metastore failed in passing: run it again, 3 the outcome of a commit is unknown: look at the history first.
+One line of JSON on standard output holds a report per table. Exit codes: 0 done; 1 the arguments are wrong, a table
+does not exist, the inventory does not match or the retention is too short; 2 another process was in the way, or the
+store or the metastore failed temporarily: run it again; 3 the outcome of a commit is unknown: look at the history
+first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SHOWN_PARTITIONS = 1000
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Build the parser of the command line."""
     parser = JobParser(prog="vacuum.py", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
     parser.add_argument(
@@ -55,12 +56,12 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--inventory", metavar="TABLE", help="location or name of the inventory table, as load_inventory makes it"
     )
-    parser.add_argument("--lite", action="store_true", help="only what the log says was removed; lists nothing")
-    parser.add_argument("--retain", type=float, metavar="HOURS", help="by default what each table says (168)")
+    parser.add_argument("--lite", action="store_true", help="only files that the log says were removed; lists nothing")
+    parser.add_argument("--retain", type=float, metavar="HOURS", help="by default the setting of each table (168)")
     parser.add_argument("--no-retention-check", action="store_true", help="allow less than a table's own retention")
     parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, delete nothing")
     parser.add_argument("--where", metavar="CONDITION", help="only these partitions")
-    parser.add_argument("--parallel", type=int, default=4, metavar="N", help="tables at once (4)")
+    parser.add_argument("--parallel", type=int, default=4, metavar="N", help="tables in parallel (4)")
     parser.add_argument("--deletes-per-second", type=float, metavar="N", help="files deleted per second and table")
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
     return parser
@@ -71,15 +72,15 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
 
     Args:
         conf: Settings for storage and the metastore, by Hadoop's and Spark's names.
-        args: As on the command line.
-        now_ms: The clock, epoch milliseconds.
+        args: Arguments as on the command line.
+        now_ms: The current time, epoch milliseconds.
 
     Returns:
-        A report a table, in the order of their names; ``exit_code`` in those of tables that failed.
+        A report per table, sorted by name. Reports of failed tables have ``exit_code``.
 
     Raises:
-        InvalidArgumentError: Arguments that cannot be right; an inventory that is none.
-        TableNotFoundError: A name that is not a table.
+        InvalidArgumentError: Invalid arguments, or the inventory table is not an inventory.
+        TableNotFoundError: A named table does not exist.
     """
     options = arguments().parse_args(args)
     if not options.tables and not options.database and not options.all:
@@ -106,7 +107,7 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
 
 
 def _tables(metastore: Metastore | None, options: argparse.Namespace) -> dict[str, str]:
-    """Name -> location; a table that is named twice, or under two names, is there once."""
+    """Map names to locations. A table that is named twice, or under two names, appears once."""
     found = {text: _located(metastore, text) for text in options.tables}
     if options.database or options.all:
         if metastore is None:
@@ -135,7 +136,7 @@ def _inventory_at(metastore: Metastore | None, text: str) -> str:
 def _inventories(
     listed: str, tables: Mapping[str, str], conf: Mapping[str, str], folder: Path
 ) -> dict[str, Inventory | InvalidArgumentError]:
-    """The rows of each table, from one reading; an error for a table in a bucket that was never listed."""
+    """Return the rows of each table from one reading, or an error for a table in a bucket that was never listed."""
     log = DeltaLog.for_table(listed, options=conf)
     snapshot = log.update()
     if snapshot.version < 0:
@@ -223,7 +224,7 @@ def _work(given: Sequence[str]) -> JobReport:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line, give the exit code."""
+    """Run the job and return its exit code."""
     return run_job(arguments(), _work, argv)
 
 

@@ -1,9 +1,9 @@
-"""Read and write Delta Lake tables in Python over PySpark; importing this starts nothing and patches nothing.
+"""Read and write Delta Lake tables in Python with PySpark. Importing this package starts and patches nothing.
 
 ::
 
     open(uri) ----------> scan, append, delete: no JVM
-    enable(spark) ------> format("delta"), spark.table, writeTo … go to this engine
+    enable(spark) ------> this engine handles format("delta"), spark.table, writeTo …
     tables.DeltaTable --> delete, history, detail, restore, builders
     log.DeltaLog -------> snapshots, history, checkpoints: no JVM
     cli ----------------> pydelta history|detail|files|checkpoint|cleanup
@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pydelta.api.python.local import open_table as open  # noqa: A004 - pydelta.open, as one opens a file
+    from pydelta.api.python.local import open_table as open  # noqa: A004 - named like the built-in that opens files
     from pydelta.api.routing.enable import disable, enable
     from pydelta.api.routing.start import configure_spark_with_delta_pip, session
     from pydelta.tables import DeltaTable

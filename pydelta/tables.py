@@ -1,4 +1,4 @@
-"""Re-export ``DeltaTable`` and its builders under the name that Delta users import them by."""
+"""Re-export ``DeltaTable`` and its builders under the name from which Delta users import them."""
 
 from __future__ import annotations
 

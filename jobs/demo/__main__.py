@@ -1,4 +1,4 @@
-"""Run the chapters: ``python -m jobs.demo [--chapter NAME] [--keep FOLDER]``; exits 4 when a check fails."""
+"""Run the chapters: ``python -m jobs.demo [--chapter NAME] [--keep FOLDER]``. Exits with 4 if a check fails."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _QUIET = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the chapters asked for; the exit code says whether every check held."""
+    """Run the chosen chapters. The exit code shows whether every check held."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--chapter", choices=sorted(CHAPTERS), help="run this one alone")
-    parser.add_argument("--keep", type=Path, help="an empty folder that keeps the tables when the run is over")
+    parser.add_argument("--chapter", choices=sorted(CHAPTERS), help="run only this one")
+    parser.add_argument("--keep", type=Path, help="an empty folder for tables that stay after the run")
     options = parser.parse_args(argv)
     terminal = Terminal()
     if options.keep is not None and options.keep.exists() and any(options.keep.iterdir()):

@@ -1,4 +1,4 @@
-"""Show corrections by MERGE, a person forgotten for good, and the change feed that keeps a copy up to date."""
+"""Show corrections by MERGE, the erasure of a person's data, and the change feed that keeps a copy up to date."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFee
 
 
 def run(stage: Stage) -> None:
-    """Every state is compared with Polars, which applies the same changes to the same rows."""
+    """Compare every state with Polars, which applies the same changes to the same rows."""
     path = str(stage.folder / "payments")
     state = pl.DataFrame({"id": range(_ROWS)}).with_columns(
         customer=pl.format("customer-{}", pl.col("id") % 97), amount=pl.col("id") % 1000, note=pl.lit("as booked")
@@ -85,7 +85,7 @@ def _merge(state: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _replayed(stage: Stage, path: str, version: int) -> DataFrame:
-    """The table as of a version, and after it what the feed says: what a downstream system would do."""
+    """Apply the feed to the table as of a version, as a downstream system would."""
     reader = stage.spark.read.format("delta")
     first = reader.option("versionAsOf", version).load(path)
     feed = (
@@ -103,7 +103,7 @@ def _replayed(stage: Stage, path: str, version: int) -> DataFrame:
 
 
 def _rows_in_files(path: str) -> int:
-    """Rows of the person that the live files hold, hidden ones counted: what a look into the files would find."""
+    """Count the person's rows in the live files, including hidden ones, as a look into the files would find them."""
     files = DeltaLog.for_table(path).update().files.core["path"]
     frames = [pl.read_parquet(Path(path) / file, columns=["customer"]) for file in files]
     return sum(frame.filter(pl.col("customer") == _FORGOTTEN).height for frame in frames)

@@ -1,4 +1,4 @@
-"""Show VACUUM: an inventory finds the files that no version needs, and three tables are cleaned at once."""
+"""Show VACUUM: an inventory finds the files that no version needs, and three tables are cleaned with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WEEK_MS = 8 * 86_400_000
 
 
 def run(stage: Stage) -> None:
-    """List, load, look, delete: each step beside what is on disk."""
+    """List, load, look and delete, comparing each step with the files on disk."""
     lake, reports = stage.folder / "lake", stage.folder / "inventory"
     with stage.step(f"Write {len(_NAMES)} tables, change rows, leave what dead writers left"):
         for number, name in enumerate(_NAMES):
@@ -54,7 +54,7 @@ def run(stage: Stage) -> None:
     after = {name: stage.spark.read.format("delta").load(str(lake / name)).count() for name in _NAMES}
     stage.check("rows are what they were", expected=before, found=after)
     asked = {Path(row["location"]).name: row["list_requests"] for row in done}
-    # a folder that is about to lose files is asked whether it is a table of its own: an inventory cannot tell
+    # A folder that is about to lose files is checked for a table in it, because an inventory cannot show one.
     folders = {name: len({Path(path).parent for path in files if "/" in path}) for name, files in doomed.items()}
     stage.check("one request for each folder that loses files, no listing", expected=folders, found=asked)
     history = DeltaTable.forPath(stage.spark, named[0]).history(2).select("operation").collect()
@@ -85,7 +85,7 @@ def _history(stage: Stage, path: str, number: int) -> None:
 
 
 def _unneeded(table: Path) -> set[str]:
-    """Files on disk that the newest version does not name, checksums and the log left out."""
+    """Return the data files on disk that the newest version does not name."""
     snapshot = DeltaLog.for_table(str(table)).update()
     live = {unquote(path) for path in snapshot.files.core["path"]}
     found = {str(path.relative_to(table)) for path in table.rglob("*.parquet") if "_delta_log" not in path.parts}

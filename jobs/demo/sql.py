@@ -1,4 +1,4 @@
-"""Show the life of a table in SQL alone: made, filled, corrected, altered, read in the past, cloned, kept."""
+"""Show the life of a table in SQL: create, fill, correct, alter, read the past, clone, restore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = (
 
 
 def run(stage: Stage) -> None:
-    """Every statement is Spark SQL; every state is compared with Polars, which does the same to the same rows."""
+    """Run Spark SQL statements, and compare every state with Polars, which makes the same changes to the same rows."""
     state = all_flights().select(_COLUMNS)
     airlines = pl.read_csv(package_data() / "airlines.csv")
     landing = stage.folder / "landing"
@@ -34,7 +34,7 @@ def run(stage: Stage) -> None:
         sql(f"DROP SCHEMA {_SCHEMA} CASCADE")
 
 
-# A story, told from top to bottom: each step starts from what the one before has left.
+# This is a story from top to bottom: each step starts from the result of the previous one.
 def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: str) -> None:
     sql = stage.spark.sql
     with stage.step("CREATE TABLE with rules and defaults; CREATE TABLE AS SELECT"):
@@ -145,7 +145,7 @@ def _first(frame: DataFrame) -> Row:
 
 
 def _compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame, *, delay: str = "dep_delay") -> None:
-    """Per quarter, carrier and source: rows, distance and delays."""
+    """Compare rows, distance and delays per quarter, carrier and source."""
     theirs = (
         expected.group_by("quarter", "carrier", "source")
         .agg(pl.len().alias("rows"), pl.col("distance").sum(), pl.col(delay).sum())

@@ -1,4 +1,4 @@
-"""Give a chapter its session, a folder, and a way to show steps and check results."""
+"""Provide a chapter with its session, a folder, and methods to show steps and check results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Check", "Stage"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One comparison of what the table says with what was computed beside it."""
+    """A comparison of the table with independently computed values."""
 
     name: str
     passed: bool
@@ -28,7 +28,7 @@ class Check:
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """Session, folder and terminal of a run; collects checks."""
+    """Session, folder and terminal of a run, with the checks collected so far."""
 
     spark: SparkSession
     folder: Path
@@ -37,7 +37,7 @@ class Stage:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Show a step while it runs, and its time when it is done."""
+        """Show a step while it runs, and its time afterwards."""
         started = time.monotonic()
         with self.terminal.status(f"{title} …"):
             yield
@@ -45,7 +45,7 @@ class Stage:
         self.terminal.say("  ", styled("✓ ", "green"), title, seconds)
 
     def check(self, name: str, *, expected: Any, found: Any) -> None:
-        """Compare two values; a difference is shown at once and fails the run in the end."""
+        """Compare two values. A difference is shown at once and makes the run fail."""
         passed = bool(expected == found)
         detail = f"{found}" if passed else f"expected {expected}, found {found}"
         self.checks.append(Check(name=name, passed=passed, detail=detail))
@@ -53,5 +53,5 @@ class Stage:
             self.terminal.say("  ", styled(f"✗ {name}", "red"), f": {detail[:500]}")
 
     def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Draw a small table."""
+        """Print a small table."""
         self.terminal.table(header, rows, title=title)

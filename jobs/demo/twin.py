@@ -1,4 +1,4 @@
-"""Show a table with a twin in a Hive Metastore, for Trino and Presto, and check who follows whom."""
+"""Show a table with a twin in a Hive Metastore, for Trino and Presto, and check how both stay in step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = TableName(database="lake", name="orders")
 
 
 def run(stage: Stage) -> None:
-    """Sync to the metastore that PySpark's jars hold, change the table, sync again, verify, look at the rows."""
+    """Sync to the metastore in PySpark's jars, change the table, sync again, verify, and look at the rows."""
     path = str(stage.folder / "orders")
     with stage.step(f"Write orders of {_DAYS} days, a partition each"):
         orders = stage.spark.range(_ROWS).select(
@@ -66,7 +66,7 @@ def run(stage: Stage) -> None:
 
 
 def _compare(stage: Stage, log: DeltaLog, path: str) -> None:
-    """What the manifests name, read by Polars alone, beside what Spark reads of the table."""
+    """Compare the rows that Polars reads through the manifests with Spark's rows of the table."""
     days = [str(row[0]) for row in stage.spark.read.format("delta").load(path).select("day").distinct().collect()]
     found = []
     for day in sorted(days):

@@ -2,9 +2,9 @@
 
 ::
 
-    Polars: rows, and each change again          the same rows, the same changes: CSV -> Spark on the cluster
+    Polars: rows, and each change again          the same rows and changes: CSV -> Spark on the cluster
         |                                            -> store -> metastore -> manifests -> Trino delta, Trino hive
         v                                            -> DELETE, UPDATE, MERGE, ADD COLUMN -> inventory -> VACUUM
     expected  <---------- compared after each step ---------->  found
-    a hop is right, wrong or not run (it needs one that is wrong); what the run made is dropped at its end
+    a hop is right, wrong, or not run (it needs one that is wrong); at the end, everything that the run made is dropped
 """

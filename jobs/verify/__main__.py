@@ -1,9 +1,9 @@
-"""Verify the stack this runs in: ``python -m jobs.verify``, which ``make verify`` starts in a client container.
+"""Verify the stack that this runs in: ``python -m jobs.verify``. ``make verify`` starts it in a client container.
 
-Says each hop in a line, then how long commits took to become visible in each catalog. Exit codes: 0 every hop is
-right, 1 ``VERIFY_BREAK`` or an address cannot be understood, 4 a hop is wrong or could not be run.
+Prints a line per hop, then the times until commits became visible in each catalog. Exit codes: 0 every hop is right; 1
+``VERIFY_BREAK`` or an address is invalid; 4 a hop is wrong or could not run.
 
-``VERIFY_BREAK=sync`` leaves the sync out after the DELETE, to show that this is noticed.
+``VERIFY_BREAK=sync`` skips the sync after the DELETE, to show that this is noticed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = ["Choice", "all_hops", "main"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What the environment asks for.
+    """The settings from the environment.
 
     Args:
-        without_sync: Leave the sync out after the DELETE.
-        trino: Its address.
-        kafka: That of a broker; None where the stack runs none.
-        presto: Presto's; None where the stack runs none.
+        without_sync: Skip the sync after the DELETE.
+        trino: Address of Trino.
+        kafka: Address of a Kafka broker; None if the stack has none.
+        presto: Address of Presto; None if the stack has none.
         sync_seconds: How often the scheduler syncs.
-        root: What every place of the store begins with.
-        trino_user: Who asks Trino.
-        trino_password: Of that user, where Trino asks for one.
+        root: Prefix of every place in the store.
+        trino_user: User name for Trino.
+        trino_password: Password of that user, if Trino requires one.
     """
 
     without_sync: bool
@@ -55,10 +55,10 @@ class Choice:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Choice:
-        """Read the variables.
+        """Read the environment variables.
 
         Raises:
-            InvalidArgumentError: One cannot be understood.
+            InvalidArgumentError: A variable is invalid.
         """
         broken, every = env.get("VERIFY_BREAK", ""), env.get("SYNC_EVERY_SECONDS") or "60"
         if broken not in ("", "sync"):
@@ -85,8 +85,8 @@ def all_hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
     """Plan a run.
 
     Args:
-        lake: What the run has.
-        choice: What was asked for.
+        lake: Resources of the run.
+        choice: The settings.
     """
     from jobs.verify.cleaning import cleaning_hops
     from jobs.verify.hops import change_hops, first_hops
@@ -104,7 +104,7 @@ def all_hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What the parts of a stack raise when they fail."""
+    """Return the errors that the parts of a stack raise when they fail."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -151,7 +151,7 @@ def _interrupted(*_: Any) -> NoReturn:
 
 
 def main() -> int:
-    """Run the plan; the exit code."""
+    """Run the plan, and return the exit code."""
     began = time.monotonic()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     signal.signal(signal.SIGTERM, _interrupted)

@@ -31,7 +31,7 @@ HINTS: Final = {
 
 
 def compared(expected: pl.DataFrame, found: pl.DataFrame) -> Answer:
-    """Compare rows with what Polars expects, as texts."""
+    """Compare rows with those that Polars expects, as texts."""
     differs = rows.difference(rows.as_texts(expected), rows.as_texts(found).select(found.columns))
     total = f"{expected.height:,} rows, amounts {expected.get_column('amount').sum()}"
     return Answer(expected=total, found=total if differs is None else differs, right=differs is None)
@@ -43,7 +43,7 @@ def same(expected: object, found: object) -> Answer:
 
 
 def reading_hops(lake: Lake, table: TableName, after: str, needs: tuple[str, ...]) -> list[Hop]:
-    """Plan the readers of a table after a step: Spark, Trino's two catalogs, and Presto where the stack runs it."""
+    """Plan the readers of a table after a step: Spark, Trino's two catalogs, and Presto if the stack has it."""
 
     def by_spark() -> Answer:
         return compared(lake.expected[table], lake.by_spark(table, lake.expected[table].columns))
@@ -64,7 +64,7 @@ def reading_hops(lake: Lake, table: TableName, after: str, needs: tuple[str, ...
 
 
 def same_paths(what: str, expected: Sequence[str], found: Sequence[str]) -> Answer:
-    """Compare two lists of paths, naming the first that is in one alone."""
+    """Compare two lists of paths, naming the first path that only one of them has."""
     if list(expected) == list(found):
         return same(f"{len(expected)} {what}", f"{len(expected)} {what}")
     lacking, more = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))

@@ -1,4 +1,4 @@
-"""Plan the hops of the store's upkeep: a list of the bucket, VACUUM by it, and everything once more."""
+"""Plan the hops of the store's maintenance: a list of the bucket, VACUUM with it, and all readers again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pydelta.errors import DeltaError
 __all__ = ["cleaning_hops"]
 
 _STRAY: Final = "city=b c/part-stray é%41.parquet"
-"""What a writer that died might have left: VACUUM must find it by its name as the store has it."""
+"""A file that a dead writer might leave. VACUUM must find it by its exact name in the store."""
 
 
 def cleaning_hops(lake: Lake) -> Iterator[Hop]:
-    """Plan inventory and VACUUM, and all readers after them."""
+    """Plan inventory and VACUUM, followed by all readers."""
     yield Hop(name="inventory", work=lambda: _inventory(lake), hint=HINTS["inventory"], needs=("load",))
     yield Hop(
         name="inventory: Trino, catalog delta",
@@ -38,10 +38,11 @@ def cleaning_hops(lake: Lake) -> Iterator[Hop]:
 
 
 def _inventory(lake: Lake) -> Answer:
-    """The bytes of the bucket's list, and of what the job delivers."""
+    """Compare the bytes in a listing of the bucket with those that the inventory job delivers."""
     lake.table_store(lake.names.orders).put(_STRAY, b"123")
     source, deliveries = lake.place("warehouse"), lake.place("inventory")
-    listed = {info.path: info.size for info in lake.store(source).list_all() if info.size}  # without folders' markers
+    # Leave out the empty markers of folders.
+    listed = {info.path: info.size for info in lake.store(source).list_all() if info.size}
     (found,) = inventory.run(lake.conf_of("inventory"), ["--source", source, "--destination", deliveries])
     _raise(found)
     lake.listed = pl.DataFrame(
@@ -63,7 +64,7 @@ def _raise(row: dict[str, object]) -> None:
 
 
 def _report(lake: Lake) -> Answer:
-    """Every object of the list, with its size, in the inventory table."""
+    """Check that the inventory table has every listed object with its size."""
     assert lake.listed is not None
     texts = lake.by_trino("delta", lake.names.report, ["key", "length"], where="length > 0")
     differs = rows.difference(rows.as_texts(lake.listed), texts, key="key")
@@ -72,7 +73,7 @@ def _report(lake: Lake) -> Answer:
 
 
 def _vacuum(lake: Lake) -> Answer:
-    """The data files that are left, beside those that are live in the log."""
+    """Compare the data files left after VACUUM with those that are live in the log."""
     table = lake.names.orders
     store, live = lake.table_store(table), lake.live(table)
     before = [info.path for info in store.list_all()]

@@ -1,4 +1,4 @@
-"""Tell why an application on the cluster waits, from what Spark's master says of itself."""
+"""Explain why an application on the cluster waits, using the status of Spark's master."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS: Final = 30.0
 
 
 def why_waiting(url: str) -> str:
-    """Ask the master at this address, and say what it runs."""
+    """Ask the master at this address for its status, and describe it."""
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310
             return said_of(json.load(answer))
@@ -23,7 +23,7 @@ def why_waiting(url: str) -> str:
 
 
 def said_of(status: Mapping[str, Any]) -> str:
-    """Say which applications hold how many of the cluster's cores."""
+    """Describe which applications hold how many of the cluster's cores."""
     cores, used = status.get("cores", 0), status.get("coresused", 0)
     running = [f"{app['name']} ({app['cores']})" for app in status.get("activeapps", [])]
     return (

@@ -1,4 +1,4 @@
-"""Plan the first hops of a run, its changes, and who reads the table after each."""
+"""Plan the first hops of a run, its changes, and the readers after each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def first_hops(lake: Lake) -> Iterator[Hop]:
-    """Plan the way of the rows: store, cluster, table, then each reader, files, metastore and manifests."""
+    """Plan the path of the rows: store, cluster, table, then each reader, data files, metastore and manifests."""
     table = lake.names.orders
     yield Hop(name="metastore", work=lambda: _databases(lake), hint=HINTS["metastore"])
     yield Hop(name="store", work=lambda: _put(lake, "orders.csv", rows.first_rows(ROWS)), hint=HINTS["store"])
@@ -46,13 +46,13 @@ def first_hops(lake: Lake) -> Iterator[Hop]:
 
 
 def storing_hops(lake: Lake, after: str, needs: tuple[str, ...]) -> Iterator[Hop]:
-    """Plan two looks at the store itself: data files, read by Polars, and manifests."""
+    """Plan two checks of the store itself: data files, read by Polars, and manifests."""
     yield Hop(name=f"{after}: files in the store", work=lambda: _files(lake), hint=HINTS["engine"], needs=needs)
     yield Hop(name=f"{after}: manifests", work=lambda: _manifests(lake), hint=HINTS["hive"], needs=needs)
 
 
 def _databases(lake: Lake) -> Answer:
-    """The stack's databases; what runs left that were killed is dropped first."""
+    """Check the stack's databases, after dropping those of runs that were killed."""
     wanted = {"lake", "lake_symlink", "inventory"}
     with lake.metastore() as metastore:
         found = metastore.databases()
@@ -73,7 +73,7 @@ def _put(lake: Lake, name: str, frame: pl.DataFrame) -> Answer:
 
 
 def _csv(lake: Lake, name: str) -> pl.DataFrame:
-    """What Polars makes of the file that Spark reads."""
+    """Read with Polars the file that Spark reads."""
     return rows.read_csv(lake.store(lake.place("work")).read(name))
 
 
@@ -83,7 +83,7 @@ def _view(lake: Lake, name: str, view: str) -> None:
 
 
 def _cluster(lake: Lake) -> Answer:
-    """The rows of the file as executors read them, which run elsewhere."""
+    """Compare the rows of the file as read by executors, which run on other hosts."""
     _view(lake, "orders.csv", "verify_orders")
     context = lake.spark.sparkContext
     driver = socket.gethostname()
@@ -112,7 +112,7 @@ def _load(lake: Lake) -> Answer:
 
 
 def create_synced(lake: Lake, table: TableName) -> None:
-    """Make an empty table whose writers sync its twin after each commit."""
+    """Create an empty table whose writers sync its twin after each commit."""
     lake.spark.sql(
         f"CREATE TABLE {table} ({COLUMNS}) USING DELTA PARTITIONED BY (city) "
         f"TBLPROPERTIES ('pydelta.sync.enabled' = 'true', 'pydelta.sync.table' = '{table}')"
@@ -120,7 +120,7 @@ def create_synced(lake: Lake, table: TableName) -> None:
 
 
 def _files(lake: Lake) -> Answer:
-    """The rows of the files that the log names, by Polars alone."""
+    """Compare the rows of the files that the log names, read by Polars alone."""
     table = lake.names.orders
     store, expected = lake.table_store(table), lake.expected[table]
     frames = [
@@ -131,7 +131,7 @@ def _files(lake: Lake) -> Answer:
 
 
 def _entries(lake: Lake) -> Answer:
-    """The table's own entry, and the partitions of its twin."""
+    """Check the table's native entry and the partitions of its twin."""
     table, frame = lake.names.orders, lake.expected[lake.names.orders]
     twin = twin_name(table)
     with lake.metastore() as metastore:
@@ -149,7 +149,7 @@ def _entry(parts: tuple[list[str], list[str]]) -> str:
 
 
 def _manifests(lake: Lake) -> Answer:
-    """The files that manifests name, each once, beside those that are live in the log."""
+    """Compare the files that the manifests name, each exactly once, with the live files in the log."""
     table = lake.names.orders
     store = lake.table_store(table)
     texts = [
@@ -169,10 +169,10 @@ class Change:
     """A change to the table.
 
     Args:
-        name: Of the hop.
-        statements: SQL, ``{table}`` standing for its name; the last one says how many rows it changed.
-        apply: The same, in Polars.
-        changed: How many rows it changes, from those of before and after.
+        name: Name of the hop.
+        statements: SQL with ``{table}`` for the table's name. The last one returns the number of changed rows.
+        apply: Makes the same change in Polars.
+        changed: Computes the number of changed rows from the rows before and after.
     """
 
     name: str
@@ -182,10 +182,10 @@ class Change:
 
 
 def changes(source: pl.DataFrame) -> dict[str, Change]:
-    """Name the changes of a run, by their names.
+    """Build the changes of a run, by name.
 
     Args:
-        source: The rows of MERGE.
+        source: Source rows of the MERGE.
     """
     all_of = (
         Change(
@@ -225,11 +225,11 @@ def changes(source: pl.DataFrame) -> dict[str, Change]:
 
 
 def change_hops(lake: Lake, *, without_sync: bool) -> Iterator[Hop]:
-    """Plan DELETE, UPDATE, MERGE, measured commits and ADD COLUMN, each read by all three.
+    """Plan DELETE, UPDATE, MERGE, measured commits and ADD COLUMN, each followed by all readers.
 
     Args:
-        lake: What the run has.
-        without_sync: Leave the sync out after the DELETE: the catalog hive must then be found wrong.
+        lake: Resources of the run.
+        without_sync: Skip the sync after the DELETE, so that the catalog hive must show wrong rows.
     """
     yield Hop(
         name="MERGE's source",
@@ -253,7 +253,8 @@ def _changing(lake: Lake, change: Change, without_sync: bool) -> Callable[[], An
     def work() -> Answer:
         if change.name == "MERGE":
             _view(lake, "merge.csv", "verify_merge")
-        if without_sync or lake.sync_is_off:  # off for one change alone: the commit that turns it on syncs
+        # It is off for only one change, because the commit that turns it on also syncs.
+        if without_sync or lake.sync_is_off:
             _set_sync(lake, on=not without_sync)
         changed = 0
         for statement in change.statements:

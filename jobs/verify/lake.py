@@ -1,4 +1,4 @@
-"""Hold what one run of verify has: its names, its session on the cluster, Trino, the store; drop it all at the end."""
+"""Hold the resources of one run of verify (names, Spark session, Trino, store) and drop everything at the end."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 __all__ = ["CATALOGS", "Lake", "Names", "leftovers", "open_lake"]
 
 CATALOGS: Final = ("delta", "hive")
-"""Trino's two ways to a table: through its log, and through the symlink manifests of its twin."""
+"""Trino's two ways to read a table: through its log, and through the symlink manifests of its twin."""
 
 _RUN: Final = re.compile(r"verify_(\d{8}_\d{6})(?:_symlink)?$")
 _COMMIT: Final = re.compile(r"/\d{20}\.json$")
 _OLD: Final = dt.timedelta(hours=2)
 _KEEPERS: Final = {"warehouse": "vacuum", "work": "spark", "inventory": "inventory"}
-"""Who deletes objects of a place."""
+"""The users that delete the objects of each place."""
 _CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
-    # a machine under load may take longer than a writer waits by default; how long it took is what is measured
+    # A loaded machine may take longer than a writer waits by default, and that time is what is measured.
     "spark.pydelta.hooks.timeout": "2m",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The names of one run; ``run`` is ``verify_`` and the time of its start.
+    """The names of one run. ``run`` is ``verify_`` and the time of its start.
 
-    The tables that their writer syncs are in a database of their own, where the stack's scheduler does not look: what
-    is visible there, the writer made visible. The scheduler's own table is in ``lake``.
+    Tables that their writer syncs are in a separate database where the stack's scheduler does not look, so only the
+    writer can make them visible. The scheduler's own table is in ``lake``.
     """
 
     run: str
 
     @classmethod
     def at(cls, now: dt.datetime) -> Names:
-        """Name a run by the time of its start, in UTC."""
+        """Build the names of a run from the time of its start, in UTC."""
         return cls(run=f"verify_{now:%Y%m%d_%H%M%S}")
 
     @property
@@ -74,21 +74,21 @@ class Names:
 
     @property
     def clock(self) -> TableName:
-        """The table that only the scheduler brings to ``hive``."""
+        """The table that only the scheduler makes visible in ``hive``."""
         return TableName(database="lake", name=self.run)
 
     def folders(self, root: str) -> list[str]:
         """List every folder in which the run leaves objects.
 
         Args:
-            root: What every place of the store begins with.
+            root: Prefix of every place in the store.
         """
         places = ("warehouse", "warehouse/lake", "work", "inventory")
         return [f"{root}{place}/{self.run}" for place in places]
 
 
 def leftovers(databases: Iterable[str], now: dt.datetime) -> list[str]:
-    """Name the runs, by their databases, that began two hours ago or earlier and dropped nothing: they were killed."""
+    """Find runs, by their databases, that began at least two hours ago and were killed before they dropped them."""
     found = set()
     for database in databases:
         match = _RUN.match(database)
@@ -100,19 +100,19 @@ def leftovers(databases: Iterable[str], now: dt.datetime) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class Lake:
-    """What the hops of a run work with.
+    """The resources that the hops of a run use.
 
     Args:
-        names: Of its tables.
+        names: Names of its tables.
         spark: Its session on the cluster.
-        trino: Trino's client.
-        presto: Presto's; None where the stack runs none.
+        trino: A Trino client.
+        presto: A Presto client; None if the stack has no Presto.
         conf: Settings for storage and the metastore, by Hadoop's names.
-        root: What every place of the store begins with: ``s3a://`` of buckets, ``hdfs://namenode:8020/``.
-        expected: What each table has to hold, by its name; Polars computes it.
-        timings: How long commits took to become visible.
-        sync_is_off: Whether commits to ``orders`` leave its twin as it is.
-        listed: Objects of the run's database by key and length, as the store listed them.
+        root: Prefix of every place in the store: ``s3a://`` for buckets, ``hdfs://namenode:8020/``.
+        expected: Expected rows by table, as computed by Polars.
+        timings: Times until commits became visible.
+        sync_is_off: Whether commits to ``orders`` leave its twin unchanged.
+        listed: Objects of the run's database by key and length, as listed by the store.
     """
 
     names: Names
@@ -127,20 +127,20 @@ class Lake:
     listed: pl.DataFrame | None = None
 
     def note(self, text: str) -> None:
-        """Say something between two hops."""
+        """Print a note between two hops."""
         print(f"{'':18}{text}", flush=True)
 
     def key_of(self, user: str) -> dict[str, str]:
-        """Return settings with the key of a user of the store; none where the store has one key."""
+        """Return settings with the key of a store user; empty if the store has only one key."""
         key, secret = (os.environ.get(f"STORE_{user.upper()}_{kind}") for kind in ("KEY", "SECRET"))
         return {"fs.s3a.access.key": key, "fs.s3a.secret.key": secret} if key and secret else {}
 
     def conf_of(self, user: str) -> dict[str, str]:
-        """Return the settings for a job that a user of the store runs."""
+        """Return the settings for a job that a store user runs."""
         return self.conf | self.key_of(user)
 
     def place(self, name: str) -> str:
-        """Return the run's own folder of one of the store's places: ``warehouse``, ``work`` or ``inventory``."""
+        """Return the run's folder in one of the store's places: ``warehouse``, ``work`` or ``inventory``."""
         return f"{self.root}{name}/{self.names.run}"
 
     def store(self, uri: str) -> Store:
@@ -152,24 +152,27 @@ class Lake:
         return self.store(f"{self.root}warehouse/{table.database}/{table.name}")
 
     def metastore(self) -> Metastore:
-        """Connect to the metastore, as the environment names it."""
+        """Connect to the metastore that the environment names."""
         return Metastore(MetastoreAddress.parse(None))
 
     def commits(self, table: TableName) -> list[tuple[int, bytes]]:
-        """Read a table's log: when the store got each commit (epoch milliseconds), and its text; oldest first."""
+        """Read a table's log: the time at which the store received each commit (epoch milliseconds), and its text.
+
+        Commits are sorted, oldest first.
+        """
         store = self.table_store(table)
         return [(info.modification_time_ms, store.read(info.path)) for info in _commits_in(store)]
 
     def committed(self, table: TableName) -> float:
-        """Tell when the store got the newest commit, in epoch seconds."""
+        """Return when the store received the newest commit, in epoch seconds."""
         return _commits_in(self.table_store(table))[-1].modification_time_ms / 1000
 
     def live(self, table: TableName) -> dict[str, dict[str, str | None]]:
-        """List the data files that the log names, with their partition values; the engine is not asked."""
+        """List the data files that the log names, with their partition values, without asking the engine."""
         return {path: dict(values) for path, values in live_files(text for _, text in self.commits(table)).items()}
 
     def by_spark(self, table: TableName | str, columns: Sequence[str]) -> pl.DataFrame:
-        """Read a table or a view on the cluster, every value as text."""
+        """Read a table or a view on the cluster, with every value as text."""
         shown = [
             f"date_format(`{name}`, 'yyyy-MM-dd HH:mm:ss') AS `{name}`"
             if name == "at"
@@ -181,23 +184,23 @@ class Lake:
         return found
 
     def by_trino(self, catalog: str, table: TableName, columns: Sequence[str], where: str = "true") -> pl.DataFrame:
-        """Read a table, or its twin, through a catalog of Trino, every value as text."""
+        """Read a table, or its twin, through a catalog of Trino, with every value as text."""
         return _texts(self.trino, f"{self.in_trino(catalog, table)} WHERE {where}", columns)
 
     def by_presto(self, table: TableName, columns: Sequence[str]) -> pl.DataFrame:
-        """Read a table's twin through Presto's one catalog, every value as text."""
+        """Read a table's twin through Presto's only catalog, with every value as text."""
         assert self.presto is not None
         return _texts(self.presto, f"hive.{twin_name(table)}", columns)
 
     def in_trino(self, catalog: str, table: TableName) -> str:
-        """Name a table in a catalog: the hive catalog reads its twin."""
+        """Return a table's name in a catalog. The hive catalog reads its twin."""
         return f"{catalog}.{twin_name(table) if catalog == 'hive' else table}"
 
     def drop(self, run: str) -> list[str]:
-        """Drop all that a run made: tables with their twins, databases, objects; with the keys of those who may.
+        """Drop everything that a run made: tables, twins, databases and objects, each with the key of a user who may.
 
         Returns:
-            What could not be dropped, and why.
+            Descriptions of what could not be dropped, with the reasons.
         """
         names, problems = Names(run=run), []
         statements = [f"DROP TABLE IF EXISTS {names.clock}"]
@@ -230,7 +233,7 @@ class Lake:
         return []
 
     def _emptied(self, folder: str) -> list[str]:
-        """Delete a folder as Hadoop does, which knows the markers of folders too, and look whether it is gone."""
+        """Delete a folder with Hadoop, which also knows the markers of folders, and check that it is empty."""
         from py4j.protocol import Py4JError
 
         from pydelta.engines.spark.jvm import Jvm
@@ -250,12 +253,12 @@ class Lake:
 
 
 def _uncached(key: dict[str, str]) -> dict[str, str]:
-    """Add to a key what keeps Hadoop from going on with a file system that has another one."""
+    """Add a setting to a key that stops Hadoop from reusing a cached file system with another key."""
     return key | {"fs.s3a.impl.disable.cache": "true"} if key else {}
 
 
 def _texts(client: Trino, source: str, columns: Sequence[str]) -> pl.DataFrame:
-    """Read the columns of a source, all as texts, by a statement that Trino and Presto both understand."""
+    """Read the columns of a source as texts, with a statement that both Trino and Presto understand."""
     shown = [
         "date_format(\"at\", '%Y-%m-%d %H:%i:%s')" if name == "at" else f'CAST("{name}" AS varchar)' for name in columns
     ]
@@ -264,7 +267,7 @@ def _texts(client: Trino, source: str, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def _commits_in(store: Store) -> list[ObjectInfo]:
-    """The commits of a table's log as the store lists them, oldest first."""
+    """List the commits of a table's log in the store, oldest first."""
     found = [info for info in store.list_all("_delta_log") if _COMMIT.search(info.path)]
     return sorted(found, key=lambda info: info.path)
 
@@ -273,10 +276,10 @@ def open_lake(names: Names, trino: Trino, presto: Trino | None, root: str) -> La
     """Start the run's session on the cluster.
 
     Args:
-        names: Of what the run makes.
-        trino: Trino's client.
-        presto: Presto's; None where the stack runs none.
-        root: What every place of the store begins with.
+        names: Names of the run.
+        trino: A Trino client.
+        presto: A Presto client; None if the stack has no Presto.
+        root: Prefix of every place in the store.
 
     Raises:
         DeltaEnvironmentError: Spark does not start.

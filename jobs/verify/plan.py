@@ -1,8 +1,8 @@
-"""Run hops in their order and say how each went; nothing here knows Spark, Trino or a store.
+"""Run hops in order and report how each went. This module does not know Spark, Trino or a store.
 
 ::
 
-    run_plan([Hop, …]) -> one Outcome each -> told at once -> exit code 0 if all are right, else 4
+    run_plan([Hop, …]) -> one Outcome each -> reported at once -> exit code 0 if all are right, else 4
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONGEST: Final = 500
 
 
 class State(Enum):
-    """How a hop went."""
+    """The state of a hop."""
 
     RIGHT = "ok"
     WRONG = "WRONG"
@@ -45,7 +45,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a hop expected and what it found, in words; ``right`` says whether they agree."""
+    """The expectation and the finding of a hop, in words. ``right`` means that they agree."""
 
     expected: str
     found: str
@@ -57,10 +57,10 @@ class Hop:
     """One step of the plan.
 
     Args:
-        name: What is checked.
-        work: Does it; what it raises of the errors that the plan knows makes the hop wrong.
-        hint: What to do next where it is wrong.
-        needs: Names of hops without which it cannot be run.
+        name: Name of the check.
+        work: Runs the check. If it raises an error that the plan knows, the hop is wrong.
+        hint: What to do next if it is wrong.
+        needs: Names of hops that must be right first.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a hop."""
+    """The result of a hop."""
 
     name: str
     state: State
@@ -83,12 +83,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long commits took until a reader saw them.
+    """The times until a reader saw each commit.
 
     Args:
-        name: Which reader.
-        seconds: Of each commit that was seen.
-        target: What their p95 should not exceed.
+        name: Name of the reader.
+        seconds: Seconds for each commit that was seen.
+        target: Upper bound for their p95.
     """
 
     name: str
@@ -103,13 +103,13 @@ def run_plan(
     errors: tuple[type[Exception], ...],
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Outcome]:
-    """Run each hop whose needs are right; one that is wrong stops only what needs it.
+    """Run each hop whose needs are right. A wrong hop only stops those that need it.
 
     Args:
-        hops: In their order.
-        tell: Gets each outcome as soon as it is known.
-        errors: What a hop may raise; anything else is a fault of the plan itself and ends the run.
-        clock: Seconds.
+        hops: Hops in order.
+        tell: Receives each outcome once it is known.
+        errors: Errors that a hop may raise. Any other error is a fault of the plan itself and ends the run.
+        clock: Returns seconds.
     """
     outcomes: list[Outcome] = []
     bad: set[str] = set()
@@ -129,7 +129,7 @@ def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], 
     try:
         answer = hop.work()
     except errors as error:
-        hint = getattr(error, "hint", None) or hint  # the error knows more than the plan
+        hint = getattr(error, "hint", None) or hint  # The error knows more than the plan.
         answer = Answer(expected="an answer", found=reason_of(error), right=False)
     state = State.RIGHT if answer.right else State.WRONG
     return Outcome(
@@ -143,17 +143,17 @@ def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], 
 
 
 def reason_of(error: Exception) -> str:
-    """Say an error in a line of bounded length, or by its class if it has no text."""
+    """Format an error in a line of bounded length. An error without text is shown by its class."""
     return (first_line(error).strip() or type(error).__name__)[:_LONGEST]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """Tell the process's exit code: 0 where every hop is right, 4 as for every check that failed."""
+    """Return the process's exit code: 0 if every hop is right, 4 as for any failed check."""
     return 0 if outcomes and all(outcome.state is State.RIGHT for outcome in outcomes) else CHECK_FAILED
 
 
 def lines_of(outcome: Outcome) -> list[str]:
-    """Write an outcome: one line where it is right, what was expected, found and to do next where it is not."""
+    """Format an outcome: one line if it is right, otherwise also the expectation, the finding and the next step."""
     head = f"{outcome.state.value:<8}{outcome.seconds:6.1f} s  {outcome.name}"
     if outcome.state is State.RIGHT:
         same = outcome.expected == outcome.found
@@ -165,7 +165,7 @@ def lines_of(outcome: Outcome) -> list[str]:
 
 
 def summary(outcomes: Sequence[Outcome], seconds: float) -> list[str]:
-    """Say how the run went in its last lines, naming what is not right."""
+    """Summarize the run in its last lines, naming hops that are not right."""
     bad = [outcome for outcome in outcomes if outcome.state is not State.RIGHT]
     took = f"{seconds:.0f} s"
     if not bad and outcomes:
@@ -188,7 +188,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 
 def table_of(timings: Sequence[Timing]) -> list[str]:
-    """Draw commit-to-visible times, a row per reader; a target that is missed fails nothing."""
+    """Format commit-to-visible times, one row per reader. A missed target does not fail the run."""
     if not timings:
         return []
     rows = [f"{'commit to visible, seconds':<34}{'commits':>8}{'p50':>8}{'p95':>8}{'target':>8}"]

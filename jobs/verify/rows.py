@@ -1,6 +1,6 @@
 """Compute with Polars alone what a table must hold: its first rows, and the rows after each change.
 
-No engine is asked here. ``difference`` compares two frames of texts by their ``id``.
+No engine is involved. ``difference`` compares two frames of texts by their ``id``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 CITIES: Final = ("Aachen", "b c", "50%", "x=y", "a/b", "é中", None)
-"""Partition values that names of folders, manifests and metastores have to escape, and the absent one."""
+"""Partition values that folder names, manifests and metastores must escape, and a null."""
 
 SCHEMA: Final = pl.Schema(
     {
@@ -51,7 +51,7 @@ _DAYS: Final = 400
 
 
 def first_rows(count: int) -> pl.DataFrame:
-    """Make the rows of the input: quotes, commas, letters beyond ASCII, nulls, cents."""
+    """Build the input rows, with quotes, commas, non-ASCII letters, nulls and cents."""
     numbers = range(count)
     start = dt.datetime(2024, 1, 1, 12)
     return pl.DataFrame(
@@ -71,19 +71,19 @@ def _amount(cents: int) -> str:
 
 
 def write_csv(rows: pl.DataFrame) -> bytes:
-    """Write rows as the CSV file that the store gets; an absent value is an empty field."""
+    """Format rows as the CSV file that is put into the store. A null is an empty field."""
     return rows.write_csv(datetime_format="%Y-%m-%d %H:%M:%S").encode()
 
 
 def read_csv(content: bytes) -> pl.DataFrame:
-    """Read such a file, types as in ``SCHEMA``."""
+    """Parse such a file into the types of ``SCHEMA``."""
     texts = pl.read_csv(io.BytesIO(content), infer_schema=False)
     at = pl.col("at").str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us")
     return texts.with_columns(at, day=pl.col("day").str.to_date()).cast(SCHEMA)
 
 
 def deleted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Apply ``DELETE … WHERE id % 7 = 3 OR amount > 900``: a whole partition, and rows of others."""
+    """Apply ``DELETE … WHERE id % 7 = 3 OR amount > 900``, which removes a whole partition and rows of others."""
     return rows.filter(((pl.col("id") % 7 == 3) | (pl.col("amount") > 900)).fill_null(value=False).not_())
 
 
@@ -97,13 +97,13 @@ def updated(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def merge_source(count: int) -> pl.DataFrame:
-    """Make the rows of MERGE's source: every tenth id of the table, and as many that are new."""
+    """Build the source rows of the MERGE: every tenth id of the table, and as many new ones."""
     ids = [*range(0, count, 10), *range(count, count + count // 10)]
     return first_rows(count + count // 10).filter(pl.col("id").is_in(ids)).with_columns(customer=pl.lit("merged"))
 
 
 def merged(rows: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
-    """Apply MERGE by id: matched ones with ``id % 20 = 0`` go, other matched take the customer, new ones come."""
+    """Apply MERGE by id: delete matches with ``id % 20 = 0``, update the customer of the others, insert new rows."""
     matched = pl.col("fresh").is_not_null()
     joined = rows.join(source.select("id", fresh="customer"), on="id", how="left")
     kept = joined.filter((matched & (pl.col("id") % 20 == 0)).not_())
@@ -112,7 +112,7 @@ def merged(rows: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
 
 
 def appended(rows: pl.DataFrame, number: int, customer: str, city: str) -> pl.DataFrame:
-    """Append the one row that a measured commit inserts."""
+    """Append the row that a measured commit inserts."""
     row = {
         "id": number,
         "customer": customer,
@@ -126,13 +126,13 @@ def appended(rows: pl.DataFrame, number: int, customer: str, city: str) -> pl.Da
 
 
 def added_column(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add the column ``note``, null but where ``UPDATE … SET note = concat('n', id) WHERE id % 5 = 0`` sets it."""
+    """Add the column ``note``, null unless ``UPDATE … SET note = concat('n', id) WHERE id % 5 = 0`` sets it."""
     note = pl.when(pl.col("id") % 5 == 0).then(pl.format("n{}", pl.col("id")))
     return rows.with_columns(note=note.otherwise(None))
 
 
 def as_texts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Write every value as the text that each engine is asked for, so that nothing is compared as a float."""
+    """Convert every value to the text that each engine returns, so that nothing is compared as a float."""
     return rows.with_columns(
         pl.col(name).dt.strftime("%Y-%m-%d %H:%M:%S") if isinstance(kind, pl.Datetime) else pl.col(name).cast(pl.String)
         for name, kind in rows.schema.items()
@@ -140,12 +140,12 @@ def as_texts(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def difference(expected: pl.DataFrame, found: pl.DataFrame, key: str = "id") -> str | None:
-    """Say how rows differ from what is expected, naming the first keys; None where they are the same rows.
+    """Describe how rows differ from the expected ones, naming the first keys. Returns None if they are equal.
 
     Args:
         expected: Frames of texts, one row per key.
-        found: The same columns, in any order of rows.
-        key: The column that tells rows apart.
+        found: A frame with the same columns, with rows in any order.
+        key: The column that identifies rows.
     """
     if expected.columns != found.columns:
         return f"the columns {', '.join(found.columns)}"
@@ -175,7 +175,7 @@ def _named(keys: pl.Series, key: str) -> str:
 
 
 def live_files(commits: Iterable[bytes]) -> dict[str, Mapping[str, str | None]]:
-    """Read which data files are live, and their partition values, from all commits of a log, oldest first."""
+    """Find the live data files and their partition values from all commits of a log, oldest first."""
     live: dict[str, Mapping[str, str | None]] = {}
     for commit in commits:
         for line in filter(None, commit.splitlines()):
@@ -188,5 +188,5 @@ def live_files(commits: Iterable[bytes]) -> dict[str, Mapping[str, str | None]]:
 
 
 def useless_files(listed: Iterable[str], live: Iterable[str]) -> list[str]:
-    """Tell which data files no longer belong to the newest version; folders beginning with ``_`` hold none."""
+    """List data files outside the newest version. Folders that begin with ``_`` hold no data files."""
     return sorted({path for path in listed if not path.startswith("_")} - set(live))

@@ -1,4 +1,4 @@
-"""Plan the hops of the profile ``kafka``: records sent to a topic, taken by the job, read by all three."""
+"""Plan the hops of the profile ``kafka``: send records to a topic, ingest them with the job, and read the table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _RECORDS: Final = 300
 
 
 def kafka_hops(lake: Lake, brokers: str) -> Iterator[Hop]:
-    """Plan a topic of the run's own: records go in, ``jobs/ingest_stream.py`` takes them in batches.
+    """Plan a topic for the run, from which ``jobs/ingest_stream.py`` reads records in batches.
 
     Args:
-        lake: What the run has.
-        brokers: Where Kafka is.
+        lake: Resources of the run.
+        brokers: Address of the Kafka brokers.
     """
     yield Hop(name="Kafka", work=lambda: _streamed(lake, brokers), hint=HINTS["kafka"], needs=("load",))
     yield from reading_hops(lake, lake.names.kafka, "Kafka", ("load", "Kafka"))
@@ -49,7 +49,7 @@ def _streamed(lake: Lake, brokers: str) -> Answer:
 
 @contextmanager
 def _topic(lake: Lake, brokers: str, name: str) -> Iterator[None]:
-    """Make a topic and delete it, by Kafka's own client in the JVM."""
+    """Create a topic and delete it afterwards, with Kafka's own client in the JVM."""
     from pydelta.engines.spark.jvm import Jvm
 
     view: Any = Jvm.of(lake.spark).view

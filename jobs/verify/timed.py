@@ -1,4 +1,4 @@
-"""Plan the hops that take the time from a commit until Trino shows it: by the writer's sync, by the scheduler."""
+"""Plan the hops that measure the time from a commit until Trino shows it, by the writer's sync or the scheduler's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLOW_SECONDS: Final = 180.0
 
 
 def visible_hop(lake: Lake) -> Hop:
-    """Plan some commits of one row, each of which both catalogs must show once its writer has ended."""
+    """Plan several one-row commits, each of which both catalogs must show once its writer has ended."""
     return Hop(name="commit to visible", work=lambda: _commits(lake), hint=HINTS["hive"], needs=("load",))
 
 
@@ -69,10 +69,10 @@ def _reader(lake: Lake, catalog: str, table: TableName, number: int) -> Callable
 
 
 def clock_hops(lake: Lake, every_seconds: int) -> tuple[Hop, Hop]:
-    """Plan a table in ``lake`` that asks for nothing: the first hop makes it, the second looks for its twin.
+    """Plan a table in ``lake`` that does not request syncs. The first hop creates it, the second waits for its twin.
 
     Args:
-        lake: What the run has.
+        lake: Resources of the run.
         every_seconds: How often the scheduler syncs.
     """
     table, waiting = lake.names.clock, dict[str, Waiting]()
@@ -91,7 +91,7 @@ def clock_hops(lake: Lake, every_seconds: int) -> tuple[Hop, Hop]:
         return compared(expected, lake.by_spark(table, expected.columns))
 
     def wait() -> Answer:
-        lake.trino.rows("SELECT 1")  # waiting is of no use where Trino does not answer
+        lake.trino.rows("SELECT 1")  # Fail at once if Trino does not answer, because waiting would be useless.
         seen = waiting["hive"].seen(2.0 * every_seconds + _SLOW_SECONDS)
         if seen is None:
             return Answer(

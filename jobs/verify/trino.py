@@ -1,4 +1,4 @@
-"""Run statements on Trino or Presto over HTTP, with no package but Python's own."""
+"""Run statements on Trino or Presto over HTTP, using only the standard library."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HINT: Final = "make status, make logs SERVICE={}; make up starts it again"
 
 
 class TrinoError(Exception):
-    """A statement that Trino, or Presto, refused or could not answer, in its own words.
+    """A statement that Trino or Presto refused or could not answer, with the server's message.
 
     Args:
-        message: What was wrong.
-        hint: What to do next, where that is the same for every statement.
+        message: The error message.
+        hint: What to do next, if that does not depend on the statement.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -28,13 +28,13 @@ class TrinoError(Exception):
 
 
 class Trino:
-    """Run statements on a server; times are those of UTC.
+    """A client that runs statements on a server. Times are in UTC.
 
     Args:
         address: ``host:port``, or ``https://host:port``.
-        user: Who asks.
-        name: What it is: Trino, or Presto, which speaks the same protocol with headers of its own name.
-        password: Of the user, who has none where the server asks for none. It is sent over TLS alone.
+        user: User name of the client.
+        name: Trino, or Presto, which speaks the same protocol with different header names.
+        password: Password of the user, if the server requires one. It is only sent over TLS.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class Trino:
         self._name = name
         self._headers = {f"X-{name}-User": user, f"X-{name}-Time-Zone": "UTC"}
         if password and self._url.startswith("https://"):
-            said = base64.b64encode(f"{user}:{password}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {said}"
+            credential = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {credential}"
         self._hint = _HINT.format(name.lower())
 
     def rows(self, statement: str) -> list[list[Any]]:
-        """Run a statement and collect its rows, values as JSON has them.
+        """Run a statement and collect its rows, with values as in JSON.
 
         Raises:
-            TrinoError: It was refused or failed, or there is no answer.
+            TrinoError: The statement was refused or failed, or the server does not answer.
         """
         rows: list[list[Any]] = []
         page = self._get(f"{self._url}/v1/statement", statement.encode())

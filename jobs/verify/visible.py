@@ -1,4 +1,4 @@
-"""Measure how long it takes from a commit until a query of Trino sees it."""
+"""Measure the time from a commit until a Trino query sees it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 def watch(is_visible: Callable[[], bool], is_written: threading.Event, clock: Callable[[], float]) -> float | None:
-    """Ask again and again; when the answer that saw it came, or None if one asked after the writer had ended did not.
+    """Poll until an answer shows the commit. Returns the time of that answer, or None if the last poll fails too.
 
     Args:
-        is_visible: Asks once.
-        is_written: Set when the writer has ended, its sync included.
-        clock: Epoch seconds.
+        is_visible: Polls once.
+        is_written: Set when the writer has ended, including its sync. The last poll begins after that.
+        clock: Returns epoch seconds.
     """
     while True:
         was_written = is_written.is_set()
@@ -33,12 +33,12 @@ def watch(is_visible: Callable[[], bool], is_written: threading.Event, clock: Ca
 def seen_after(
     write: Callable[[], float], readers: Sequence[Callable[[], bool]], clock: Callable[[], float] = time.time
 ) -> list[float | None]:
-    """Write while readers look, each in a thread of its own; the seconds until each saw it.
+    """Write while readers poll, each in its own thread. Returns the seconds until each saw the commit.
 
     Args:
-        write: Commits and syncs; when the store had the commit, in epoch seconds.
-        readers: Ask once each.
-        clock: Epoch seconds.
+        write: Commits and syncs. Returns when the store had the commit, in epoch seconds.
+        readers: Each polls once.
+        clock: Returns epoch seconds.
     """
     is_written = threading.Event()
     with ThreadPoolExecutor(len(readers)) as pool:
@@ -52,12 +52,12 @@ def seen_after(
 
 
 class Waiting:
-    """Look for something in the background until it is there, for something that others do in their own time.
+    """Polls in the background until something is visible that others make at their own pace.
 
     Args:
-        is_visible: Asks once; what it raises of ``errors`` is a no.
-        errors: What a reader raises while there is nothing yet.
-        pause: Seconds between two questions.
+        is_visible: Polls once. Raising one of ``errors`` counts as a no.
+        errors: Errors that a reader raises before there is anything to see.
+        pause: Seconds between two polls.
     """
 
     def __init__(self, is_visible: Callable[[], bool], errors: tuple[type[Exception], ...], pause: float) -> None:
@@ -80,7 +80,7 @@ class Waiting:
             self._stop.wait(self._pause)
 
     def seen(self, patience: float) -> float | None:
-        """Wait for it; when it was seen, in epoch seconds, or None if it was not within so many seconds from here."""
+        """Wait until it is seen. Returns the time in epoch seconds, or None if ``patience`` seconds pass first."""
         self._thread.join(patience)
         self._stop.set()
         return self._seen

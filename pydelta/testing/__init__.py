@@ -1,11 +1,11 @@
-"""Provide what tests of the engine, ours and its users', need: faulty stores, deterministic interleavings.
+"""Provide tools for tests of the engine and of its users: faulty stores and deterministic interleavings.
 
 ::
 
-    CountingStore(inner)         which calls were made, how many bytes were read
-    FaultyStore(inner, Fault…)   fail, lose the reply, die before or after the n-th call
-    lockstep                     two transactions stopped at each phase, no sleeps
-    TableBuilder(store)          a table written commit by commit, without Spark
+    CountingStore(inner)         records calls and the number of bytes read
+    FaultyStore(inner, Fault…)   fails, loses the reply, or dies before or after the n-th call
+    lockstep                     stops two transactions at each phase, without sleeps
+    TableBuilder(store)          writes a table commit by commit, without Spark
 """
 
 from pydelta.testing.stores import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash

@@ -1,4 +1,4 @@
-"""Run a command in one call, as tests do many times: a function per command that makes its context."""
+"""Run a command in one call, because tests do so often: one function per command, which builds its context."""
 
 from __future__ import annotations
 
@@ -176,12 +176,12 @@ def create_table(
 
 
 def clone_table(source: DeltaLog, target: DeltaLog, *, begin: Begin = start_transaction, **how: Any) -> CloneResult:
-    """Run ``Clone``, whose other arguments are those given."""
+    """Run ``Clone`` with the given further arguments."""
     return run(Clone(source=source, **how), Context(target, begin=begin))
 
 
 def convert_to_delta(log: DeltaLog, footers: Footers, **how: Any) -> ConvertResult:
-    """Run ``Convert``, whose other arguments are those given."""
+    """Run ``Convert`` with the given further arguments."""
     return run(Convert(footers=footers, **how), Context(log))
 
 
@@ -193,7 +193,7 @@ def vacuum(
     now_ms: int | None = None,
     options: VacuumOptions | None = None,
 ) -> VacuumResult:
-    """Run ``Vacuum``, at a time of the clock that is given or now."""
+    """Run ``Vacuum`` at the given time, or now."""
     command = dataclasses.replace(request or Vacuum(), progress=progress)
     if options is not None:
         command = dataclasses.replace(command, options=options)
@@ -229,7 +229,7 @@ def drop_feature(
     now_ms: int | None = None,
     engine: Engine | None = None,
 ) -> FeatureResult:
-    """Run ``DropFeature``, at a time of the clock that is given or now."""
+    """Run ``DropFeature`` at the given time, or now."""
     clock = clocks.epoch_ms if now_ms is None else lambda: now_ms
     command = DropFeature(name=name, truncate_history=truncate_history)
     return run(command, Context(log, engine or NO_ENGINE, clock=clock))

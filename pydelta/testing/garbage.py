@@ -1,4 +1,4 @@
-"""Make a table with files of every age, for tests of what may be deleted: a few bytes per file, no Parquet."""
+"""Make a table with files of every age, for tests of what may be deleted. Files have a few bytes and no Parquet."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ HOUR_MS: Final = 3_600_000
 
 
 class Yard:
-    """A table and a clock. Everything has an age in hours, counted back from ``now_ms``.
+    """A table and a clock. Ages are in hours, counted back from ``now_ms``.
 
     Args:
-        store: Local, in memory or HDFS, where ages can be set.
-        partition_columns: Of the table; all strings. It has one more column, ``x``.
-        now_ms: The clock.
+        store: A local, memory or HDFS store, in which ages can be set.
+        partition_columns: Partition columns, all strings. The table has one more column, ``x``.
+        now_ms: The current time of the clock.
         properties: The table's ``delta.*`` properties.
     """
 
@@ -47,17 +47,17 @@ class Yard:
 
     @property
     def log(self) -> DeltaLog:
-        """The table's log, opened anew."""
+        """A new log of the table."""
         return DeltaLog(self.store, settings=Settings())
 
     def put(self, path: str, *, age: float, size: int = 10) -> str:
-        """Put a file that no commit names (yet)."""
+        """Put a file that no commit names yet."""
         self.store.put(path, b"x" * size)
         self.backdate(path, age=age)
         return path
 
     def backdate(self, path: str, *, age: float) -> None:
-        """Give a file an age."""
+        """Set the age of a file."""
         at_ms = self.now_ms - round(age * HOUR_MS)
         if isinstance(self.store, MemoryStore):
             self.store.set_time(path, at_ms)
@@ -68,12 +68,12 @@ class Yard:
             self.store.set_time(path, at_ms)
 
     def add(self, path: str, *, age: float, vector: DeletionVectorDescriptor | None = None) -> AddFile:
-        """Put a file, and return the action that adds it."""
+        """Put a file, and return its add action."""
         self.put(path, age=age)
         return self.named(path, vector=vector)
 
     def named(self, path: str, *, vector: DeletionVectorDescriptor | None = None) -> AddFile:
-        """Make the action that adds a file."""
+        """Build the add action of a file."""
         values = dict.fromkeys(self.columns, "1")
         return AddFile(
             path=encode_log_path(path),
@@ -91,17 +91,17 @@ class Yard:
         return AddCDCFile(path=encode_log_path(path), partition_values=dict.fromkeys(self.columns, "1"), size=10)
 
     def commit(self, *actions: AddFile | RemoveFile | AddCDCFile, age: float) -> int:
-        """Commit the next version, of some age."""
+        """Commit the next version with the given age."""
         self.builder.commit(*actions)
         self.backdate(f"{LOG_DIR}/{commit_file(self.builder.version)}", age=age)
         return self.builder.version
 
     def remove(self, add: AddFile, *, age: float | None) -> RemoveFile:
-        """Make the action that removes a file; ``age`` is that of its deletion time, None for none."""
+        """Build the remove action of a file. ``age`` is that of its deletion time; None leaves the time out."""
         at_ms = None if age is None else self.now_ms - round(age * HOUR_MS)
         removed = add.remove(deletion_timestamp=at_ms or 0)
         return removed if at_ms is not None else removed.replace(deletion_timestamp=None)
 
     def files(self) -> set[str]:
-        """List the files in the store, those of the log left out."""
+        """List the files in the store, leaving out the log."""
         return {info.path for info in self.store.list_all() if not info.path.startswith(LOG_DIR)}

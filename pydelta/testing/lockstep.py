@@ -1,4 +1,4 @@
-"""Run threads one at a time in a given order: interleavings without sleeps and without luck."""
+"""Run threads one at a time in a given order: interleavings without sleeps or luck."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATIENCE_S: Final = 30.0
 
 
 class Lockstep:
-    """One participant's view: ``at`` blocks until the schedule lets it run on. Fits as a transaction's observer."""
+    """A participant. ``at`` blocks it until the schedule lets it continue, so it can observe a transaction."""
 
     def __init__(self) -> None:
         self._go = threading.Semaphore(0)
@@ -22,22 +22,22 @@ class Lockstep:
         self.result: Any = None
 
     def at(self, phase: str) -> None:
-        """Stop here until the next turn."""
+        """Stop the participant until its next turn."""
         self.phases.append(phase)
         self._stopped.release()
         self._wait(self._go)
 
     def turn(self) -> None:
-        """Let the participant run until it stops again or is done."""
+        """Run the participant until it stops again or is done."""
         self._go.release()
         self._wait(self._stopped)
 
     def body(self, run: Callable[[Lockstep], Any]) -> None:
-        """Run the participant's thread: wait for the first turn, keep what comes out, errors too."""
+        """Run the participant's thread: wait for the first turn, then record the result or the error."""
         self._wait(self._go)
         try:
             self.result = run(self)
-        except BaseException as error:  # noqa: BLE001 -- handed to the test, which judges it
+        except BaseException as error:  # noqa: BLE001 -- passed to the test, which judges it
             self.result = error
         finally:
             self.done = True
@@ -58,13 +58,13 @@ def run_lockstep(
     """Run participants in threads, one at a time.
 
     Args:
-        bodies: By name; each is called with its ``Lockstep`` and stops whenever it calls ``at``.
-        schedule: Whose turn it is, again and again. Turns of those that are done are skipped; who is not done when
-            the schedule ends is finished in the order of ``bodies``.
-        on_turn: Told before each turn whose it is.
+        bodies: Functions by name. Each is called with its ``Lockstep`` and stops whenever it calls ``at``.
+        schedule: Names in the order of turns. Turns of finished participants are skipped. When the schedule ends, the
+            others are finished in the order of ``bodies``.
+        on_turn: Called with the participant's name before each turn.
 
     Returns:
-        What each returned, or the exception it raised.
+        The result of each participant, or the exception it raised.
     """
     steps = {name: Lockstep() for name in bodies}
     threads = [threading.Thread(target=steps[name].body, args=(body,), daemon=True) for name, body in bodies.items()]
@@ -84,7 +84,7 @@ def run_lockstep(
 
 
 def interleavings(first: str, first_turns: int, second: str, second_turns: int) -> Iterator[tuple[str, ...]]:
-    """List every way to merge so many turns of one participant with so many of another.
+    """List every way to merge this many turns of one participant with those of another.
 
     Example:
         >>> sorted("".join(turns) for turns in interleavings("a", 1, "b", 2))

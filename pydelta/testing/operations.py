@@ -1,8 +1,8 @@
-"""Define operations at the level of the log, over files that hold no bytes: for races and crashes.
+"""Define operations at the level of the log, on files without bytes, for tests of races and crashes.
 
-A file's rows are written into a tag of its ``add``, so that the rows of a table can be told from its log alone.
-Each ``LogOperation`` also says what it does to the rows when nothing interferes: the model that outcomes are compared
-with. The table is partitioned by ``p`` (string) and has one more column, ``x`` (long).
+The rows of a file are stored in a tag of its ``add``, so the log alone contains the rows of a table. Each
+``LogOperation`` also models its effect on rows when nothing interferes, and outcomes are compared with the model. The
+table is partitioned by ``p`` (string) and has one more column, ``x`` (long).
 """
 
 from __future__ import annotations
@@ -85,12 +85,13 @@ NO_PAUSE: Final = Backoff(first_ms=0, sleep=lambda seconds: None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOperation:
-    """Something to do to a table.
+    """An operation on a table.
 
     Args:
-        name: For test ids.
-        run: Does it; tells the observer each phase. Returns what was committed, None if nothing had to be.
-        model: What it does to the rows when it runs alone.
+        name: Name for test ids.
+        run: Runs it, and reports each phase to the observer. Returns the commit, or None if nothing had to be
+            committed.
+        model: Its effect on the rows when it runs alone.
     """
 
     name: str
@@ -99,7 +100,7 @@ class LogOperation:
 
 
 def create_table(log: DeltaLog, files: Iterable[AddFile] = (), **properties: str) -> Committed:
-    """Create version 0 with some files."""
+    """Create version 0 with the given files."""
     txn = start_transaction(log, backoff=NO_PAUSE)
     txn.update_metadata(table_metadata(**properties))
     return txn.commit(list(files), Operation(name="CREATE TABLE AS SELECT"))
@@ -118,7 +119,7 @@ def append(partition: str, values: Sequence[int]) -> LogOperation:
 
 
 def append_once(app_id: str, version: int, partition: str, values: Sequence[int]) -> LogOperation:
-    """Append, unless the same application version was appended before."""
+    """Append, unless the same application version was already appended."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -137,7 +138,7 @@ def append_once(app_id: str, version: int, partition: str, values: Sequence[int]
 
 
 def stream_batch(query: str, epoch: int, partition: str, values: Sequence[int]) -> LogOperation:
-    """Append a batch of a stream, as its sink does: once, whoever runs it again."""
+    """Append a batch of a stream, as its sink does: once, however often it runs."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         batch = Epoch(query_id=query, epoch_id=epoch, mode=OutputMode.APPEND)
@@ -152,7 +153,7 @@ def stream_batch(query: str, epoch: int, partition: str, values: Sequence[int]) 
 
 
 def back_to(version: int, model: Callable[[Rows], Rows]) -> LogOperation:
-    """Restore a version, whose rows the model gives."""
+    """Restore a version. The model returns its rows."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         run_command(Restore(version=version), _context(log, observer))
@@ -165,7 +166,7 @@ def _without(rows: Rows, gone: Callable[[Row], bool]) -> Rows:
 
 
 def overwrite(partition: str, values: Sequence[int]) -> LogOperation:
-    """Remove every file, and add one."""
+    """Remove every file and add one."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -199,7 +200,7 @@ def delete_partition(partition: str) -> LogOperation:
 
 
 def delete_value(value: int) -> LogOperation:
-    """Delete the rows with ``x = value`` by rewriting the files that hold one."""
+    """Delete the rows with ``x = value`` by rewriting the files that contain it."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -223,7 +224,7 @@ def delete_value(value: int) -> LogOperation:
 
 
 def hide_value(value: int) -> LogOperation:
-    """Delete the rows with ``x = value`` by deletion vectors."""
+    """Delete the rows with ``x = value`` using deletion vectors."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -247,7 +248,7 @@ def hide_value(value: int) -> LogOperation:
 
 
 def compact(partition: str) -> LogOperation:
-    """Rewrite the files of one partition into one, with the same rows."""
+    """Rewrite the files of one partition into one with the same rows."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -264,7 +265,7 @@ def compact(partition: str) -> LogOperation:
 
 
 def _context(log: DeltaLog, observer: Observer, settings: Settings | None = None) -> Context:
-    """Return the context of a command whose rows are in the log, and whose transaction an observer watches."""
+    """Return the context of a command whose rows are in the log and whose transaction reports to an observer."""
 
     def begin(table: DeltaLog) -> OptimisticTransaction:
         return start_transaction(table, observer=observer, backoff=NO_PAUSE)
@@ -273,7 +274,7 @@ def _context(log: DeltaLog, observer: Observer, settings: Settings | None = None
 
 
 def optimize(partition: str | None = None) -> LogOperation:
-    """Run OPTIMIZE of one partition, or of the table, as the command does."""
+    """Run OPTIMIZE for one partition or the whole table, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         condition = None if partition is None else Compare("=", Column(("p",)), Literal(partition, "string"))
@@ -284,7 +285,7 @@ def optimize(partition: str | None = None) -> LogOperation:
 
 
 def update_value(value: int, new: int) -> LogOperation:
-    """Update the rows with ``x = value``, as the command does where the table writes deletion vectors."""
+    """Update the rows with ``x = value``, as the command does if the table supports deletion vectors."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         where = Compare("=", Column(("x",)), Literal(value, "long"))
@@ -301,7 +302,7 @@ def update_value(value: int, new: int) -> LogOperation:
 
 
 def upsert_value(value: int, new: int, partition: str) -> LogOperation:
-    """Merge one source row: rows with ``x = value`` get ``new``; where there is none, a row is inserted."""
+    """Merge one source row: update rows with ``x = value`` to ``new``, or insert a row if there are none."""
     clauses = (
         MergeClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, assignments=(("x", new),)),
         MergeClause(on=ClauseOn.NOT_MATCHED, action=ClauseAction.INSERT, assignments=(("p", partition), ("x", new))),
@@ -320,7 +321,7 @@ def upsert_value(value: int, new: int, partition: str) -> LogOperation:
 
 
 def purge() -> LogOperation:
-    """Run REORG … APPLY (PURGE) of the table, as the command does."""
+    """Run REORG … APPLY (PURGE) on the table, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         return run_command(Purge(), _context(log, observer, Settings())).committed
@@ -348,7 +349,7 @@ def drop(feature: str) -> LogOperation:
 
 
 def alter(column: str) -> LogOperation:
-    """Add a column as ALTER TABLE does: it plans around what comes between, up to its last chance."""
+    """Add a column as ALTER TABLE does: it plans again after a concurrent commit, up to its last attempt."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         change = AddColumns(columns=(NewColumn(path=(column,), data_type=PrimitiveType("long")),))
@@ -358,7 +359,7 @@ def alter(column: str) -> LogOperation:
 
 
 def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
-    """Replace this table by a shallow clone of another one, as the command does."""
+    """Replace this table by a shallow clone of another table, as the command does."""
     source = DeltaLog(MemoryStore(f"memory://source{uuid.uuid4().hex}/t"))
     create_table(source, [add_file(partition, values)])
 
@@ -373,7 +374,7 @@ def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
 
 
 def checkpoint() -> LogOperation:
-    """Write a checkpoint of the newest version, and clean up the log behind it."""
+    """Write a checkpoint of the newest version, and clean up the log before it."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         snapshot = log.update()

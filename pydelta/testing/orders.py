@@ -1,9 +1,8 @@
-"""Run two participants in every order that can matter: orders that differ only in turns that do not touch each other
-are one.
+"""Run two participants in every order that can matter, treating orders as equal if their turns do not interact.
 
-Which turns touch each other is not assumed but watched: a ``WatchedStore`` notes what each turn reads, lists and
-writes. From the turns of one run follows where another order could come out differently, and that one is run next
-(dynamic partial-order reduction). Every order is then equal, turn by turn, to one that was run.
+Interaction is observed, not assumed: a ``WatchedStore`` records what each turn reads, lists and writes. The turns of
+one run show where another order could have a different result, and that order runs next (dynamic partial-order
+reduction). In the end, every order is equivalent, turn by turn, to one that was run.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ __all__ = ["Turn", "WatchedStore", "every_order", "run_every_order"]
 
 @dataclass(slots=True)
 class Turn:
-    """What a participant did between two stops.
+    """The actions of a participant between two stops.
 
     Args:
-        name: Whose turn it was.
-        reads: Paths that were read or looked for.
-        writes: Paths that were put or deleted, and those that were there already.
+        name: Name of the participant.
+        reads: Paths that were read or checked.
+        writes: Paths that were put or deleted, including puts that found an existing object.
         lists: Prefixes that were listed.
     """
 
@@ -36,7 +35,7 @@ class Turn:
     lists: set[str] = field(default_factory=set)
 
     def touches(self, other: Turn) -> bool:
-        """Tell whether the order of the two can matter: one writes what the other reads, lists or writes."""
+        """Return whether the order of two turns can matter: one writes something that the other uses or lists."""
         return self._changes(other) or other._changes(self)
 
     def _changes(self, other: Turn) -> bool:
@@ -46,14 +45,14 @@ class Turn:
 
 
 class WatchedStore(MemoryStore):
-    """A store in memory that notes what each turn does with it. ``begin`` starts a turn."""
+    """A memory store that records what each turn does. ``begin`` starts a turn."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
         self.turns: list[Turn] = [Turn("setting up")]
 
     def begin(self, name: str) -> None:
-        """Note what follows as a turn of this participant."""
+        """Record the following calls as a turn of this participant."""
         self.turns.append(Turn(name))
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
@@ -95,7 +94,7 @@ class WatchedStore(MemoryStore):
 
 @dataclass(slots=True)
 class _Choice:
-    """Whose turn it is at one place of an order, who else is to be tried there, and who was."""
+    """A place in an order: the participant chosen, those to try there, and those already tried."""
 
     name: str
     wanted: set[str]
@@ -103,14 +102,14 @@ class _Choice:
 
 
 def every_order(run: Callable[[Sequence[str]], Sequence[Turn]]) -> Iterator[tuple[str, ...]]:
-    """Run two participants in every order that can matter, one after the other.
+    """Run two participants in every order that can matter, one order after the other.
 
     Args:
-        run: Runs both from the start, with the turns in the order given, and then to the end in any order that is the
-            same each time. Returns all turns there were.
+        run: Runs both from the start, with turns in the given order, and then to the end in any order that is always
+            the same. Returns all turns.
 
     Yields:
-        The order of each run, after it.
+        The order of each run, after the run.
     """
     path: list[_Choice] = []
     while True:
@@ -131,10 +130,10 @@ def every_order(run: Callable[[Sequence[str]], Sequence[Turn]]) -> Iterator[tupl
 def run_every_order(
     start: Callable[[], tuple[WatchedStore, Mapping[str, Callable[[Lockstep], Any]]]],
 ) -> Iterator[tuple[tuple[str, ...], WatchedStore, dict[str, Any]]]:
-    """Run two participants on a store, anew for every order that can matter.
+    """Run two participants on a store, starting again for every order that can matter.
 
     Args:
-        start: Makes the store as it is at first, and the participants; see ``run_lockstep``.
+        start: Creates the initial store and the participants; see ``run_lockstep``.
 
     Yields:
         The order, the store afterwards, and what each participant returned or raised.
@@ -154,7 +153,7 @@ def run_every_order(
 
 
 def _races(turns: Sequence[Turn]) -> Iterator[tuple[int, str]]:
-    """Find the places where the other participant could have gone first, with another outcome: place and its name."""
+    """Find turns where the other participant going first could change the result. Yields the place and that name."""
     for later, turn in enumerate(turns):
         before = [place for place in range(later) if turns[place].name != turn.name and turns[place].touches(turn)]
         if not before:
@@ -163,5 +162,5 @@ def _races(turns: Sequence[Turn]) -> Iterator[tuple[int, str]]:
         own = [place for place in range(last + 1, later) if turns[place].name == turn.name]
         others = [place for place in range(last, later) if turns[place].name != turn.name]
         ordered = any(turns[other].touches(turns[mine]) for mine in own for other in others if other < mine)
-        if not ordered:  # else what this participant did before had to wait for that turn already
+        if not ordered:  # Otherwise earlier turns of this participant already had to wait for that turn.
             yield last, turn.name

@@ -1,4 +1,4 @@
-"""Read the rows of a small table from its log and its files by Arrow alone, by nothing that the engine reads with."""
+"""Read the rows of a small table from its log and files with Arrow alone, without the engine's own readers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["parquet_rows"]
 
 
 def parquet_rows(snapshot: Snapshot, store: Store) -> Counter[tuple[Any, ...]]:
-    """Return the live rows, duplicates counted: values in the order of the schema, partition values as texts.
+    """Count the live rows. Values are in the order of the schema, and partition values are texts.
 
     Args:
         snapshot: A version of a table without column mapping.
-        store: The table's.
+        store: Store of the table.
     """
     found: Counter[tuple[Any, ...]] = Counter()
     for add in snapshot.files.adds(snapshot.files.core):

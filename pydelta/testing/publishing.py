@@ -1,4 +1,4 @@
-"""Run GENERATE as an operation that can be stopped between its steps, for tests of interleavings and faults."""
+"""Run GENERATE as an operation that stops between its steps, for tests of interleavings and faults."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["ObservedStore", "generate"]
 
 
 class ObservedStore(_Wrapper):
-    """Tells an observer before it touches a lease, or the state of what is published.
+    """Notifies an observer before each call on a lease or on the published state.
 
-    Manifests themselves are written by several threads at once, between these calls.
+    Several threads write the manifests themselves between these calls.
     """
 
     def __init__(self, inner: Store, observer: Observer) -> None:
@@ -33,7 +33,7 @@ class ObservedStore(_Wrapper):
 
 
 def generate() -> LogOperation:
-    """Publish the newest version's manifests; leave it where another one is at it, and where vectors forbid it."""
+    """Publish the newest version's manifests. Does nothing if another publisher is busy or vectors forbid it."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         try:

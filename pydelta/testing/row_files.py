@@ -1,7 +1,7 @@
-"""Keep a file's rows in a tag of its ``add``, not in bytes, with an engine that reads them there.
+"""Store a file's rows in a tag of its ``add`` instead of bytes, with an engine that reads them there.
 
-The rows of a table can then be told from its log alone. Tables are partitioned by ``p`` (string) and have one more
-column, ``x`` (long).
+The log alone then contains the rows of a table. Tables are partitioned by ``p`` (string) and have one more column,
+``x`` (long).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ NOW_MS: Final = 1_700_000_000_000
 MARK: Final = "txn "
 
 Row: TypeAlias = tuple[str, int]
-"""Partition and value; or ``"txn "`` and an application id, and its version."""
+"""Partition and value; or ``"txn "`` with an application id, and its version."""
 Rows: TypeAlias = Counter[Row]
 
 
 def table_metadata(**properties: str) -> Metadata:
-    """Make metadata of the test table; properties by name with ``_`` for ``.`` (``delta_appendOnly="true"``)."""
+    """Build the metadata of the test table. Property names have ``_`` for ``.`` (``delta_appendOnly="true"``)."""
     fields = [
         {"name": "p", "type": "string", "nullable": True, "metadata": {}},
         {"name": "x", "type": "long", "nullable": True, "metadata": {}},
@@ -65,7 +65,7 @@ def table_metadata(**properties: str) -> Metadata:
 
 
 def add_file(partition: str, values: Sequence[int], *, data_change: bool = True) -> AddFile:
-    """Add a file with a fresh name that is said to hold these values of ``x``."""
+    """Build the add action of a new file with these values of ``x``."""
     stats = {
         "numRecords": len(values),
         "minValues": {"x": min(values)},
@@ -84,18 +84,18 @@ def add_file(partition: str, values: Sequence[int], *, data_change: bool = True)
 
 
 def written_values(add: AddFile) -> list[int]:
-    """Return values in the file, those that a deletion vector hides too."""
+    """Return the values in the file, including those that a deletion vector hides."""
     text = (add.tags or {}).get(ROWS_TAG) or ""
     return [int(value) for value in text.split(",") if value]
 
 
 def written_rows(adds: Sequence[AddFile]) -> list[int]:
-    """Return how many rows each file was written with."""
+    """Return the number of rows that each file was written with."""
     return [len(written_values(add)) for add in adds]
 
 
 def live_values(add: AddFile, root: str) -> list[int]:
-    """Return values in the file, without those that its deletion vector hides."""
+    """Return the values in the file, without those that its deletion vector hides."""
     gone = _hidden_rows(add, root)
     return [value for position, value in enumerate(written_values(add)) if position not in gone]
 
@@ -108,7 +108,7 @@ def _hidden_rows(add: AddFile, root: str) -> set[int]:
 
 
 def rows_of(snapshot: Snapshot) -> Rows:
-    """Return the rows of the table, duplicates counted, and how far each application has got."""
+    """Count the rows of the table, and add the progress of each application."""
     found: Rows = Counter((MARK + mark.app_id, mark.version) for mark in snapshot.set_transactions.values())
     if snapshot.version >= 0:
         for add in snapshot.files.adds(snapshot.files.core):
@@ -117,7 +117,7 @@ def rows_of(snapshot: Snapshot) -> Rows:
 
 
 class LogEngine(RefusingEngine):
-    """``RearrangingEngine`` and ``UpdatingEngine`` over files without bytes, as far as the operations need one."""
+    """An engine for files without bytes, with the steps that the operations need."""
 
     rewrites_files = True
 
@@ -130,7 +130,7 @@ class LogEngine(RefusingEngine):
         return files
 
     def bind_condition(self, snapshot: Snapshot, condition: Expr) -> BoundCondition:
-        """See ``Engine.bind_condition``; the condition is ``x = value``."""
+        """Bind the condition ``x = value``; see ``Engine.bind_condition``."""
         assert isinstance(condition, Compare)
         assert isinstance(condition.right, Literal)
         names = frozenset({str(condition.left)})
@@ -194,7 +194,7 @@ class LogEngine(RefusingEngine):
         *,
         copy_others: bool,
     ) -> RewriteOutput:
-        """The files with a value in place of the rows given (None: without them), and with the others if wanted."""
+        """Rewrite the files with a value in place of the given rows (None: without them), with the others if wanted."""
         adds, written = [], 0
         for place, add in enumerate(snapshot.files.adds(files)):
             count = len(rows[place])
@@ -209,20 +209,20 @@ class LogEngine(RefusingEngine):
         return RewriteOutput(adds=tuple(adds), num_rows=written)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """Do nothing: there are no bytes."""
+        """Do nothing, because there are no bytes."""
 
     def committed(self, snapshot: Snapshot) -> None:
-        """Do nothing: nothing is cached."""
+        """Do nothing, because nothing is cached."""
 
 
 class LogUpsert:
-    """``Merging`` over files without bytes: rows with ``x = value`` get another value; without one, a row comes.
+    """A ``Merging`` over files without bytes: rows with ``x = value`` get another value, or a row is inserted.
 
     Args:
-        snapshot: The table.
-        value: What ``x`` must be.
-        new: What it becomes, and the value of the row that comes.
-        partition: Of the row that comes.
+        snapshot: Snapshot of the table.
+        value: The value of ``x`` to match.
+        new: The new value of matched rows, and the value of an inserted row.
+        partition: Partition of an inserted row.
     """
 
     def __init__(self, snapshot: Snapshot, value: int, new: int, partition: str) -> None:
@@ -279,8 +279,8 @@ class LogUpsert:
         return RewriteOutput(adds=tuple(adds), num_rows=rows), passed
 
     def ways(self) -> Mapping[str, str]:
-        """See ``Merging.ways``: there is one."""
+        """Return nothing, because there is only one way; see ``Merging.ways``."""
         return {}
 
     def close(self) -> None:
-        """Do nothing: nothing was kept."""
+        """Do nothing, because nothing was kept."""

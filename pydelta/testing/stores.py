@@ -17,11 +17,11 @@ __all__ = ["CountingStore", "Fault", "FaultKind", "FaultyStore", "SimulatedCrash
 
 
 class SimulatedCrash(BaseException):
-    """The process is gone: nothing may catch this but the test."""
+    """The process died. Only the test may catch this."""
 
 
 class _Wrapper:
-    """Hands every call to an inner store through ``_call``."""
+    """Passes every call to an inner store through ``_call``."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -35,7 +35,7 @@ class _Wrapper:
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
-        """What only some stores have: pages (each page is a call), directories, exact times."""
+        """Return an attribute that only some stores have: pages (each page is a call), directories, exact times."""
         if name in ("has_key_ranges", "has_directories", "head_has_exact_time"):
             return getattr(self._inner, name)
         if name == "list_pages":
@@ -52,7 +52,7 @@ class _Wrapper:
             yield page
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
-        """See ``Store.list_from``; the listing is taken whole when it is asked for."""
+        """List objects; see ``Store.list_from``. The whole listing is read at the call."""
         listed = self._call("list_from", prefix, lambda: list(self._inner.list_from(start, prefix=prefix)))
         return iter(listed)
 
@@ -91,7 +91,7 @@ class _Wrapper:
         return report
 
     def open_writer(self, path: str) -> BinaryIO:
-        """See ``Store.open_writer``; its ``close``, which publishes the object, is a call named ``close_writer``."""
+        """Open a writer; see ``Store.open_writer``. Its ``close`` publishes the object, as a call ``close_writer``."""
         stream = self._call("open_writer", path, lambda: self._inner.open_writer(path))
         return cast(BinaryIO, _WatchedWriter(stream, lambda run: self._call("close_writer", path, run)))
 
@@ -115,7 +115,7 @@ class _WatchedWriter(ObjectWriter):
 
 
 class CountingStore(_Wrapper):
-    """Keeps the calls made, in order, as pairs of verb and path, and the bytes read.
+    """Records calls, in order, as pairs of verb and path, and counts the bytes read.
 
     Example:
         >>> from pydelta.storage import MemoryStore
@@ -131,11 +131,11 @@ class CountingStore(_Wrapper):
         self.bytes_read = 0
 
     def paths(self, *verbs: str) -> list[str]:
-        """Return paths of the calls of some verbs, in order."""
+        """Return the paths of calls with the given verbs, in order."""
         return [path for verb, path in self.calls if verb in verbs]
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Reset the records."""
         with self._lock:
             self.calls.clear()
             self.bytes_read = 0
@@ -151,25 +151,26 @@ class CountingStore(_Wrapper):
 
 
 class FaultKind(enum.Enum):
-    """How a call goes wrong."""
+    """The way in which a call fails."""
 
     FAIL = "fail"
-    """It does nothing and raises a retryable ``StorageError``."""
+    """The call does nothing and raises a retryable ``StorageError``."""
     LOSE_REPLY = "lose reply"
-    """It takes effect, and the caller does not learn of it: ``UNKNOWN`` from a put-if-absent, else an error."""
+    """The call takes effect, but its reply is lost: a put-if-absent returns ``UNKNOWN``, other calls raise an error."""
     DIE_BEFORE = "die before"
     """The process ends before the call takes effect."""
     DIE_AFTER = "die after"
     """The process ends after the call took effect."""
     TEAR = "tear"
-    """A read gives the beginning of the object as if it were all of it; any other call goes well."""
+    """A read returns only the beginning of the object, as if it were complete. Any other call succeeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault: at the ``call``-th (from 0) of the calls that ``verb`` (None for any) and ``path_contains`` select.
+    """A fault at the ``call``-th call (from 0) of those that ``verb`` (None for any) and ``path_contains`` select.
 
-    ``times`` is how many calls in a row go wrong, and ``kept`` says of how many bytes a torn read leaves how many.
+    ``times`` is the number of consecutive calls that fail. ``kept`` maps the size of an object to the size of a torn
+    read.
     """
 
     kind: FaultKind
@@ -181,7 +182,7 @@ class Fault:
 
 
 class FaultyStore(_Wrapper):
-    """Goes wrong where it is told to. After a death every further call dies too, until a new store is opened.
+    """A store with planned faults. After a death, every further call dies too, until a new store is opened.
 
     Attributes:
         calls: Verb and path of each call, in order.

@@ -1,4 +1,4 @@
-"""Build a Delta table from actions and small Arrow tables, in any ``Store``: no Spark, no transaction."""
+"""Build a Delta table from actions and small Arrow tables, in any ``Store``, without Spark or transactions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _MINUTE_MS: Final = 60_000
 
 
 class TableBuilder:
-    """Writes a table commit by commit, exactly as it is told: also tables that no engine would write.
+    """Writes a table commit by commit, exactly as directed, including tables that no engine would write.
 
     Commit times are a minute apart from a fixed start, so that tests of time travel need no clock.
 
     Args:
-        store: Where the table goes; its root is the table's location.
+        store: Store of the table; its root is the table's location.
         columns: Name and type as in a Delta schema (``long``, ``string``, ``date`` …), in order.
-        partition_columns: Some of them.
+        partition_columns: Those that are partition columns.
         properties: The table's ``delta.*`` properties.
         protocol: Versions and features of the first commit.
 
@@ -70,11 +70,11 @@ class TableBuilder:
         )
 
     def file(self, data: pa.Table, partition: Mapping[str, str | None] | None = None) -> AddFile:
-        """Write a Parquet file into the store, and return the action that adds it; nothing is committed yet.
+        """Write a Parquet file into the store, and return its add action. Nothing is committed yet.
 
         Args:
             data: The rows, without partition columns.
-            partition: Serialised value of each partition column.
+            partition: Serialized value of each partition column.
         """
         values = dict(partition or {})
         name = f"part-00000-{uuid.uuid4()}.c000.snappy.parquet"
@@ -93,10 +93,10 @@ class TableBuilder:
         )
 
     def commit(self, *actions: Action, operation: str = "WRITE") -> Self:
-        """Commit the next version; the first one gets protocol and metadata unless they are among ``actions``.
+        """Commit the next version. The first one includes protocol and metadata unless ``actions`` contains them.
 
         Raises:
-            InvalidArgumentError: The version is there already.
+            InvalidArgumentError: The version already exists.
         """
         version = self.version + 1
         opening: list[Action] = [self.protocol, self.metadata] if version == 0 else []
@@ -114,12 +114,12 @@ class TableBuilder:
         path = f"{LOG_DIR}/{commit_file(version)}"
         if self.store.put_if_absent(path, data) is not PutOutcome.CREATED:
             raise InvalidArgumentError(
-                f"{self.store.root}/{path} is there already.", hint="Build each table in a place of its own."
+                f"{self.store.root}/{path} already exists.", hint="Build each table in a separate place."
             )
         self.version = version
         return self
 
     @staticmethod
     def time_ms(version: int) -> int:
-        """Return the time that the commit of a version names, epoch milliseconds."""
+        """Return the commit time of a version, epoch milliseconds."""
         return _START_MS + version * _MINUTE_MS

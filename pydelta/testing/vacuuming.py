@@ -1,4 +1,4 @@
-"""Run VACUUM as an operation for tests of races and crashes, on a table that has something to delete."""
+"""Run VACUUM as an operation, for tests of races and crashes, on a table that has files to delete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG_AGO_MS: Final = 1_600_000_000_000
 
 
 class WatchedStore(_Wrapper):
-    """Tells an observer before each call that finds, deletes or commits something."""
+    """Notifies an observer before each call that finds, deletes or commits something."""
 
     def __init__(self, inner: Store, observer: Observer) -> None:
         super().__init__(inner)
@@ -41,7 +41,7 @@ class WatchedStore(_Wrapper):
 
 
 def litter(store: MemoryStore) -> list[str]:
-    """Put what the log names as files of a few bytes, as old as can be, and garbage beside it, which is returned."""
+    """Create the files that the log names and some garbage, all of them old. Returns the garbage."""
     snapshot = DeltaLog(store).update()
     for path in snapshot.files.core["path"]:
         store.put(decode_log_path(path).text, b"x")
@@ -55,7 +55,7 @@ def litter(store: MemoryStore) -> list[str]:
 
 
 def missing_files(store: Store, known: set[str]) -> list[str]:
-    """Find files that the newest version reads and that are gone: of those known, and all deletion vectors."""
+    """Find missing files of the newest version, among known data files and all deletion vectors."""
     snapshot = DeltaLog(store).update()
     there = {info.path for info in store.list_all()}
     adds = snapshot.files.adds(snapshot.files.core)
@@ -68,7 +68,7 @@ def missing_files(store: Store, known: set[str]) -> list[str]:
 
 
 def vacuum_all(mode: VacuumMode = "full") -> LogOperation:
-    """Run VACUUM with a retention of an hour, by one worker."""
+    """Run VACUUM with a retention of one hour and one worker."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         watched = DeltaLog(WatchedStore(log.store, observer), settings=log.settings)

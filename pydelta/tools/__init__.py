@@ -1,1 +1,1 @@
-"""Collect the programs around the engine: maintenance, ingestion, inventories, the page, certification, the doctor."""
+"""Collect the programs around the engine: maintenance, ingestion, inventories, status page, certification, doctor."""

@@ -1,12 +1,12 @@
-"""Run a job: parse its arguments, print one line of JSON, return an exit code. Shared by all of ``jobs/``.
+"""Run a job: parse its arguments, print one line of JSON, return an exit code. All of ``jobs/`` use this.
 
 ::
 
     main(argv) -> run_job(arguments(), work, argv)
-                    --help                    the help, 0
-                    arguments that are wrong  the error as a line, 1; ``work`` is not called: no session is started
-                    work(given)               its report as a line, and the report's code
-                    DeltaError                the error as a line, and the error's code (``pydelta.errors``)
+                    --help                    prints the help, returns 0
+                    invalid arguments         prints the error, returns 1; ``work`` is not called, so no session starts
+                    work(given)               prints its report, returns the report's code
+                    DeltaError                prints the error, returns its code (``pydelta.errors``)
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["JobParser", "JobReport", "error_row", "listed", "pairs", "run_job"]
 
 
 class JobParser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
+    """A parser that raises instead of ending the process, which may be a notebook's."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise for arguments that cannot be right.
+        """Raise for invalid arguments.
 
         Raises:
             InvalidArgumentError: Always.
@@ -39,32 +39,32 @@ class JobParser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What a job prints as its one line, and the process's exit code."""
+    """The line that a job prints, and its exit code."""
 
     line: Mapping[str, Any]
     exit_code: int = 0
 
     @classmethod
     def of_rows(cls, name: str, rows: Sequence[Mapping[str, Any]]) -> JobReport:
-        """Report a job over many things, of which one that fails stops no other; the worst exit code is the job's.
+        """Report a job over many things, in which failures do not stop the rest. The worst exit code is the job's.
 
         Args:
-            name: What the line calls them.
-            rows: One each; those of failures have ``error_row`` in them.
+            name: Key of the rows in the line.
+            rows: One row per thing. Those of failures contain ``error_row``.
         """
         return cls(line={name: rows}, exit_code=max((int(row.get("exit_code", 0)) for row in rows), default=0))
 
 
 def listed(text: str | None) -> list[str] | None:
-    """Split an argument with commas between its parts; None where it was not given."""
+    """Split a comma-separated argument; None if it was not given."""
     return [item.strip() for item in text.split(",")] if text else None
 
 
 def pairs(items: Sequence[str], flag: str) -> dict[str, str]:
-    """Read the values of a flag that is given as often as there are names, as ``name=value``.
+    """Parse the values of a repeatable flag, each given as ``name=value``.
 
     Raises:
-        InvalidArgumentError: One has no equals sign.
+        InvalidArgumentError: A value has no equals sign.
     """
     found = {}
     for item in items:
@@ -76,7 +76,7 @@ def pairs(items: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def error_row(error: DeltaError) -> dict[str, Any]:
-    """Describe an error as jobs report it."""
+    """Describe an error for a job's report."""
     return {"error": error.code, "message": str(error), "exit_code": error.exit_code}
 
 
@@ -86,15 +86,15 @@ def run_job(
     """Run a job to its end.
 
     Args:
-        parser: Of its arguments: a ``JobParser``.
-        work: Does it, with the arguments as given.
+        parser: Parser of its arguments, a ``JobParser``.
+        work: Does the work with the given arguments, and returns the report.
         argv: The arguments; None for those of the process.
 
     Returns:
         The exit code.
     """
     given = list(sys.argv[1:] if argv is None else argv)
-    with sparing_output():  # what the job has done is done, whether or not its line can be printed
+    with sparing_output():  # The job's work counts even if its line cannot be printed.
         return _run(parser, work, given)
 
 
@@ -113,7 +113,7 @@ def _run(parser: argparse.ArgumentParser, work: Callable[[list[str]], JobReport]
 
 
 def _told(job: str, work: Callable[[list[str]], JobReport], given: list[str]) -> JobReport:
-    """Do a job's work, and tell of it where lineage is asked for."""
+    """Do a job's work, and report it to lineage if that is enabled."""
     reports: list[JobReport] = []
     with job_run(job, lambda: _failure(reports[0])):
         reports.append(work(given))
@@ -121,7 +121,7 @@ def _told(job: str, work: Callable[[list[str]], JobReport], given: list[str]) ->
 
 
 def _failure(report: JobReport) -> str | None:
-    """Why a job over many things failed; None if it did not."""
+    """Return why a job over many things failed; None if it did not."""
     if not report.exit_code:
         return None
     rows = [row for value in report.line.values() if isinstance(value, list) for row in value if "message" in row]

@@ -1,11 +1,11 @@
-"""Send small JSON documents over HTTP, off the thread that has something else to do.
+"""Send small JSON documents over HTTP in a background thread.
 
 ::
 
     put --bounded queue--> one thread --POST--> the endpoint
-         full: dropped, counted          does not answer, refuses: dropped, counted
+         if full: dropped, counted            no answer, or refused: dropped, counted
 
-Whoever puts never waits and never gets an error. What is in the queue when the process ends gets a moment to leave.
+The caller of ``put`` never waits and never gets an error. At exit, the queue gets a moment to empty.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class _Letter:
 
 
 def checked_endpoint(url: str, *, name: str) -> str:
-    """Return an endpoint that can be posted to.
+    """Check that an endpoint is an HTTP address, and return it.
 
     Raises:
-        InvalidArgumentError: It is not an HTTP address; what it says is not shown, since it may hold a credential.
+        InvalidArgumentError: It is not an HTTP address. The message hides it, because it may hold a credential.
     """
     try:
         parts = urlsplit(url)
@@ -59,7 +59,7 @@ def checked_endpoint(url: str, *, name: str) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: a header with a credential is for the endpoint that was named."""
+    """Follows no redirect, because a header with a credential is only for the named endpoint."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -70,9 +70,9 @@ class Outbox:
 
     Args:
         url: The endpoint; see ``checked_endpoint``.
-        headers: Of every request. They may hold a credential, and are shown nowhere.
-        waiting: Documents that may wait.
-        seconds: How long one request may take.
+        headers: Headers of every request. They may hold a credential and are never shown.
+        waiting: Maximum number of waiting documents.
+        seconds: Timeout of one request.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Outbox:
         self.dropped = 0
 
     def put(self, document: Mapping[str, Any]) -> bool:
-        """Take a document to be sent; False if it was dropped. Never waits and never raises for the endpoint's sake."""
+        """Queue a document. Returns False if it was dropped. Never waits, and never raises because of the endpoint."""
         letter = _Letter(body=json.dumps(document, default=str).encode())
         with self._lock:
             if self._thread is None:
@@ -108,7 +108,7 @@ class Outbox:
         return True
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything has left or was dropped; False if that took longer."""
+        """Wait until every document was sent or dropped. Returns False if that took too long."""
         give_up = time.monotonic() + seconds
         with self._idle:
             while self._open:
@@ -131,7 +131,7 @@ class Outbox:
                 self._idle.notify_all()
 
     def _send(self, letter: _Letter) -> str | None:
-        """What kept a document from being taken; None if nothing did."""
+        """Send a document. Returns the reason why it was not accepted, or None."""
         request = urllib.request.Request(self._url, data=letter.body, headers=self._headers, method="POST")  # noqa: S310 -- checked
         try:
             with self._opener.open(request, timeout=self._seconds) as reply:
@@ -139,11 +139,11 @@ class Outbox:
         except urllib.error.HTTPError as error:
             with error:
                 return f"HTTP status {error.code}"
-        except Exception as error:  # noqa: BLE001 -- whatever an endpoint does must not end the thread
+        except Exception as error:  # noqa: BLE001 -- no behaviour of an endpoint may end the thread
             return f"{type(error).__name__}: {first_line(str(error))}"
 
     def _drop(self, why: str) -> None:
-        """Count, and tell now and then; the caller holds the lock."""
+        """Count a dropped document, and log it at most once a minute. The caller holds the lock."""
         self.dropped += 1
         now = time.monotonic()
         if now - self._told >= _TOLD_EVERY:

@@ -1,7 +1,7 @@
-"""Check a history: events and the log that was found -> promises that did not hold. Pure.
+"""Check a history: events and the log as found -> promises that did not hold. Pure.
 
-An operation whose outcome is unknown may be in the log or not; whatever is told as done has to be there, and what is
-told as failed may not.
+An operation with an unknown outcome may or may not be in the log. One acknowledged as done must be there, and one
+reported as failed must not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check(history: History) -> list[Broken]:
     """Find the promises that did not hold, in the order of ``PROMISES``.
 
     Args:
-        history: A run. Who reads it again gets the same answer.
+        history: The history of a run. The same history always gives the same answer.
     """
     run = _Run(history)
     found = [*run.log(), *run.acknowledgements(), *run.effects(), *run.reads(), *run.others()]
@@ -35,7 +35,7 @@ def check(history: History) -> list[Broken]:
 
 
 class _Run:
-    """A history with what is derived of it once."""
+    """A history with the values that are derived from it once."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -57,7 +57,7 @@ class _Run:
     # -- the log alone ----------------------------------------------------------------------------------------------
 
     def log(self) -> Iterator[Broken]:
-        """The log as it lies there: whole, never rewritten, its times in order."""
+        """Check that the log is complete and never rewritten, and that its times ascend."""
         if self.history.race:
             yield Broken(promise="put-if-absent", says=self.history.race)
         missing = tuple(version for version in range(self.head + 1) if version not in self.at)
@@ -78,10 +78,10 @@ class _Run:
         for before, after in zip(self.commits, self.commits[1:], strict=False):
             yield from _times(before, after)
 
-    # -- who was told what ------------------------------------------------------------------------------------------
+    # -- acknowledgements -------------------------------------------------------------------------------------------
 
     def acknowledgements(self) -> Iterator[Broken]:
-        """What is told as done is in the log, once; what is told as failed is not."""
+        """Check that acknowledged operations are in the log once, and failed ones are not."""
         for event in acknowledged(self.history.events):
             assert event.version is not None, "acknowledged"
             commit = self.at.get(event.version)
@@ -139,7 +139,7 @@ class _Run:
     # -- rows -------------------------------------------------------------------------------------------------------
 
     def effects(self) -> Iterator[Broken]:
-        """Each commit did what it says, and the commits have a serial order."""
+        """Check that each commit did what its operation says, and that the commits have a serial order."""
         found = effects(self.commits, self.steps, self.history.events)
         for effect in found:
             yield from effect.wrong
@@ -154,7 +154,7 @@ class _Run:
                 yield from self._did_nothing(event)
 
     def _did_nothing(self, event: Event) -> Iterator[Broken]:
-        """An operation that found nothing to change: there was a version, at that time, with nothing to change."""
+        """Check an operation that found nothing to change: some version at that time must have had nothing for it."""
         if event.step.rows:
             yield Broken(
                 promise="durable",
@@ -175,12 +175,12 @@ class _Run:
             )
 
     def _known_at(self, event: Event) -> int:
-        """The newest version that somebody had been told of, or had read, before an event began."""
+        """Return the newest version that was acknowledged or read before an event began."""
         place = bisect_left(self.told, event.invoked_ns, key=lambda item: item[0])
         return self.told[place - 1][1] if place else 0
 
     def _latest_at(self, event: Event) -> int:
-        """The newest version that can have been there when an event ended."""
+        """Return the newest version that can have existed when an event ended."""
         if event.returned_ns is None:
             return self.head
         there = [commit.version for commit in self.commits if self.began.get(commit.op or "", 0) <= event.returned_ns]
@@ -189,7 +189,7 @@ class _Run:
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def reads(self) -> Iterator[Broken]:
-        """Each read shows one version as it is, and none that was behind what had been acknowledged."""
+        """Check that each read shows exactly one version, and none older than those acknowledged before it."""
         for event in self.history.events:
             if event.step.kind != "read" or event.outcome != "ok" or event.version is None:
                 continue
@@ -230,7 +230,7 @@ class _Run:
     # -- files, other engines, errors -------------------------------------------------------------------------------
 
     def others(self) -> Iterator[Broken]:
-        """Files that are needed are there; engines agree; errors have a reason."""
+        """Check that needed files exist, engines agree, and errors have a reason."""
         retained = self._first_retained()
         for file in self.history.lost:
             last = self.head if file.until is None else file.until - 1
@@ -253,7 +253,7 @@ class _Run:
                 yield Broken(promise="errors", says=f"{_name(event)} failed: {event.error}", ops=(event.step.op,))
 
     def _first_retained(self) -> int:
-        """The oldest version that no VACUUM was allowed to touch: it was current after the last cut-off."""
+        """Return the oldest version that no VACUUM was allowed to touch, which was current after the last cut-off."""
         cutoffs = [
             event.wall_ms - self.history.retention_seconds * 1000
             for event in self.history.events
@@ -268,7 +268,7 @@ class _Run:
 
 
 def _told(events: Sequence[Event]) -> list[tuple[int, int]]:
-    """Moments at which somebody was told of a version, with the newest that anybody had been told of by then."""
+    """List the moments of acknowledgements, each with the newest version acknowledged by then."""
     moments = sorted(
         (event.returned_ns, event.version)
         for event in events
@@ -282,7 +282,7 @@ def _told(events: Sequence[Event]) -> list[tuple[int, int]]:
 
 
 def _times(before: Commit, after: Commit) -> Iterator[Broken]:
-    """A later version has a later time."""
+    """Check that a later version has a later time."""
     for name, first, then in (
         ("time in the history", before.time_ms, after.time_ms),
         ("in-commit timestamp", before.stamp_ms, after.stamp_ms),

@@ -1,6 +1,6 @@
-"""Start the processes of a plan, kill those that are to die, start them again, and keep what they say.
+"""Start the processes of a plan, kill those that must die, restart them, and collect their output.
 
-Only processes that were started here are ended, each by its own handle.
+Only processes started by this module are ended, each by its own handle.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["Crew", "read_in_process"]
 _LIVES: Final = 20
 """How often a process is started at most."""
 _GRACE_SECONDS: Final = 300.0
-"""What an operation under way gets after the time is up; then its process is killed, since it hangs."""
+"""Seconds after the deadline for an operation under way. Then its process hangs and is killed."""
 
 
 @dataclass(slots=True)
 class _Child:
-    """A process of the plan, in however many lives."""
+    """A process of the plan, across its restarts."""
 
     plan: Process
     ready: threading.Event = field(default_factory=threading.Event)
@@ -49,10 +49,10 @@ class Crew:
     """The processes of a plan.
 
     Args:
-        plan: Who does what.
-        uri: Of the table.
-        options: Of the store, as the processes see it; they may hold secrets.
-        trino: The table, where processes of Trino write it.
+        plan: The processes and their operations.
+        uri: Location of the table.
+        options: Options of the store, as the processes see it. They may hold secrets.
+        trino: The table in Trino, if processes write it with Trino.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Crew:
         self._over = False
 
     def run(self, seconds: float) -> None:
-        """Let all processes begin together, and wait until they are done.
+        """Start all processes at the same moment, and wait until they are done.
 
         Args:
-            seconds: After which no operation is begun.
+            seconds: Time after which no operation begins.
 
         Raises:
             DeltaEnvironmentError: A process did not start.
@@ -94,12 +94,12 @@ class Crew:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happened, in the order of beginnings."""
+        """The events, in the order in which they began."""
         return tuple(sorted((event for child in self._children for event in child.events), key=_begun))
 
     @property
     def faults(self) -> Counter[str]:
-        """How often what went wrong on purpose."""
+        """The number of injected faults by kind."""
         return sum((child.faults for child in self._children), Counter[str]())
 
     def _refuse_crashed(self, *, started: bool) -> None:
@@ -141,7 +141,7 @@ class Crew:
             child.ready.set()
 
     def _life(self, child: _Child, order: WorkerOrder) -> WorkerOrder | None:
-        """One life of a process; what is left to do for the next one, if any."""
+        """Run a process until it ends. Returns the order for its next life, or None."""
         with tempfile.TemporaryFile() as errors:
             with self._killing:
                 if self._over:
@@ -186,7 +186,7 @@ class Crew:
             return _left(order, last, calls=calls, again=pending)
 
     def _kill_later(self, child: _Child, process: subprocess.Popen[bytes], event: Event) -> list[threading.Timer]:
-        """Kill the process so many milliseconds after an operation began, where the plan says so."""
+        """Start timers that kill the process the planned number of milliseconds after an operation began."""
 
         def kill() -> None:
             with self._killing:
@@ -203,7 +203,7 @@ class Crew:
 
 
 def _left(order: WorkerOrder, last: Event | None, *, calls: int, again: Event | None) -> WorkerOrder | None:
-    """What a process that died leaves to the next one; a stream runs the batch again in which it died."""
+    """Return what a dead process leaves to its next life. A stream repeats the batch in which it died."""
     place = [step.op for step in order.steps].index(last.step.op) + 1 if last is not None else 0
     attempt = 1
     if again is not None and again.step.kind == "stream":
@@ -233,14 +233,14 @@ def _tell(process: subprocess.Popen[bytes], line: bytes) -> None:
     try:
         process.stdin.write(line + b"\n")
         process.stdin.flush()
-    except BrokenPipeError:  # it died; its return code says how
+    except BrokenPipeError:  # The process died; its return code says how.
         return
 
 
 def _decoded(text: bytes) -> Line:
     try:
         return msgspec.json.decode(text, type=Line)
-    except msgspec.DecodeError:  # the last line of a process that was killed, or a print of a library
+    except msgspec.DecodeError:  # This is the cut-off last line of a killed process, or output of a library.
         return Line()
 
 
@@ -251,16 +251,16 @@ def _last_line(errors: IO[bytes]) -> str:
 
 
 def read_in_process(order: WorkerOrder) -> tuple[tuple[Row, ...] | None, str]:
-    """Let a process of its own read a version: its rows, or None and why not."""
+    """Read a version in a separate process. Returns its rows, or None and the reason."""
     with tempfile.TemporaryFile() as errors:
         process = _start(errors)
         try:
-            said, _ = process.communicate(msgspec.json.encode(order) + b"\n", timeout=_GRACE_SECONDS)
+            output, _ = process.communicate(msgspec.json.encode(order) + b"\n", timeout=_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             return None, "it did not answer"
-        lines: Sequence[Line] = [_decoded(text) for text in said.splitlines()]
+        lines: Sequence[Line] = [_decoded(text) for text in output.splitlines()]
         for line in lines:
             if line.rows is not None or line.error:
                 return line.rows, line.error

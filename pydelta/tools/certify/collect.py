@@ -1,6 +1,6 @@
-"""Read the log and the files of a run's table as they lie there: by name, action by action, not through a snapshot.
+"""Read the log and the files of a run's table directly: by name and action by action, not through a snapshot.
 
-While a run goes on, ``LogWatcher`` follows the log, so that what is written over or deleted later has been seen.
+During a run, ``LogWatcher`` follows the log, so that content is seen before it is overwritten or deleted.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["Collected", "LogWatcher", "collect"]
 
 _PAUSE_SECONDS: Final = 0.2
 _AHEAD: Final = 20
-"""How many versions behind a hole are looked for."""
+"""How many versions after a hole are looked for."""
 _Key = tuple[str, str | None]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was read: bytes of commits as first seen, rows of files by path and deletion vector."""
+    """Content read so far: bytes of commits as first seen, and rows of files by path and deletion vector."""
 
     commits: dict[int, bytes] = field(default_factory=dict)
     rows: dict[_Key, tuple[Row, ...] | None] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """The log as it was found; see ``History``."""
+    """The log as found; see ``History``."""
 
     commits: tuple[Commit, ...]
     lost: tuple[LostFile, ...]
@@ -55,8 +55,8 @@ class LogWatcher:
     """Follows a log in a thread until it is stopped.
 
     Args:
-        store: Of the table.
-        options: Of the store.
+        store: Store of the table.
+        options: Options of the store.
     """
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
@@ -66,11 +66,11 @@ class LogWatcher:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start following."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, when what is there has been seen once."""
+        """Stop after everything that exists has been seen once."""
         self._stop.set()
         self._thread.join()
 
@@ -91,11 +91,11 @@ class LogWatcher:
             for action in decode_commit(data, source=commit_file(version)):
                 if isinstance(action, AddFile):
                     self.rows_of(action)
-        except DeltaError:  # told of when the log is collected
+        except DeltaError:  # ``collect`` reports unreadable commits.
             return
 
     def rows_of(self, file: AddFile | RemoveFile) -> tuple[Row, ...] | None:
-        """Read the live rows of a file; None where it, or its deletion vector, is not there or is damaged."""
+        """Read the live rows of a file. Returns None if it or its deletion vector is missing or damaged."""
         key = (file.path, file.deletion_vector.unique_id if file.deletion_vector else None)
         if self._seen.rows.get(key) is None:
             self._seen.rows[key] = self._read(file)
@@ -115,17 +115,17 @@ class LogWatcher:
         return tuples_of(table)
 
     def first(self, version: int) -> bytes | None:
-        """Return the bytes of a commit as they were first seen."""
+        """Return the bytes of a commit as first seen."""
         return self._seen.commits.get(version)
 
 
 def collect(store: Store, watcher: LogWatcher, told: int) -> Collected:
-    """Read the whole log, once nobody writes any more.
+    """Read the whole log after all writers have ended.
 
     Args:
-        store: Of the table.
-        watcher: Stopped.
-        told: The newest version that a process was told of.
+        store: Store of the table.
+        watcher: A stopped watcher.
+        told: The newest version that was acknowledged to a process.
     """
     commits, unreadable = [], []
     lives: dict[_Key, list[tuple[AddFile, int, int | None]]] = {}
@@ -177,7 +177,7 @@ def _key(file: AddFile | RemoveFile) -> _Key:
 
 
 def _log(store: Store, told: int) -> Iterator[tuple[int, bytes]]:
-    """The commits by name: listings are not trusted, holes are passed."""
+    """Yield the commits by name. Listings are not trusted, and holes are skipped."""
     version, last = 0, told
     while version <= last + _AHEAD:
         try:
@@ -189,7 +189,7 @@ def _log(store: Store, told: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _named(data: bytes | None, version: int) -> tuple[str | None, str]:
-    """Who made a commit, and what its operation is called."""
+    """Return the operation id that a commit names, and the name of the operation."""
     try:
         for action in decode_commit(data or b"", source=commit_file(version)):
             if isinstance(action, CommitInfo):
@@ -200,10 +200,10 @@ def _named(data: bytes | None, version: int) -> tuple[str | None, str]:
 
 
 def _times(store: Store) -> tuple[dict[int, int], dict[int, int]]:
-    """Times of versions by the engine's history, and in-commit timestamps; none where there is no history."""
+    """Return times and in-commit timestamps of versions in the engine's history. Both are empty if it is unreadable."""
     try:
         records = DeltaLog(store).history()
-    except DeltaError:  # what is wrong with the log is told of elsewhere
+    except DeltaError:  # Damage to the log is reported elsewhere.
         return {}, {}
     stamps = {
         record.version: stamp
@@ -214,7 +214,7 @@ def _times(store: Store) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _lost(store: Store, lives: list[tuple[AddFile, int, int | None]]) -> Iterator[LostFile]:
-    """Files that the log names and that are not there; asked for one by one."""
+    """Yield files that the log names but the store lacks, requesting each file by name."""
     there: dict[str, bool] = {}
     for add, since, until in lives:
         paths = [add.path]

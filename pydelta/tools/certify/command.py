@@ -1,4 +1,4 @@
-"""Run ``pydelta certify``: make or take a plan, run it, judge it, make it smaller where it fails, report."""
+"""Run ``pydelta certify``: make or load a plan, run it, judge it, shrink it if it fails, and report."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ _PACKAGES: Final = ("pyarrow", "polars", "obstore")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the command line asks for.
+    """The arguments of the command line.
 
     Args:
-        uri: An empty place.
-        options: Of its store; they may hold secrets.
-        engines: Beside pydelta.
+        uri: An empty location.
+        options: Options of its store. They may hold secrets.
+        engines: Engines besides pydelta.
         trino: Address of a Trino.
-        trino_schema: ``catalog.schema`` in which it registers the table.
-        trino_writes: Whether it writes, too.
-        minutes: After which no operation is begun.
-        operations: How many there are.
-        processes: Of pydelta.
-        seed: Of the plan.
-        without: Operations that are left out, ``optimize`` or ``delta-rs:optimize``.
-        properties: Of the table.
+        trino_schema: ``catalog.schema`` in which to register the table.
+        trino_writes: Whether Trino also writes.
+        minutes: Time after which no operation begins.
+        operations: Number of operations.
+        processes: Number of pydelta processes.
+        seed: Seed of the plan.
+        without: Operations to leave out, such as ``optimize`` or ``delta-rs:optimize``.
+        properties: Properties of the table.
         retention_seconds: How long VACUUM keeps removed files.
         faults: Whether stores fail and processes are killed.
-        shrink: How many plans are run to make a failing one smaller; 0 for none.
-        keep: Whether the table stays.
-        report: A folder.
+        shrink: Maximum number of plans to run while shrinking a failing one; 0 turns it off.
+        keep: Whether to keep the table.
+        report: Folder for the report.
     """
 
     uri: str
@@ -80,10 +80,10 @@ class Wish:
 
 
 def _refuse(wish: Wish) -> TrinoReader | None:
-    """Check what can be checked before anything is written; the reader for Trino, if it is asked for.
+    """Check the arguments before anything is written. Returns the Trino reader if one is wanted.
 
     Raises:
-        InvalidArgumentError, DeltaEnvironmentError: Something makes no sense, or is not there.
+        InvalidArgumentError, DeltaEnvironmentError: An argument makes no sense, or something it needs is missing.
     """
     unknown = sorted(set(wish.engines) - set(_WITH))
     if unknown:
@@ -122,18 +122,18 @@ def _refuse(wish: Wish) -> TrinoReader | None:
 
 
 def certify(wish: Wish, replayed: str | None, say: Callable[[str], None]) -> int:
-    """Certify a place.
+    """Certify a location.
 
     Args:
-        wish: What is asked for.
-        replayed: A report whose plan is run again.
-        say: Told what goes on.
+        wish: The arguments of the command line.
+        replayed: A report whose plan is repeated.
+        say: Receives progress messages.
 
     Returns:
-        0 where every promise held, 1 where one was broken, 2 where nothing can be said.
+        0 if every promise held, 1 if one was broken, 2 if there is no verdict.
 
     Raises:
-        DeltaError: Nothing can be said, and why.
+        DeltaError: No verdict was possible; the message gives the reason.
     """
     trino = _refuse(wish)
     if replayed is not None:
@@ -184,7 +184,8 @@ def _judge(wish: Wish, plan: CertifyPlan, request: Request, say: Callable[[str],
         versions=_versions(request.readers),
         notes=tuple(_notes(wish, plan, ran)),
     )
-    data, _ = write_report(report, wish.report)  # before a search for a smaller plan that may be interrupted
+    # Write it before the search for a smaller plan, which may be interrupted.
+    data, _ = write_report(report, wish.report)
     for item in broken[:10]:
         say(f"BROKEN  {PROMISES[item.promise][0]}: {item.says}")
     if len(broken) > 10:
@@ -213,7 +214,7 @@ def _judge(wish: Wish, plan: CertifyPlan, request: Request, say: Callable[[str],
 
 
 def _shrunk(report: Report, request: Request, tries: int) -> Report:
-    """The report with the smallest plan found that breaks one of the same promises."""
+    """Add to the report the smallest plan found that breaks one of the same promises."""
     promises = {item.promise for item in report.broken}
     calm = replace(request, keep=False)
 
@@ -244,7 +245,7 @@ def _unsaid(ran: Ran) -> str:
 
 
 def _notes(wish: Wish, plan: CertifyPlan, ran: Ran) -> list[str]:
-    """What a reader of the verdict has to know."""
+    """List what a reader of the verdict has to know."""
     notes = list(ran.notes)
     done = {event.step.op for event in ran.history.events}
     left = plan.operations - len(done)
@@ -292,7 +293,7 @@ def _versions(readers: Sequence[str]) -> dict[str, str]:
 
 
 def recheck(path: str, say: Callable[[str], None]) -> int:
-    """Judge the history of a report again, without a store; exit codes as of ``certify``."""
+    """Judge the history of a report again, without a store. Exit codes as in ``certify``."""
     report = read_report(path)
     broken = check(report.history)
     for item in broken:

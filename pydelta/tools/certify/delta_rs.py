@@ -1,4 +1,4 @@
-"""Run the operations of a plan with delta-rs (the package deltalake), and read with it."""
+"""Run the operations of a plan with delta-rs (the package deltalake), and read tables with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DeltaRsWorker", "import_deltalake", "read_with_delta_rs"]
 
 
 def import_deltalake() -> ModuleType:
-    """Import the package.
+    """Import the package deltalake.
 
     Raises:
         DeltaEnvironmentError: It is not installed.
@@ -34,10 +34,10 @@ def import_deltalake() -> ModuleType:
 
 
 def _place(uri: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Location and storage options in delta-rs's words; the options hold secrets.
+    """Translate a location and its options for delta-rs. The options hold secrets.
 
     Raises:
-        InvalidArgumentError: A store whose settings are not translated.
+        InvalidArgumentError: The settings of this kind of store cannot be translated.
     """
     scheme = scheme_of(uri)
     if scheme == "file":
@@ -65,7 +65,7 @@ def _place(uri: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 
 
 class DeltaRsWorker:
-    """Runs operations on a table; arguments as of ``LocalWorker``."""
+    """Runs operations on a table; arguments as in ``LocalWorker``."""
 
     def __init__(self, uri: str, options: Mapping[str, str], process: int) -> None:
         del process
@@ -77,7 +77,7 @@ class DeltaRsWorker:
         return self._rs.DeltaTable(self._uri, storage_options=self._options)
 
     def run(self, step: PlannedStep) -> StepDone:
-        """Do an operation."""
+        """Run an operation."""
         table = self._open()
         named = self._rs.CommitProperties(custom_metadata={"userMetadata": step.op})
         where = f"k = {step.key}"
@@ -110,14 +110,14 @@ class DeltaRsWorker:
         merging.when_not_matched_insert(values).execute()
 
     def failure(self, error: Exception) -> Failed:
-        """Judge an error: a conflict is known as one, of any other the outcome is not known."""
+        """Classify an error. Only a conflict has a known outcome."""
         said = hide_text(f"{type(error).__name__}: {first_line(error)}")
         if type(error).__name__ == "CommitFailedError":
             return Failed(known=True, trouble="conflict", error=said)
         return Failed(known=False, trouble="store", error=said)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing, because there is nothing to stop."""
 
 
 def read_with_delta_rs(uri: str, options: Mapping[str, str], version: int) -> tuple[Row, ...]:

@@ -1,7 +1,7 @@
-"""Make a process's store slow, let it fail, lose replies, or end the process in a call: where a plan says so.
+"""Make store calls slow, fail them, lose their replies, or kill the process during one, as a plan says.
 
-A store of the process is opened through ``open_faulty`` (the setting ``spark.pydelta.logStore.<scheme>``), whatever
-store it is: one of the user's own setting, too. What takes effect does so in the real store.
+The process opens its stores through ``open_faulty`` (the setting ``spark.pydelta.logStore.<scheme>``). They wrap the
+store that the user's own options choose, and calls that take effect do so there.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _LISTINGS: Final = frozenset({"list_from", "list_all"})
 
 
 class Faults:
-    """What goes wrong in this process, and how many calls of its stores there have been.
+    """The faults of this process, and the number of store calls so far.
 
     Args:
-        faults: By call.
-        calls: Calls that a process before this one has made.
-        happened: Told of each as it happens; a death is told before it.
+        faults: Faults with the numbers of their calls.
+        calls: Calls made by earlier lives of this process.
+        happened: Called for each fault when it happens, or just before the process dies of it.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Faults:
         self._lock = threading.Lock()
 
     def run(self, verb: str, path: str, call: Callable[[], Any]) -> Any:
-        """Make a call of a store, with what goes wrong with it.
+        """Make a store call, with its fault if it has one.
 
         Raises:
-            StorageError: It failed, or its reply was lost, on purpose.
+            StorageError: The call failed, or its reply was lost, on purpose.
         """
         with self._lock:
             number, self._calls = self._calls, self._calls + 1
@@ -80,7 +80,7 @@ def _die() -> None:
 
 
 class _FaultyStore:
-    """A store whose calls go through ``Faults``; what else it has is the inner store's, but no way past the calls."""
+    """A store whose calls go through ``Faults``. It offers no attribute of the inner store that bypasses the calls."""
 
     def __init__(self, inner: Store, faults: Faults) -> None:
         self._inner = inner
@@ -106,12 +106,12 @@ _ACTIVE = Faults()
 
 
 def with_faults(uri: str, options: Mapping[str, str], faults: Faults) -> dict[str, str]:
-    """Return the options with which stores of a location, opened in this process, go wrong.
+    """Return options that make this process open faulty stores for a location.
 
     Args:
         uri: The location.
-        options: The user's.
-        faults: What goes wrong.
+        options: The user's options.
+        faults: The faults.
     """
     global _ACTIVE
     _ACTIVE = faults
@@ -121,7 +121,7 @@ def with_faults(uri: str, options: Mapping[str, str], faults: Faults) -> dict[st
 
 
 def open_faulty(uri: str, options: Mapping[str, str]) -> Store:
-    """Open the store that would be there without faults, and wrap it."""
+    """Open the store that the user's options choose, and wrap it."""
     scheme = scheme_of(uri)
     given = {name: value for name, value in options.items() if name != _SETTING + scheme}
     inner = given.pop(_INNER + scheme, None)

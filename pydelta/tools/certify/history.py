@@ -1,4 +1,4 @@
-"""Keep what happened in a run: events of the processes, and the log as it was found; as JSON, too."""
+"""Define the history of a run: the events of its processes, and the log as found afterwards. It is stored as JSON."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 Row: TypeAlias = tuple[str, int, int, str]
-"""Of the table: the operation that wrote it, its number there, its key, the operation that updated it last (or "")."""
+"""A row: the operation that wrote it, its number there, its key, and the last operation that updated it (or "")."""
 
 SETUP: Final = "setup"
-"""The operation that made the table."""
+"""The operation that created the table."""
 
 Kind: TypeAlias = Literal[
     "append", "stream", "delete", "update", "merge", "replace", "optimize", "vacuum", "restore", "checkpoint", "read"
@@ -42,11 +42,11 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """One operation of a process, as planned.
 
     Args:
-        op: Its id, which each row that it writes and its commit carry: process and number.
-        kind: What it does.
-        key: Of the rows that it writes or looks for.
-        rows: How many it writes.
-        back: How many versions a restore goes back.
+        op: Id of the form ``process-number``, carried by its commit and by each row that it writes.
+        kind: The kind of operation.
+        key: Key of the rows that it writes or looks for.
+        rows: Number of rows that it writes.
+        back: Number of versions that a restore goes back.
     """
 
     op: str
@@ -57,12 +57,12 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What goes wrong with a process's call of the store.
+    """A fault in one store call of a process.
 
     Args:
-        call: Which of its calls, from 0.
+        call: Number of the call, from 0.
         kind: ``delay``; ``fail`` before it takes effect; ``lose`` the reply; ``die`` before it, ``die after`` it.
-        ms: How long a delay takes.
+        ms: Length of a delay in milliseconds.
     """
 
     call: int
@@ -74,11 +74,11 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A process of a plan.
 
     Args:
-        number: Which.
-        engine: What it writes with: pydelta, delta-rs, spark or trino.
-        steps: What it does, in order.
-        faults: What goes wrong with its store.
-        kills: Operations in which it is killed from outside, with milliseconds after they began.
+        number: Number of the process.
+        engine: The engine that it writes with: pydelta, delta-rs, spark or trino.
+        steps: Its operations, in order.
+        faults: Faults of its store.
+        kills: Operations in which it is killed from outside, with the milliseconds after their beginning.
     """
 
     number: int
@@ -89,14 +89,14 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CertifyPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that a run does, so that it can be run again.
+    """Everything that a run does, so that it can be repeated.
 
     Args:
-        seed: What it was made from.
-        processes: Who does what.
-        properties: Of the table.
+        seed: The seed that it was made from.
+        processes: Processes with their operations.
+        properties: Properties of the table.
         retention_seconds: How long VACUUM keeps removed files.
-        proxy_faults: Whether requests pass a proxy that delays, cuts and loses replies; for stores with an endpoint.
+        proxy_faults: Whether requests pass a proxy that delays, cuts and loses replies, for stores with an endpoint.
     """
 
     seed: int
@@ -107,27 +107,27 @@ class CertifyPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def operations(self) -> int:
-        """How many operations there are."""
+        """The number of operations."""
         return sum(len(process.steps) for process in self.processes)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process did and was told. Times are of one clock for all processes, in nanoseconds.
+    """An operation of a process with its outcome. Times are in nanoseconds of one clock that all processes share.
 
     Args:
         step: The operation.
-        process: Which process.
-        engine: Of the process.
-        invoked_ns: When it began.
-        returned_ns: When it was answered; None where it never was.
-        outcome: ``unknown`` where the answer was lost, or the process died.
-        attempt: From 1; only a stream's batch is tried again.
-        version: What it committed (None: nothing), or what it read.
-        rows: What it read.
-        target: Which version a restore went back to.
-        trouble: What kind of failure; ``broken`` is one that no conflict and no failing store explains.
-        error: In the engine's words.
-        wall_ms: When it began by the wall clock, epoch milliseconds.
+        process: Number of the process.
+        engine: Engine of the process.
+        invoked_ns: Time at which it began.
+        returned_ns: Time of its reply; None if it never came.
+        outcome: ``unknown`` if the reply was lost or the process died.
+        attempt: Number of the attempt, from 1. Only a stream's batch is tried again.
+        version: The version that it committed (None if it committed nothing) or read.
+        rows: Rows that it read.
+        target: The version that a restore went back to.
+        trouble: Kind of failure; ``broken`` means that neither a conflict nor a failing store explains it.
+        error: Message of the engine.
+        wall_ms: Wall-clock time at which it began, in epoch milliseconds.
     """
 
     step: PlannedStep
@@ -146,18 +146,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version of the log as it was found after the run.
+    """A version of the log as found after the run.
 
     Args:
         version: Its number.
-        op: Who says to have made it; None where it names nobody.
-        operation: What the history calls it.
-        time_ms: By the engine's history, epoch milliseconds.
-        stamp_ms: Its in-commit timestamp, where it has one.
+        op: The operation that the commit names; None if it names none.
+        operation: Name of the operation in the history.
+        time_ms: Time in the engine's history, epoch milliseconds.
+        stamp_ms: In-commit timestamp, if it has one.
         added: Rows of the files that it added.
         removed: Rows of the files that it removed.
-        rewritten: Whether its bytes were others when it was first seen.
-        first_op: Who had made it then.
+        rewritten: Whether its bytes differ from those first seen.
+        first_op: The operation that the first-seen bytes name.
     """
 
     version: int
@@ -172,9 +172,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LostFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that the log names and the store does not have: live from a version on, until it was removed by another.
+    """A file that the log names but the store lacks, live from version ``since`` until version ``until`` removes it.
 
-    ``until`` is None where nothing removed it.
+    ``until`` is None if no version removes it.
     """
 
     path: str
@@ -183,7 +183,7 @@ class LostFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EngineRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an engine read after the run: rows of a version, or why it could not. ``how`` says by which way."""
+    """Rows of a version that an engine read after the run, or its error. ``how`` names the way of reading."""
 
     engine: str
     version: int
@@ -193,17 +193,17 @@ class EngineRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that is judged.
+    """Everything that the checker judges.
 
     Args:
         level: ``delta.isolationLevel`` of the table.
         events: In no particular order.
-        commits: Versions that are there, ascending.
-        lost: Files that are not.
-        reads: Of engines, after the run.
-        retention_seconds: Of the table.
-        unreadable: Versions whose commit cannot be read as one, with the reason.
-        race: What a race of 64 writers for one object showed, where it showed something wrong.
+        commits: Existing versions, ascending.
+        lost: Files that are missing.
+        reads: Reads by the engines after the run.
+        retention_seconds: Retention of the table.
+        unreadable: Versions whose commit cannot be parsed, with the reason.
+        race: Description of a failed race of 64 writers for one object; "" if it passed.
     """
 
     level: str = "Serializable"
@@ -217,12 +217,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def rows_written(step: PlannedStep) -> tuple[Row, ...]:
-    """Return the rows that an operation brings when it brings any."""
+    """Return the rows that an operation writes if it succeeds."""
     return tuple((step.op, number, step.key, "") for number in range(step.rows))
 
 
 def acknowledged(events: Sequence[Event]) -> list[Event]:
-    """Return the events of operations that were told that a version is theirs."""
+    """Return the events of operations that reported a committed version."""
     others = ("read", "checkpoint", "vacuum")
     return [
         event

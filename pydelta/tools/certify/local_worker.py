@@ -1,4 +1,4 @@
-"""Run the operations of a plan with this engine and no JVM: one log for the process, whose snapshots are kept."""
+"""Run the operations of a plan with this engine and no JVM, using one log per process that caches its snapshots."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCHEMA = pa.schema([("op", pa.string()), ("n", pa.int64()), ("k", pa.int64()), (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone:
-    """What an operation was told; see ``Event``."""
+    """The result of an operation; see ``Event``."""
 
     version: int | None = None
     rows: tuple[Row, ...] | None = None
@@ -50,7 +50,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """How an operation failed; see ``Event``."""
+    """The failure of an operation; see ``Event``."""
 
     known: bool
     trouble: Trouble
@@ -58,7 +58,7 @@ class Failed:
 
 
 def table_of(step: PlannedStep) -> pa.Table:
-    """Make the rows that an operation writes."""
+    """Build the rows that an operation writes."""
     rows = rows_written(step)
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
     return pa.Table.from_arrays(
@@ -67,13 +67,13 @@ def table_of(step: PlannedStep) -> pa.Table:
 
 
 def tuples_of(table: pa.Table) -> tuple[Row, ...]:
-    """Return the rows of a table, in an order of their own."""
+    """Return the rows of a table, sorted."""
     columns = [table.column(name).to_pylist() for name in SCHEMA.names]
     return tuple(sorted(zip(*columns, strict=True)))
 
 
 def failure_of(error: Exception) -> Failed:
-    """Judge an error of this engine: what it says of the outcome, and whether a conflict or the store explains it."""
+    """Classify an error of this engine: whether its outcome is known, and whether a conflict or the store caused it."""
     said = f"{type(error).__name__}: {first_line(error)}"
     if isinstance(error, CommitStateUnknownError):
         return Failed(known=False, trouble="store", error=said)
@@ -87,7 +87,7 @@ def failure_of(error: Exception) -> Failed:
 
 
 def version_of(log: DeltaLog, op: str) -> int | None:
-    """Find the version that names an operation, for engines that do not tell which one they committed."""
+    """Find the version that names an operation, for engines that do not return the version they committed."""
     for limit in (20, None):
         for record in log.history(limit):
             if record.commit_info is not None and op_of(record.commit_info) == op:
@@ -96,7 +96,7 @@ def version_of(log: DeltaLog, op: str) -> int | None:
 
 
 def op_of(info: CommitInfo) -> str | None:
-    """Return the operation that a commit names: as its metadata, or behind the user's name where Trino made it."""
+    """Return the operation that a commit names in its metadata or, if Trino made it, after the user's name."""
     named = info.get("userMetadata")
     if named is None and (user := info.get("userName")) and str(user).startswith("certify_"):
         return str(user).partition("/")[2] or None
@@ -107,9 +107,9 @@ class LocalWorker:
     """Runs operations on a table.
 
     Args:
-        uri: Of the table.
-        options: Of its store.
-        process: Which process it is, for its stream.
+        uri: Location of the table.
+        options: Options of its store.
+        process: Number of the process, which names its stream.
     """
 
     def __init__(self, uri: str, options: Mapping[str, str], process: int) -> None:
@@ -118,7 +118,7 @@ class LocalWorker:
         self._process = process
 
     def run(self, step: PlannedStep) -> StepDone:
-        """Do an operation.
+        """Run an operation.
 
         Raises:
             DeltaError: It failed, or its outcome is unknown.
@@ -129,15 +129,15 @@ class LocalWorker:
 
     @property
     def _context(self) -> Context:
-        """Of the settings that the step has set."""
+        """A context with the settings that the step has set."""
         return Context(self._log, ArrowEngine(self._log))
 
     def failure(self, error: Exception) -> Failed:
-        """Judge an error."""
+        """Classify an error."""
         return failure_of(error)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing, because there is nothing to stop."""
 
     def _write(self, step: PlannedStep, options: WriteOptions) -> StepDone:
         log = self._log

@@ -1,13 +1,13 @@
-"""Look for a serial order of the commits: dependencies by version order, and a shortest cycle if any. Pure.
+"""Look for a serial order of the commits: build dependencies from the versions, and find a shortest cycle if any. Pure.
 
 ::
 
-    order   one version after the other         only where the level is Serializable
-    wr      the later one took up a row that the earlier one wrote
-    rw      the earlier one left a row as it was that the later one wrote: it did not see it
-    rt      the earlier one was answered before the later one began
+    order   one version follows the other       only if the level is Serializable
+    wr      the later one consumed a row that the earlier one wrote
+    rw      the earlier one did not see a row that the later one wrote, and left it unchanged
+    rt      the earlier one was acknowledged before the later one began
 
-A cycle means that there is no such order. After Elle (Kingsbury, Alvaro 2020); versions of rows are those of the log.
+A cycle means that no such order exists. After Elle (Kingsbury, Alvaro 2020); the log gives the versions of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydelta.tools.certify.rows import Effect, name_rows
 __all__ = ["Edge", "find_cycles", "isolation", "window_of"]
 
 _STARTS: Final = 50
-"""From how many commits of a group a cycle is looked for: a store that lies a lot makes groups of thousands."""
+"""The maximum number of commits of a group at which a search starts. A faulty store makes groups of thousands."""
 _WORDS: Final = {
     "order": "comes before it in the log",
     "wr": "wrote what it took up",
@@ -35,7 +35,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A dependency: ``first`` has to come before ``then``, because of ``kind``, and of ``rows``."""
+    """A dependency: ``first`` has to precede ``then`` because of ``kind`` and ``rows``."""
 
     first: int
     then: int
@@ -49,10 +49,10 @@ def isolation(
     """Check that the commits have a serial order.
 
     Args:
-        level: ``Serializable``: it is that of the log; else: there is one.
-        commits: Ascending.
-        effects: Of each.
-        windows: When the operation of a version began, and when it was answered (None: never).
+        level: ``Serializable`` demands the order of the log; other levels accept any order.
+        commits: Commits, ascending.
+        effects: Effect of each commit.
+        windows: Per version, when its operation began and when it was acknowledged (None if never).
     """
     names = {
         commit.version: f"{commit.operation or 'commit'} of {commit.op} (version {commit.version})"
@@ -98,7 +98,7 @@ def _edges(
 
 
 def _by_writer(rows: frozenset[Row], writer: Mapping[Row, int]) -> list[tuple[int, frozenset[Row]]]:
-    """The versions that wrote rows, with those rows."""
+    """Group rows by the version that wrote them."""
     grouped: dict[int, set[Row]] = {}
     for row in rows:
         if row in writer:
@@ -107,7 +107,7 @@ def _by_writer(rows: frozenset[Row], writer: Mapping[Row, int]) -> list[tuple[in
 
 
 def _real_time(windows: Mapping[int, tuple[int, int | None]]) -> list[Edge]:
-    """Who was answered before who began, without what follows from the others."""
+    """Derive edges from acknowledgements that precede beginnings, leaving out those that other edges imply."""
     moments = [(began, 1, version) for version, (began, _) in windows.items()]
     moments += [(ended, 0, version) for version, (_, ended) in windows.items() if ended is not None]
     edges, frontier, before = [], set[int](), dict[int, frozenset[int]]()
@@ -122,7 +122,7 @@ def _real_time(windows: Mapping[int, tuple[int, int | None]]) -> list[Edge]:
 
 
 def find_cycles(edges: Sequence[Edge]) -> list[list[Edge]]:
-    """Find a short cycle in each group of nodes that reach each other, through a missed change if there is one."""
+    """Find a short cycle in each group of mutually reachable nodes, preferably through a change that was not seen."""
     out: dict[int, list[Edge]] = {}
     for edge in edges:
         if edge.first != edge.then:
@@ -138,7 +138,7 @@ def find_cycles(edges: Sequence[Edge]) -> list[list[Edge]]:
 
 
 def _shortest(start: int, group: frozenset[int], out: Mapping[int, list[Edge]]) -> list[Edge] | None:
-    """The shortest way from a node back to it."""
+    """Find the shortest path from a node back to itself."""
     came: dict[int, Edge] = {}
     queue = deque([start])
     while queue:
@@ -156,7 +156,7 @@ def _shortest(start: int, group: frozenset[int], out: Mapping[int, list[Edge]]) 
 
 
 def _components(out: Mapping[int, list[Edge]]) -> list[frozenset[int]]:
-    """Groups of nodes that reach each other (Tarjan, without recursion)."""
+    """Group nodes that reach each other (Tarjan's algorithm, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
@@ -193,6 +193,6 @@ def _components(out: Mapping[int, list[Edge]]) -> list[frozenset[int]]:
 
 
 def window_of(events: Sequence[Event]) -> tuple[int, int | None]:
-    """When an operation began, by its first attempt, and when it was told that it is done."""
+    """Return when the first attempt of an operation began, and when the operation was first acknowledged."""
     ended = [event.returned_ns for event in events if event.outcome == "ok" and event.returned_ns is not None]
     return min(event.invoked_ns for event in events), min(ended) if ended else None

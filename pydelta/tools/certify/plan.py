@@ -1,4 +1,4 @@
-"""Make the plan of a run from a seed: who does what, what goes wrong with its store, when it is killed. Pure."""
+"""Make the plan of a run from a seed: operations of each process, store faults and kills. Pure."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _WEIGHTS: Final[Mapping[str, Mapping[Kind, int]]] = {
     "trino": {"append": 5, "delete": 3, "update": 3, "merge": 4, "optimize": 2, "read": 5},
 }  # fmt: skip
 _CALLS_PER_OPERATION: Final = 12
-"""About how often an operation calls the store; faults are spread over so many calls."""
+"""Approximate store calls per operation. Faults are spread over this many calls."""
 _FAULTS: Final[Mapping[FaultKind, int]] = {"delay": 5, "fail": 3, "lose": 4, "die": 1, "die after": 1}
 _FAULTS_PER_OPERATION: Final = 0.25
 _MOST_MS: Final = 250
 
 
 def kinds_without(texts: Sequence[str]) -> dict[str, dict[Kind, int]]:
-    """Return what each engine does, and how often, without some of it.
+    """Return the operations of each engine with their weights, without the excluded ones.
 
     Args:
-        texts: ``optimize`` for an operation of any engine, ``delta-rs:optimize`` for that of one.
+        texts: ``optimize`` excludes an operation of every engine, ``delta-rs:optimize`` that of one engine.
 
     Raises:
-        InvalidArgumentError: There is no such engine or operation, or nothing that writes is left.
+        InvalidArgumentError: An engine or operation does not exist, or no operation that writes rows is left.
     """
     left = {engine: dict(weights) for engine, weights in _WEIGHTS.items()}
     for text in texts:
@@ -69,15 +69,15 @@ def make_plan(
     faults: bool = True,
     kinds: Mapping[str, Mapping[Kind, int]] = _WEIGHTS,
 ) -> CertifyPlan:
-    """Make a plan; the same for the same arguments.
+    """Make a plan. The same arguments give the same plan.
 
     Args:
         seed: Any whole number.
-        engines: One per process.
-        operations: In all.
-        properties: Of the table.
+        engines: One engine per process.
+        operations: Total number of operations.
+        properties: Properties of the table.
         faults: Whether stores fail and processes are killed.
-        kinds: What each engine does, and how often.
+        kinds: Operations of each engine with their weights.
     """
     chance = random.Random(seed)
     processes = []
@@ -118,7 +118,7 @@ def _faults(chance: random.Random, operations: int) -> tuple[Fault, ...]:
 
 
 def _kills(chance: random.Random, steps: Sequence[PlannedStep]) -> tuple[tuple[str, int], ...]:
-    """One process in two is killed once from outside, in an operation that writes."""
+    """Choose whether and when a process is killed from outside: every second one, once, in an operation that writes."""
     writing = [step.op for step in steps if step.kind != "read"]
     if not writing or chance.random() < 0.5:
         return ()

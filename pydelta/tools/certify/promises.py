@@ -1,4 +1,4 @@
-"""List the promises that a run is checked for, each with what breaks when it does not hold."""
+"""List the promises that a run is checked for, each with the damage if it does not hold."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
         "Jobs end with errors that running them again does not cure.",
     ),
 }
-"""By name: the promise, and what it costs when it is broken. In the order of the report."""
+"""Maps names to promises and the cost of breaking them, in the order of the report."""
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,8 +60,8 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Args:
         promise: Its name.
-        says: What was seen, in a sentence or two.
-        versions: Concerned.
+        says: One or two sentences on what was seen.
+        versions: Versions concerned.
         ops: Operations concerned.
     """
 

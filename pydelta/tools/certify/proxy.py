@@ -1,7 +1,7 @@
-"""Send requests on to an S3 endpoint from a port of the loopback, and delay, refuse, cut or lose some of the replies.
+"""Forward requests from a loopback port to an S3 endpoint, and delay, refuse, cut or lose some of the replies.
 
-Requests go on as they came, with the Host they were signed for, so that signatures hold. Which one goes wrong is drawn
-from the seed, in the order in which they arrive.
+Requests are forwarded unchanged, with the Host header they were signed for, so their signatures stay valid. The seed
+decides which requests go wrong, in the order in which they arrive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Proxy", "endpoint_of", "with_endpoint"]
 _ENDPOINT: Final = "fs.s3a.endpoint"
 _SSL: Final = "fs.s3a.connection.ssl.enabled"
 _TROUBLES: Final = {"slow reply": 20, "no reply": 8, "cut reply": 6, "refused": 6, "cut request": 4}
-"""How often per thousand requests."""
+"""Occurrences per thousand requests."""
 _MOST_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 60.0
 _HOP: Final = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "te", "upgrade"})
@@ -34,7 +34,7 @@ _BUSY: Final = b"<Error><Code>SlowDown</Code><Message>pydelta certify refused th
 
 
 def endpoint_of(uri: str, options: Mapping[str, str]) -> str | None:
-    """Return the endpoint that a proxy can stand before; None where there is none to put it before."""
+    """Return the endpoint that a proxy can be put in front of, or None if there is none."""
     if scheme_of(uri) not in ("s3", "s3a", "s3n"):
         return None
     found = HadoopOptions(options)
@@ -47,7 +47,7 @@ def endpoint_of(uri: str, options: Mapping[str, str]) -> str | None:
 
 
 def with_endpoint(options: Mapping[str, str], address: str) -> dict[str, str]:
-    """Return options that lead to another endpoint, by paths and not by hosts of buckets."""
+    """Return options that use another endpoint, with path-style addresses instead of bucket hosts."""
     names = {_ENDPOINT, f"spark.hadoop.{_ENDPOINT}", _SSL, f"spark.hadoop.{_SSL}"}
     kept = {name: value for name, value in options.items() if name not in names}
     prefix = "spark.hadoop." if any(name.startswith("spark.hadoop.fs.s3a.") for name in options) else ""
@@ -56,11 +56,11 @@ def with_endpoint(options: Mapping[str, str], address: str) -> dict[str, str]:
 
 
 class Proxy:
-    """A proxy before an endpoint, until the block is left.
+    """A proxy in front of an endpoint, running until the block ends.
 
     Args:
         endpoint: ``http://host:port`` or ``https://…``.
-        seed: What goes wrong is drawn from it.
+        seed: Decides what goes wrong.
     """
 
     def __init__(self, endpoint: str, seed: int) -> None:
@@ -84,7 +84,7 @@ class Proxy:
         self._server.server_close()
 
     def draw(self) -> tuple[str, float]:
-        """Draw what goes wrong with the next request ("" for nothing), and how many seconds a slow one takes."""
+        """Draw the fault of the next request ("" for none) and the delay in seconds of a slow one."""
         with self._lock:
             number, seconds = self._chance.randrange(1000), self._chance.random() * _MOST_SECONDS
             for trouble, share in _TROUBLES.items():
@@ -95,7 +95,7 @@ class Proxy:
         return "", 0.0
 
     def forward(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> _Reply:
-        """Send a request on, and read the whole reply.
+        """Forward a request and read the whole reply.
 
         Raises:
             OSError, HTTPException: The endpoint does not answer.
@@ -121,7 +121,7 @@ class _Reply:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server that knows whose requests it passes on."""
+    """A server that knows its proxy."""
 
     daemon_threads = True
 
@@ -190,4 +190,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing: a request's line may be signed."""
+        """Log nothing, because the request line may carry a signature."""

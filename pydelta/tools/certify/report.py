@@ -1,4 +1,4 @@
-"""Write the report of a run: JSON that can be checked and run again, and one page that needs nothing else."""
+"""Write the report of a run: JSON that can be checked and replayed, and a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Args:
         verdict: ``certified``, ``broken`` or ``nothing to say``.
-        uri: The place, without credentials.
+        uri: The tested location, without credentials.
         made_at: ISO 8601, UTC.
-        seconds: How long it took.
-        engines: What wrote.
-        readers: What read afterwards.
-        plan: What was run.
-        history: What happened.
+        seconds: Duration of the run.
+        engines: Engines that wrote.
+        readers: Engines that read afterwards.
+        plan: The plan that was run.
+        history: The history of the run.
         broken: Promises that did not hold.
-        faults: What went wrong on purpose, and how often.
-        versions: Of what took part.
-        smallest: The smallest plan found that still breaks a promise; None where none was looked for.
-        shrunk_in: How many plans were run for it.
-        notes: What a reader has to know.
+        faults: Count of each injected fault.
+        versions: Versions of the packages used.
+        smallest: The smallest plan found that still breaks a promise; None if none was searched for.
+        shrunk_in: Number of plans run to find it.
+        notes: Remarks for the reader.
     """
 
     verdict: str
@@ -57,7 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def verdict_of(history: History, broken: Sequence[Broken]) -> str:
-    """Judge a run: nothing can be said of one in which nothing was written."""
+    """Judge a run. One in which nothing was written has the verdict "nothing to say"."""
     if broken:
         return "broken"
     done = [event for event in history.events if event.outcome == "ok" and event.version is not None]
@@ -66,7 +66,7 @@ def verdict_of(history: History, broken: Sequence[Broken]) -> str:
 
 
 def write_report(report: Report, folder: Path) -> tuple[Path, Path | None]:
-    """Write JSON and page; the page is None where the package that makes it is not installed.
+    """Write the JSON and the page. The page is None if jinja2 is not installed.
 
     Raises:
         InvalidArgumentError: The folder cannot be written to.
@@ -94,7 +94,7 @@ def read_report(path: str) -> Report:
     """Read a report's JSON.
 
     Raises:
-        InvalidArgumentError: There is none, or the file is something else.
+        InvalidArgumentError: The file is missing or is not a report.
     """
     try:
         return msgspec.json.decode(Path(path).read_bytes(), type=Report)
@@ -126,7 +126,7 @@ def page(report: Report, data_name: str) -> str:
 
 
 def _shown(report: Report) -> dict[str, Any]:
-    """What the page shows of a report, counted and put in order."""
+    """Collect, count and sort what the page shows of a report."""
     found: dict[str, list[Broken]] = {}
     for item in report.broken:
         found.setdefault(item.promise, []).append(item)
@@ -150,7 +150,7 @@ def _shown(report: Report) -> dict[str, Any]:
 
 
 def _counts(events: Sequence[Event]) -> list[tuple[str, str, Mapping[str, int]]]:
-    """Operations by engine and kind, with how they ended."""
+    """Count operations by engine, kind and outcome."""
     counted: dict[tuple[str, str], Counter[str]] = {}
     for event in events:
         ended = "conflict" if event.trouble == "conflict" else event.outcome
@@ -159,7 +159,7 @@ def _counts(events: Sequence[Event]) -> list[tuple[str, str, Mapping[str, int]]]
 
 
 def _errors(events: Sequence[Event]) -> list[tuple[str, int]]:
-    """What operations ended with, the most frequent first, by the name of the error."""
+    """Count the errors by name, most frequent first."""
     counted = Counter(event.error.partition(":")[0] for event in events if event.error)
     return counted.most_common(10)
 

@@ -1,4 +1,4 @@
-"""Compute the rows of each version from a log, and compare what each commit did with what its operation says. Pure."""
+"""Compute the rows of each version from a log, and compare each commit with its operation. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["MAINTENANCE", "Effect", "Rows", "effects", "name_rows", "states_of"]
 
 Rows: TypeAlias = Counter[Row]
 MAINTENANCE: Final = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
-"""Commits that change no row, of which an operation may make several beside its own."""
+"""Commits that change no row. One operation may make several of them besides its own commit."""
 _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a commit did.
+    """The effect of a commit.
 
     Args:
-        version: Of the commit.
-        saw: Rows that were there before and that it took up.
-        missed: Rows that were there before, that its condition selects and that it left as they were.
-        wrong: Why what it did is not what its operation says.
+        version: Version of the commit.
+        saw: Earlier rows that it consumed.
+        missed: Earlier rows that its condition selects but that it left unchanged.
+        wrong: Differences between its effect and its operation.
     """
 
     version: int
@@ -36,7 +36,7 @@ class Effect:
 
 
 def states_of(commits: Sequence[Commit]) -> dict[int, Rows]:
-    """Return the rows after each version that is there; those of -1 are none."""
+    """Return the rows after each existing version. Version -1 has no rows."""
     found: dict[int, Rows] = {-1: Counter()}
     rows: Rows = Counter()
     for commit in commits:
@@ -49,12 +49,12 @@ def states_of(commits: Sequence[Commit]) -> dict[int, Rows]:
 
 
 def effects(commits: Sequence[Commit], steps: Mapping[str, PlannedStep], events: Iterable[Event]) -> list[Effect]:
-    """Compare what each commit did with what its operation says.
+    """Compare the effect of each commit with its operation.
 
     Args:
-        commits: Ascending.
-        steps: By operation.
-        events: For what restores went back to.
+        commits: Commits, ascending.
+        steps: Operations by id.
+        events: Events that name the targets of restores.
     """
     states = states_of(commits)
     targets = {
@@ -86,7 +86,7 @@ def name_rows(rows: Iterable[Row]) -> str:
 
 
 class _Change:
-    """A commit between two states; ``ever`` are rows of any version before."""
+    """A commit between two states. ``ever`` holds the rows of all earlier versions."""
 
     def __init__(self, commit: Commit, before: Rows, after: Rows, ever: Set[Row]) -> None:
         self.commit, self.before, self.after, self.ever = commit, before, after, ever
@@ -102,17 +102,17 @@ class _Change:
         return f"version {self.commit.version} ({self.commit.operation or 'a commit'} of {self.commit.op or 'nobody'})"
 
     def nothing(self) -> Effect:
-        """A commit that may change no row."""
+        """Judge a commit that must not change any row."""
         return Effect(version=self.commit.version, wrong=tuple(self._compare(Counter(), Counter())))
 
     def foreign(self) -> Effect:
-        """A commit that no operation of the run made."""
+        """Judge a commit that no operation of the run made."""
         says = f"{self._who()} was made by nobody of this run: somebody else writes here, or the commit lost its name."
         return Effect(version=self.commit.version, wrong=(self._broken(says),))
 
     def restore(self, states: Mapping[int, Rows], target: int | None) -> Effect:
-        """A restore: the rows of its target, and of blind appends that it did not see."""
-        if target is None:  # it died, and its target with it: any version will do
+        """Judge a restore, which has the rows of its target and of blind appends that it did not see."""
+        if target is None:  # The process died and its target is not known, so any earlier version will do.
             fits = [version for version, rows in states.items() if version < self.commit.version and rows == self.after]
             if fits:
                 return Effect(version=self.commit.version, saw=frozenset(self.before))
@@ -139,7 +139,7 @@ class _Change:
         return Effect(version=self.commit.version, saw=saw, missed=missed, wrong=tuple(wrong))
 
     def of(self, step: PlannedStep) -> Effect:
-        """A commit of an operation that changes rows of one key, or adds some."""
+        """Judge a commit of an operation that adds rows or changes rows of one key."""
         mine = Counter(rows_written(step))
         of_key = Counter({row: count for row, count in self.before.items() if row[2] == step.key})
         changes = step.kind in ("delete", "update", "merge", "replace")
@@ -157,7 +157,7 @@ class _Change:
         return Effect(version=self.commit.version, saw=frozenset(taken), missed=missed, wrong=wrong)
 
     def _compare(self, taken: Rows, expected: Rows) -> Iterable[Broken]:
-        """What went beyond what may go, and came beyond what comes."""
+        """Yield rows that disappeared or appeared unexpectedly."""
         if lost := self.gone - taken:
             yield self._broken(
                 f"Rows lost: {name_rows(lost)} went away in {self._who()}, which does not delete them.", lost

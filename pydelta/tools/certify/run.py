@@ -1,4 +1,4 @@
-"""Run a plan over a store and collect its history: an empty place, a table in it, processes, the log as it is then."""
+"""Run a plan over a store and collect its history: check the place, create a table, run processes, read the log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["Ran", "Request", "check_place", "run_plan"]
 
 _RACERS: Final = 64
 _SAMPLES: Final = 4
-"""Versions that other engines read beside the newest one."""
+"""Versions that other engines read in addition to the newest one."""
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 _SCHEMA: Final = StructType(
     tuple(
@@ -49,15 +49,15 @@ _SCHEMA: Final = StructType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to try.
+    """A location to certify.
 
     Args:
-        uri: An empty place.
-        options: Of its store; they may hold secrets.
-        minutes: After which no operation is begun.
-        keep: Whether the table stays.
-        readers: Engines that read it afterwards.
-        trino: Address of a Trino, for that reader.
+        uri: An empty location.
+        options: Options of its store. They may hold secrets.
+        minutes: Time after which no operation begins.
+        keep: Whether to keep the table.
+        readers: Engines that read the table afterwards.
+        trino: The Trino that reads and writes, if any.
     """
 
     uri: str
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A run: its history, where its table was, and what went wrong on purpose."""
+    """A run: its history, the location of its table, and its faults."""
 
     history: History
     table: str
@@ -79,10 +79,10 @@ class Ran:
 
 
 def check_place(uri: str, options: Mapping[str, str]) -> None:
-    """Check that nothing is at a location.
+    """Check that a location is empty.
 
     Raises:
-        InvalidArgumentError: It holds something; one thing is named.
+        InvalidArgumentError: It is not empty; the message names one object.
         StorageError: The store does not answer.
     """
     found = next(iter(open_store(uri, options).list_all()), None)
@@ -94,10 +94,10 @@ def check_place(uri: str, options: Mapping[str, str]) -> None:
 
 
 def run_plan(plan: CertifyPlan, request: Request) -> Ran:
-    """Run a plan, in a folder of its own below the place.
+    """Run a plan in a new folder below the location.
 
     Raises:
-        DeltaError: The plan's properties are not a table's.
+        DeltaError: The plan has invalid table properties.
         DeltaEnvironmentError: A process did not start.
         StorageError: The store does not answer.
     """
@@ -140,7 +140,7 @@ def _race(store: Store) -> str:
 
 
 class _Run:
-    """One run over a table of its own."""
+    """A run over its own table."""
 
     def __init__(self, plan: CertifyPlan, request: Request, table: str) -> None:
         self._plan, self._request, self._table = plan, request, table
@@ -148,7 +148,7 @@ class _Run:
         self._notes: list[str] = []
 
     def run(self) -> Ran:
-        """Create the table, let the processes work, collect."""
+        """Create the table, run the processes, and collect the history."""
         store = open_store(self._table, self._options)
         level = self._create(store)
         watcher = LogWatcher(store, self._options)
@@ -226,15 +226,15 @@ class _Run:
         except DeltaEnvironmentError:
             raise
         except Exception as error:  # noqa: BLE001 - an engine that cannot read is a finding
-            said = hide_text(f"{type(error).__name__}: {first_line(error)}")
-            return EngineRead(engine=engine, version=version, error=said)
+            reason = hide_text(f"{type(error).__name__}: {first_line(error)}")
+            return EngineRead(engine=engine, version=version, error=reason)
         order = WorkerOrder(uri=self._table, options=self._options, process=0, engine=engine, read_version=version)
         found, reason = read_in_process(order)
         return EngineRead(engine=engine, version=version, rows=found, error=reason)
 
 
 def _own_read(store: Store, options: Mapping[str, str], version: int, *, how: str) -> EngineRead:
-    """Read a version with this engine, through a log that knows nothing yet, and so through a checkpoint if any."""
+    """Read a version with this engine through a fresh log, and so through a checkpoint if there is one."""
     try:
         rows = tuples_of(LocalTable(DeltaLog(store, options=options)).scan(version=version))
         return EngineRead(engine="pydelta", version=version, rows=rows, how=how)
@@ -243,6 +243,6 @@ def _own_read(store: Store, options: Mapping[str, str], version: int, *, how: st
 
 
 def _checkpoints(store: Store) -> list[int]:
-    """Versions with a checkpoint, ascending."""
+    """List the versions that have a checkpoint, ascending."""
     names = [parse_log_name(info.path.rpartition("/")[2]) for info in store.list_from("", prefix=LOG_DIR)]
     return sorted({name.version for name in names if name is not None and "checkpoint" in name.kind.value})

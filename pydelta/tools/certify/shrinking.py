@@ -1,7 +1,7 @@
-"""Make a plan that breaks a promise smaller, as long as it still does: processes first, then operations, then faults.
+"""Make a plan that breaks a promise smaller while it still breaks it: processes first, then operations, then faults.
 
-A store that fails by chance does not fail in each run: a plan counts as one that breaks it if one of some runs does, so
-what is left may be larger than it had to be, never one that was not seen to break it.
+A store that fails by chance does not fail in every run, so a plan counts as breaking if one of several runs breaks. The
+result may be larger than necessary, but it was always seen to break.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def shrink(plan: CertifyPlan, breaks: Callable[[CertifyPlan], bool], *, tries: i
     """Look for a smaller plan that still breaks.
 
     Args:
-        plan: One that does.
-        breaks: Runs a plan, and tells whether it does.
-        tries: How many plans are run at most.
+        plan: A plan that breaks a promise.
+        breaks: Runs a plan and returns whether it breaks one.
+        tries: Maximum number of plans to run.
 
     Returns:
-        The smallest found, and how many were run.
+        The smallest plan found, and the number of plans run.
     """
     used, smaller = 0, True
     while smaller:
@@ -43,7 +43,7 @@ def shrink(plan: CertifyPlan, breaks: Callable[[CertifyPlan], bool], *, tries: i
 
 
 def _smaller(plan: CertifyPlan) -> Iterator[CertifyPlan]:
-    """Plans with less, the boldest first."""
+    """Yield smaller plans, the boldest cuts first."""
     if plan.proxy_faults:
         yield msgspec.structs.replace(plan, proxy_faults=False)
     if any(process.faults or process.kills for process in plan.processes):
@@ -74,7 +74,7 @@ def _parts(process: Process) -> Iterator[Process]:
 
 
 def _without(items: Sequence[_Item], pieces: int) -> Iterator[tuple[_Item, ...]]:
-    """The items without one of so many pieces of about one size, the last piece first."""
+    """Yield the items without one of this many pieces of about equal size, the last piece first."""
     size = -(-len(items) // pieces)
     for start in reversed(range(0, len(items), size)):
         left = (*items[:start], *items[start + size :])

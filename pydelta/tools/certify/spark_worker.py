@@ -25,11 +25,11 @@ _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class _NotLookedUp(Exception):
-    """A statement has ended, and which version it made cannot be told."""
+    """A statement ended, but the version that it made could not be determined."""
 
 
 class SparkWorker:
-    """Runs operations on a table; arguments as of ``LocalWorker``."""
+    """Runs operations on a table; arguments as in ``LocalWorker``."""
 
     def __init__(self, uri: str, options: Mapping[str, str], process: int) -> None:
         import pydelta
@@ -42,7 +42,7 @@ class SparkWorker:
         self._table = f"delta.`{uri}`"
 
     def run(self, step: PlannedStep) -> StepDone:
-        """Do an operation."""
+        """Run an operation."""
         self._spark.conf.set(_METADATA, step.op)
         if step.kind == "read":
             version = self._log.update().version
@@ -76,7 +76,7 @@ class SparkWorker:
         }[step.kind]
 
     def failure(self, error: Exception) -> Failed:
-        """Judge an error: those of this engine say what they mean; of Spark's own the outcome is not known."""
+        """Classify an error. Those of this engine state their outcome; for Spark's own it is unknown."""
         if isinstance(error, DeltaError):
             return failure_of(error)
         return Failed(known=False, trouble="store", error=hide_text(f"{type(error).__name__}: {first_line(error)}"))

@@ -1,4 +1,4 @@
-"""Register a table with Trino, run statements on it, read it, forget it: over HTTP, with Python's own library."""
+"""Register a table with Trino, run statements on it, read it and unregister it, using HTTP and the standard library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["TrinoError", "TrinoReader", "TrinoTable", "user_of"]
 
 _SECONDS: Final = 120.0
 _PATIENCE: Final = 10.0
-"""Seconds in which a statement of a client that was killed may end by itself."""
+"""Seconds that a statement of a killed client has to end on its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TrinoReader:
     Args:
         address: ``http://host:port``, without a password.
         catalog: A catalog with ``delta.register-table-procedure.enabled=true`` and without ``security=read-only``.
-        schema: Where the table is registered while it is read; it has to be there.
+        schema: An existing schema in which the table is registered while it is read.
     """
 
     address: str
@@ -53,8 +53,8 @@ class TrinoReader:
         """Read the newest version of a table.
 
         Raises:
-            DeltaEnvironmentError: Trino does not answer, or does not let tables be registered.
-            TrinoError: It cannot read the table.
+            DeltaEnvironmentError: Trino does not answer, or does not allow tables to be registered.
+            TrinoError: Trino cannot read the table.
         """
         table = self.register(uri)
         try:
@@ -63,10 +63,10 @@ class TrinoReader:
             table.forget()
 
     def register(self, uri: str) -> TrinoTable:
-        """Let Trino know a table, under a name of its own.
+        """Register a table with Trino under a unique name.
 
         Raises:
-            DeltaEnvironmentError: Trino does not answer, or does not let tables be registered.
+            DeltaEnvironmentError: Trino does not answer, or does not allow tables to be registered.
         """
         name = f"certify_{uuid.uuid4().hex[:12]}"
         table = TrinoTable(address=self.address, catalog=self.catalog, schema=self.schema, name=name)
@@ -82,11 +82,11 @@ class TrinoReader:
 
 
 class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that Trino knows.
+    """A table registered with Trino.
 
     Args:
-        address: Of Trino.
-        catalog: Where it is known, with the schema and the name.
+        address: Address of Trino.
+        catalog: Catalog of the table; ``schema`` and ``name`` complete its name.
     """
 
     address: str
@@ -96,7 +96,7 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def quoted(self) -> str:
-        """Its name in a statement."""
+        """The name of the table, quoted for a statement."""
         return ".".join(map(_quoted, (self.catalog, self.schema, self.name)))
 
     def read(self, version: int | None = None) -> tuple[Row, ...]:
@@ -104,18 +104,18 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             DeltaEnvironmentError: Trino does not answer.
-            TrinoError: It cannot read the table.
+            TrinoError: Trino cannot read the table.
         """
         of_version = "" if version is None else f" FOR VERSION AS OF {version}"
         rows = self.rows(f"SELECT op, n, k, rev FROM {self.quoted}{of_version}")
         return tuple(sorted((str(op), int(number), int(key), str(rev)) for op, number, key, rev in rows))
 
     def forget(self) -> None:
-        """Take the name away; the table stays.
+        """Unregister the table; its files stay.
 
         Raises:
             DeltaEnvironmentError: Trino does not answer.
-            TrinoError: It refuses.
+            TrinoError: Trino refuses.
         """
         self.call("unregister_table")
 
@@ -126,12 +126,12 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
         self.rows(f"CALL {_quoted(self.catalog)}.system.{procedure}({named})")
 
     def settle(self) -> None:
-        """Wait until no statement of ``user_of`` runs any more, and end those that still do.
+        """Wait until no statement of ``user_of`` is running, and kill those that run too long.
 
-        A statement goes on when its client was killed, and then waits for it.
+        A statement survives its killed client and then waits for it.
 
         Raises:
-            DeltaEnvironmentError: Some still run after two minutes.
+            DeltaEnvironmentError: Some are still running after two minutes.
         """
         pattern = _text(user_of(self, "").replace("_", "!_") + "%")
         began = time.monotonic()
@@ -147,7 +147,7 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
                 )
             if waited > _PATIENCE:
                 for (query,) in running:
-                    with suppress(TrinoError):  # it has ended by itself meanwhile
+                    with suppress(TrinoError):  # It may have ended on its own by then.
                         self.rows(f"CALL system.runtime.kill_query(query_id => {_text(query)}, message => 'certify')")
             time.sleep(0.5)
 
@@ -156,7 +156,7 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             DeltaEnvironmentError: Trino does not answer.
-            TrinoError: It refuses.
+            TrinoError: Trino refuses.
         """
         rows: list[list[Any]] = []
         page = self._get(f"{self.address.rstrip('/')}/v1/statement", user, statement.encode())
@@ -185,7 +185,7 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def user_of(table: TrinoTable, op: str) -> str:
-    """Name the user of an operation, which is how Trino writes it into a commit."""
+    """Return the user name of an operation, which Trino writes into the commit."""
     return f"{table.name}/{op}"
 
 
@@ -193,8 +193,8 @@ class TrinoError(Exception):
     """A statement that Trino refused, in its words.
 
     Args:
-        name: Of the error, as Trino has it.
-        message: What it says.
+        name: Name of the error in Trino.
+        message: Message of the error.
     """
 
     def __init__(self, name: str, message: str) -> None:

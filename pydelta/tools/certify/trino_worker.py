@@ -1,4 +1,4 @@
-"""Run the operations of a plan with Trino, by SQL; each as a user of its own, whose name is then in the commit."""
+"""Run the operations of a plan with Trino, by SQL. Each runs as a separate user, so that its commit names it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class TrinoWorker:
     """Runs operations on a table.
 
     Args:
-        table: As Trino knows it.
-        uri: Of the table.
-        options: Of its store, to look up versions.
+        table: The table in Trino.
+        uri: Location of the table.
+        options: Options of its store, used to look up versions.
     """
 
     def __init__(self, table: TrinoTable, uri: str, options: Mapping[str, str]) -> None:
@@ -28,7 +28,7 @@ class TrinoWorker:
         self._log = DeltaLog.for_table(uri, options=options)
 
     def run(self, step: PlannedStep) -> StepDone:
-        """Do an operation."""
+        """Run an operation."""
         if step.kind == "read":
             version = self._log.update().version
             return StepDone(version=version, rows=self.read(version))
@@ -53,11 +53,11 @@ class TrinoWorker:
         }[step.kind]
 
     def failure(self, error: Exception) -> Failed:
-        """Judge an error: a conflict is known as one, of any other the outcome is not known."""
+        """Classify an error. Only a conflict has a known outcome."""
         said = hide_text(f"{type(error).__name__}: {first_line(error)}")
         if isinstance(error, TrinoError) and error.name == "TRANSACTION_CONFLICT":
             return Failed(known=True, trouble="conflict", error=said)
         return Failed(known=False, trouble="store", error=said)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing, because there is nothing to stop."""

@@ -1,6 +1,6 @@
-"""Run one process of a plan: an order on standard input, then until when; a line per event on standard output.
+"""Run one process of a plan: read an order and a deadline on standard input, write a line per event on standard output.
 
-What is invoked is said before it is done, so that an operation in which the process dies is known, too.
+Each invocation is written before it runs, so that an operation in which the process dies is still recorded.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["Line", "WorkerOrder", "main"]
 
 
 class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is to do. It holds the store's options, secrets too: it goes through a pipe, to one process.
+    """An order for one process. It holds the store's options, including secrets, so it only travels through a pipe.
 
     Args:
-        uri: Of the table.
-        options: Of its store.
+        uri: Location of the table.
+        options: Options of its store.
         process: Number of the process.
-        engine: What it writes with.
-        steps: What it does.
-        faults: What goes wrong.
-        calls: Calls of the store that processes of this number have made before.
-        attempt: Of the first step.
-        read_version: For a process that only reads this version, and ends.
+        engine: The engine that it writes with.
+        steps: Operations to run.
+        faults: Faults to inject.
+        calls: Store calls made by earlier lives of this process.
+        attempt: Attempt number of the first step.
+        read_version: If set, the process only reads this version and ends.
         trino: The table, for a process of Trino.
     """
 
@@ -51,7 +51,7 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process says: which operation begins, what became of it, what goes wrong with its store."""
+    """A line that a process writes: an operation that begins, its outcome, or an injected fault."""
 
     ready: bool = False
     invoke: Event | None = None
@@ -108,30 +108,30 @@ def _do(worker: _Worker, step: PlannedStep, order: WorkerOrder, attempt: int) ->
     _say(Line(invoke=Event(**known, returned_ns=None, outcome="unknown")))
     try:
         done = worker.run(step)
-    except Exception as error:  # noqa: BLE001 - whatever an operation ends with is part of the history
+    except Exception as error:  # noqa: BLE001 - every error of an operation is part of the history
         failed = worker.failure(error)
         outcome = "failed" if failed.known else "unknown"
         known |= {"trouble": failed.trouble, "error": failed.error}
         return Event(**known, returned_ns=time.monotonic_ns(), outcome=outcome)  # type: ignore[arg-type]
-    told = {"version": done.version, "rows": done.rows, "target": done.target}
-    return Event(**known, **told, returned_ns=time.monotonic_ns(), outcome="ok")  # type: ignore[arg-type]
+    details = {"version": done.version, "rows": done.rows, "target": done.target}
+    return Event(**known, **details, returned_ns=time.monotonic_ns(), outcome="ok")  # type: ignore[arg-type]
 
 
 def main() -> None:
-    """Read the order, and carry it out."""
+    """Read the order and carry it out."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerOrder)
     worker = _worker(order)
     if order.read_version is not None:
         _say(_read(worker, order.read_version))
         return
     _say(Line(ready=True))
-    deadline_ns = int(sys.stdin.buffer.readline() or b"0")  # all begin together
+    deadline_ns = int(sys.stdin.buffer.readline() or b"0")  # All processes begin when this line arrives.
     attempt = order.attempt
     for step in order.steps:
         while time.monotonic_ns() < deadline_ns:
             event = _do(worker, step, order, attempt)
             _say(Line(event=event))
-            again = step.kind == "stream" and event.outcome != "ok" and attempt < 5  # a stream runs its batch again
+            again = step.kind == "stream" and event.outcome != "ok" and attempt < 5  # A stream retries its batch.
             attempt = attempt + 1 if again else 1
             if not again:
                 break
@@ -149,4 +149,4 @@ def _read(worker: Any, version: int) -> Line:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # threads of native libraries that are still there at an ordinary end can abort the process
+    os._exit(0)  # Threads of native libraries that are still running could abort the process at a normal exit.

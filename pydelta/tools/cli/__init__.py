@@ -1,1 +1,1 @@
-"""Add the commands of the tools to the command line; what they do is imported when they are called."""
+"""Add the commands of the tools to the command line. Their implementations are imported when they are called."""

@@ -1,4 +1,4 @@
-"""Read the options of ``pydelta certify``, and map what it finds to exit codes."""
+"""Read the options of ``pydelta certify``, and map its results to exit codes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ _Uri = Annotated[
 ]
 _With = Annotated[
     str | None,
-    typer.Option("--with", metavar="ENGINES", help="Of spark, delta-rs (they write and read), trino (reads): a,b."),
+    typer.Option("--with", metavar="ENGINES", help="Comma-separated: spark, delta-rs (write and read), trino (reads)."),
 ]
 _Trino = Annotated[str | None, typer.Option("--trino", metavar="URL", help="Address of a Trino, for --with trino.")]
 _TrinoSchema = Annotated[
     str, typer.Option("--trino-schema", metavar="CATALOG.SCHEMA", help="Where Trino registers the table to read it.")
 ]
 _TrinoWrites = Annotated[
-    bool, typer.Option("--trino-writes", help="Trino writes, too; its catalog may not be read-only then.")
+    bool, typer.Option("--trino-writes", help="Trino writes, too; its catalog must not be read-only.")
 ]
-_Minutes = Annotated[float, typer.Option("--minutes", min=0.05, help="After this no operation is begun.")]
-_Operations = Annotated[int, typer.Option("--operations", "-n", min=1, help="How many operations there are at most.")]
+_Minutes = Annotated[float, typer.Option("--minutes", min=0.05, help="No operation begins after this time.")]
+_Operations = Annotated[int, typer.Option("--operations", "-n", min=1, help="Maximum number of operations.")]
 _Processes = Annotated[int, typer.Option("--processes", min=1, max=64, help="How many processes of pydelta write.")]
-_Seed = Annotated[int | None, typer.Option("--seed", help="What the operations and faults are drawn from; by chance.")]
+_Seed = Annotated[int | None, typer.Option("--seed", help="Seed of operations and faults; random by default.")]
 _Without = Annotated[
-    str | None, typer.Option("--without", metavar="OPERATIONS", help="Left out: optimize, delta-rs:merge … a,b.")
+    str | None,
+    typer.Option("--without", metavar="OPERATIONS", help="To leave out, comma-separated: optimize, delta-rs:merge."),
 ]
 _Properties = Annotated[
-    _Many, typer.Option("--property", metavar="NAME=VALUE", help="Of the table, such as delta.isolationLevel.")
+    _Many, typer.Option("--property", metavar="NAME=VALUE", help="A table property, such as delta.isolationLevel.")
 ]
 _Retention = Annotated[
     int, typer.Option("--retention", min=1, metavar="SECONDS", help="How long VACUUM keeps removed files.")
@@ -55,7 +56,7 @@ _Shrink = Annotated[
 _Keep = Annotated[bool, typer.Option("--keep", help="Leave the table for a closer look.")]
 _Report = Annotated[Path, typer.Option("--report", metavar="FOLDER", help="Where the report is written.")]
 _Replay = Annotated[
-    str | None, typer.Option("--replay", metavar="FILE", help="A report: with a URI run its plan again.")
+    str | None, typer.Option("--replay", metavar="FILE", help="A report: with a URI, run its plan again.")
 ]
 _Options = Annotated[
     _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
@@ -86,9 +87,9 @@ def add_certify(app: typer.Typer) -> None:
         replay: _Replay = None,
         option: _Options = None,
     ) -> None:
-        """Try whether a store, its settings and engines keep a table's promises, by concurrent histories with faults.
+        """Test whether a store, its settings and engines keep a table's promises, by concurrent histories with faults.
 
-        Exit codes: 0 every promise held, 1 one was broken, 2 nothing can be said.
+        Exit codes: 0 every promise held, 1 a promise was broken, 2 no verdict was possible.
         """
         from pydelta.tools.certify.command import Wish, recheck
         from pydelta.tools.certify.command import certify as run
@@ -126,21 +127,21 @@ def add_certify(app: typer.Typer) -> None:
 
 @contextmanager
 def _verdict() -> Iterator[None]:
-    """Let whatever ends a run early end the command with 2: 1 would say that a promise was broken."""
+    """Make every early end of a run exit with 2, because 1 would mean that a promise was broken."""
     try:
         yield
     except typer.Exit:
         raise
     except KeyboardInterrupt:
-        said = "Stopped before there was a verdict: nothing can be said."
+        message = "Stopped before there was a verdict: nothing can be said."
     except DeltaError as error:
-        said = f"Error: {error}"
-    except Exception as error:  # noqa: BLE001 - see above
+        message = f"Error: {error}"
+    except Exception as error:  # noqa: BLE001 - every early end exits with 2
         what = f"{type(error).__name__}: {hide_text(first_line(error))}"
-        said = f"Error: pydelta certify itself failed, so that nothing can be said: {what}"
+        message = f"Error: pydelta certify itself failed, so that nothing can be said: {what}"
     else:
         return
-    print(said, file=sys.stderr)  # noqa: T201
+    print(message, file=sys.stderr)  # noqa: T201
     raise typer.Exit(2)
 
 

@@ -11,9 +11,9 @@ from pydelta.api.console.output import print_json
 
 __all__ = ["add_doctor"]
 
-_Uri = Annotated[str | None, typer.Argument(help="A directory of a store to try: written, raced, cleared.")]
+_Uri = Annotated[str | None, typer.Argument(help="A directory of a store to test by writing, racing, deleting.")]
 _Log = Annotated[
-    str | None, typer.Option("--log", metavar="FILE", help="A job's log to look for known messages; - for a pipe.")
+    str | None, typer.Option("--log", metavar="FILE", help="A job's log to search for known messages; - for stdin.")
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 _Options = Annotated[
@@ -27,7 +27,7 @@ def add_doctor(app: typer.Typer) -> None:
 
     @app.command()
     def doctor(uri: _Uri = None, log: _Log = None, as_json: _Json = False, option: _Options = None) -> None:
-        """Check this machine and, where named, a store; or tell cause and cure of what a job's log says."""
+        """Check this machine and a store, if one is named; or explain the known troubles in a job's log."""
         from pydelta.tools.doctor.doctor import examine
 
         found = examine(uri, log=log, options=storage_options(option))

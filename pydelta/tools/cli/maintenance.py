@@ -1,4 +1,4 @@
-"""Tell on the command line what maintenance a table needs by its policy, and why."""
+"""Show on the command line what maintenance a table needs by its policy, and why."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ __all__ = ["add_maintenance"]
 _METASTORE = "PYDELTA_METASTORE"
 _Many = list[str] | None
 _Table = Annotated[str, typer.Argument(help="Location of the table, or its name in the metastore.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done and why: this command does no more.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and why. Required.")]
 _Metastore = Annotated[str | None, typer.Option("--metastore", help=f"thrift://host:9083; by default {_METASTORE}.")]
 _BookOption = Annotated[
     str | None,
-    typer.Option("--book", metavar="LOCATION", help="Of ops.maintenance, which knows what was done and what failed."),
+    typer.Option("--book", metavar="LOCATION", help="Location of ops.maintenance, the journal of past actions."),
 ]
 _Default = Annotated[
-    _Many, typer.Option("--default", metavar="NAME=VALUE", help="Of the policy, for what the table does not say.")
+    _Many,
+    typer.Option(
+        "--default", metavar="NAME=VALUE", help="A policy default, for a property that the table does not set."
+    ),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Options = Annotated[
@@ -53,9 +56,9 @@ def add_maintenance(app: typer.Typer) -> None:
         as_json: _Json = False,
         option: _Options = None,
     ) -> None:
-        """What a table needs by its properties pydelta.maintenance.*, and why. Changes nothing.
+        """Show what a table needs by its properties pydelta.maintenance.*, and why. Changes nothing.
 
-        The scheduler does it (jobs/maintain.py): python jobs/maintain.py TABLE does it once, without --dry-run.
+        The scheduler (jobs/maintain.py) does what is needed: python jobs/maintain.py TABLE does it once.
         """
         if not dry_run:
             raise InvalidArgumentError(
@@ -76,7 +79,7 @@ def add_maintenance(app: typer.Typer) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Where:
-    """A table's name and location, and those of the book and the inventory, where they are known."""
+    """The name and location of a table, and the locations of journal and inventory if known."""
 
     name: str
     location: str
@@ -85,12 +88,12 @@ class _Where:
 
 
 def _place(table: str, metastore: str | None, book: str | None, options: dict[str, str]) -> _Where:
-    """Look up where things lie.
+    """Look up a table, the journal and the inventory.
 
     Raises:
-        InvalidArgumentError: A name, and no metastore to look it up in.
+        InvalidArgumentError: A name was given, but no metastore to look it up in.
         TableNotFoundError: The metastore has no such table.
-        DeltaEnvironmentError: No package that speaks to a metastore.
+        DeltaEnvironmentError: No package with a metastore client is installed.
     """
     from pydelta.tools.ui.sources import open_catalog
 
@@ -120,10 +123,10 @@ _PATIENCE = 30.0
 def _decided(
     where: _Where, defaults: dict[str, str], options: dict[str, str]
 ) -> tuple[MaintenanceState, MaintenancePolicy, list[Action]]:
-    """What the table is like, how it wants to be maintained, and what it needs.
+    """Return the state of a table, its policy and the actions that it needs.
 
     Raises:
-        DeltaError: The table or the book cannot be read, or a property cannot be right.
+        DeltaError: The table or the journal cannot be read, or a property is invalid.
     """
     from pydelta.log import DeltaLog
     from pydelta.tools.inventory import loaded_until, place_of
@@ -137,9 +140,9 @@ def _decided(
     known, left = Known(), DailyBudget()
     state, policy = watcher.look(known, now_ms=now_ms)
     if where.book is not None:
-        kept = Journal(DeltaLog.for_table(where.book, options=options))
-        known = kept.known(log.uri)
-        left = kept.left(DailyBudget(bytes=policy.budget_bytes, requests=policy.budget_requests), log.uri)
+        journal = Journal(DeltaLog.for_table(where.book, options=options))
+        known = journal.known(log.uri)
+        left = journal.left(DailyBudget(bytes=policy.budget_bytes, requests=policy.budget_requests), log.uri)
     if where.inventory is not None:
         listed = DeltaLog.for_table(where.inventory, options=options).update()
         if listed.version >= 0:

@@ -18,7 +18,7 @@ __all__ = ["add_ui"]
 _METASTORE = "PYDELTA_METASTORE"
 _Many = list[str] | None
 _Tables = Annotated[_Many, typer.Argument(help="Locations of tables, or NAME=LOCATION.")]
-_Folders = Annotated[_Many, typer.Option("--folder", help="A folder: the tables below it are found.")]
+_Folders = Annotated[_Many, typer.Option("--folder", help="A folder: all tables below it are shown.")]
 _Databases = Annotated[
     _Many, typer.Option("--database", "-d", help="Every Delta table that is registered in this database.")
 ]
@@ -34,13 +34,13 @@ _Services = Annotated[
     typer.Option(
         "--service",
         metavar="NAME=ADDRESS[,LINK]",
-        help="A service to ask, and where its page is; several with a line each.",
+        help="A service to check, and a link to its page; several services on separate lines.",
     ),
 ]
 _Optional = Annotated[
     _Many,
     typer.Option(
-        "--optional-service", metavar="NAME=ADDRESS[,LINK]", help="The same, shown once its host has a name here."
+        "--optional-service", metavar="NAME=ADDRESS[,LINK]", help="The same, shown once its host name can be resolved."
     ),
 ]
 _Schedule = Annotated[
@@ -49,22 +49,22 @@ _Schedule = Annotated[
 _Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
 _Port = Annotated[int, typer.Option("--port", help="On which port.")]
 _NoLogin = Annotated[
-    bool, typer.Option("--no-login", help="Let in whoever reaches --host, which has to be one private address.")
+    bool, typer.Option("--no-login", help="Serve anyone who reaches --host, which has to be a private address.")
 ]
 _Fresh = Annotated[
-    float, typer.Option("--fresh", min=0, metavar="SECONDS", help="How long what was read is shown again.")
+    float, typer.Option("--fresh", min=0, metavar="SECONDS", help="How long results are shown before reading again.")
 ]
 _Patience = Annotated[
     float, typer.Option("--patience", min=0.1, metavar="SECONDS", help="How long a page waits for a store.")
 ]
-_Commits = Annotated[int, typer.Option("--commits", min=1, help="How many commits are looked back.")]
+_Commits = Annotated[int, typer.Option("--commits", min=1, help="How many commits to look back.")]
 _Garbage = Annotated[
     bool, typer.Option("--garbage", help="List each table, once an hour, for files that VACUUM would delete.")
 ]
 _GarbageSeconds = Annotated[float, typer.Option("--garbage-seconds", min=1, help="How long one listing may take.")]
 _Inventory = Annotated[
     str | None,
-    typer.Option("--inventory", metavar="LOCATION", help="With --garbage: a list of files in the place of listings."),
+    typer.Option("--inventory", metavar="LOCATION", help="With --garbage: a list of files to use instead of listings."),
 ]
 _Options = Annotated[
     _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
@@ -95,7 +95,7 @@ def add_ui(app: typer.Typer) -> None:
         inventory: _Inventory = None,
         option: _Options = None,
     ) -> None:
-        """A page that shows tables, their commits, twins and streams; it only reads."""
+        """Show tables, their commits, twins and streams on a page that only reads."""
         options = storage_options(option)
         given: dict[str, Any] = {"schedules": schedule or [], "fresh": fresh, "patience": patience, "commits": commits}
         if inventory is not None and not garbage:
@@ -116,12 +116,12 @@ def add_ui(app: typer.Typer) -> None:
             from pydelta.commands.vacuum.list_sources import inventory_at
 
             given["inventory"] = inventory_at(inventory, options)
-        asked = [
+        named = [
             (text, optional) for texts, optional in ((service, False), (optional_service, True)) for text in texts or []
         ]
         given["services"] = [
             Service.parse(line, optional=optional)
-            for text, optional in asked
+            for text, optional in named
             for line in text.splitlines()
             if line.strip()
         ]
@@ -136,11 +136,11 @@ def _watched(
     options: dict[str, str],
     given: dict[str, Any],
 ) -> Watched:
-    """Gather what the options name: tables, folders and databases; streams and services.
+    """Gather what the options name: tables, folders, databases, streams and services.
 
     Raises:
-        InvalidArgumentError: Nothing is to be shown, or a name that cannot be read.
-        DeltaEnvironmentError: No package that speaks to a metastore.
+        InvalidArgumentError: Nothing to show was named, or a name is invalid.
+        DeltaEnvironmentError: No package with a metastore client is installed.
     """
     from pydelta.tools.ui.sources import Sources, named_place, open_catalog
     from pydelta.tools.ui.watch import Watched

@@ -1,1 +1,1 @@
-"""Look over this machine, a store and a job's log, and say what to do about each finding."""
+"""Examine this machine, a store and a job's log, and suggest what to do about each finding."""

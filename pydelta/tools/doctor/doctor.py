@@ -1,11 +1,11 @@
-"""Examine a machine, a store or a log: what is right, what is not, and what to do about it. Starts no session.
+"""Examine a machine, a store or a log: what is fine, what is not, and what to do about it. Starts no session.
 
 ::
 
     check_environment()        Python, PySpark, Java, PYSPARK_PYTHON, Hadoop's jars, extras
-    check_store(uri)           write, put-if-absent raced 64 ways, clock, delete
-    doctor_log.read_log(...)   known messages of a job's log
-    -> Examination             as lines for people, as JSON for programs
+    check_store(uri)           write, race 64 put-if-absent calls, compare clocks, delete
+    doctor_log.read_log(...)   known messages in a job's log
+    -> Examination             text lines for people, JSON for programs
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 _JAVAS: Final = ("17", "21", "25")
 _SKEW_NOTED_SECONDS: Final = 5.0
 _SKEW_FAILED_SECONDS: Final = 60.0
-"""Retention, time travel and the ages of files that VACUUM spares are counted in minutes and more."""
+"""Retention, time travel and VACUUM's minimum file ages are counted in minutes or more."""
 _EXTRAS: Final = (
     ("hdfs", ("hdfs_native",), "tables on hdfs://", "pip install '.[hdfs]'"),
     ("sync", ("pymetastore",), "catalog_sync", "pip install '.[sync]'"),
@@ -52,12 +52,12 @@ State = Literal["ok", "note", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Args:
-        name: What.
-        state: ``ok``; ``note`` for what need not be wrong; ``failed``; ``skipped`` where an earlier one failed.
-        says: What was found.
+        name: Name of the check.
+        state: ``ok``; ``note`` if it may be harmless; ``failed``; ``skipped`` after an earlier failure.
+        says: The finding.
         cure: What to do about it.
     """
 
@@ -69,18 +69,18 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All that was looked at: ``log`` is None where none was given."""
+    """All results. ``log`` is None if no log was examined."""
 
     checks: tuple[Check, ...] = ()
     log: LogReport | None = None
 
     @property
     def ok(self) -> bool:
-        """No check failed, and nothing known is in the log."""
+        """Whether no check failed and the log has no known trouble."""
         return not any(check.state == "failed" for check in self.checks) and not (self.log and self.log.findings)
 
     def lines(self) -> Iterator[str]:
-        """Render the examination for people."""
+        """Format the examination for people."""
         for check in self.checks:
             yield f"{check.state:8}{check.name}: {check.says}"
             if check.cure:
@@ -95,7 +95,7 @@ class Examination:
                 yield f"{'ok':8}log: no known message in {self.log.lines} lines"
 
     def json(self) -> dict[str, Any]:
-        """Render the examination for programs."""
+        """Format the examination for programs."""
         found: dict[str, Any] = {"ok": self.ok}
         found["checks"] = [
             {"name": check.name, "state": check.state, "says": check.says, "next": check.cure} for check in self.checks
@@ -119,15 +119,15 @@ class Examination:
 
 
 def examine(uri: str | None = None, *, log: str | None = None, options: Mapping[str, str] | None = None) -> Examination:
-    """Look at this machine, and at a store where one is named; with a log and no store, at the log alone.
+    """Examine this machine, and a store if one is named; or only a log, if a log but no store is named.
 
     Args:
-        uri: A directory of a store; every check there leaves nothing behind.
-        log: A file, or ``-`` for standard input.
-        options: Of the store, as ``open_store`` takes them.
+        uri: A directory of a store, in which the checks leave nothing behind.
+        log: A log file, or ``-`` for standard input.
+        options: Options of the store, as for ``open_store``.
 
     Raises:
-        InvalidArgumentError: The URI makes no sense, or the log cannot be read.
+        InvalidArgumentError: The URI is invalid, or the log cannot be read.
     """
     checks = check_environment() if uri is not None or log is None else ()
     if uri is not None:
@@ -151,7 +151,7 @@ def _read(log: str) -> LogReport:
 
 
 def check_environment(environment: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Check Python, PySpark, Java, what Spark's workers run, Hadoop's jars, extras."""
+    """Check Python, PySpark, Java, the workers' Python, Hadoop's jars, and extras."""
     return (
         _python(sys.version_info[:2]),
         _pyspark(_version_of("pyspark")),
@@ -187,7 +187,7 @@ def _pyspark(version: str | None) -> Check:
 
 
 def _output(*command: str) -> str | None:
-    """What a program says; None when it does not run."""
+    """Return the output of a program; None if it fails to run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -242,7 +242,7 @@ def _jars() -> Path | None:
 
 
 def _hadoop_jars(folder: Path | None) -> tuple[Check, ...]:
-    """Nothing where there are no jars; the versions of Hadoop's modules must be one."""
+    """Check that all Hadoop modules have the same version. Returns nothing if there are no jars."""
     if folder is None or not folder.is_dir():
         return ()
     versions: dict[str, list[str]] = {}
@@ -257,7 +257,7 @@ def _hadoop_jars(folder: Path | None) -> tuple[Check, ...]:
 
 
 def _defaults_file(environment: Mapping[str, str]) -> Path | None:
-    """Find the file that Spark reads its default settings from; None where nothing names its folder."""
+    """Find the file with Spark's default settings; None if its folder is unknown."""
     jars = _jars()
     home = environment.get("SPARK_HOME") or (str(jars.parent) if jars is not None else None)
     folder = environment.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else None)
@@ -265,7 +265,7 @@ def _defaults_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def _delta_settings(file: Path | None) -> tuple[Check, ...]:
-    """Say what default settings for the JVM engine ask of every program; nothing where there are none."""
+    """Explain what default settings for the JVM engine require of every program. Returns nothing without them."""
     try:
         text = file.read_text(errors="replace") if file is not None else ""
     except OSError:
@@ -297,15 +297,15 @@ def _extras() -> Iterator[Check]:
 def check_store(
     uri: str, options: Mapping[str, str] | None = None, *, clock: Callable[[], float] = time.time
 ) -> tuple[Check, ...]:
-    """Write, race, compare clocks and delete under ``_pydelta/`` of a directory, which is left as it was.
+    """Write, race, compare clocks and delete under ``_pydelta/`` of a directory, which is left unchanged.
 
     Args:
-        uri: A directory of a store; a local one must exist.
-        options: As ``open_store`` takes them.
-        clock: This machine's, in seconds since the epoch.
+        uri: A directory of a store. A local one must exist.
+        options: Options of the store, as for ``open_store``.
+        clock: Returns this machine's time in seconds since the epoch.
 
     Raises:
-        InvalidArgumentError: The URI makes no sense.
+        InvalidArgumentError: The URI is invalid.
     """
     root = normalize_uri(uri)
     local = Path(unquote(urlsplit(root).path)) if scheme_of(root) == "file" else None
@@ -321,7 +321,7 @@ def check_store(
         return tuple(_store_checks(store, clock))
     finally:
         if local is not None:
-            with suppress(OSError):  # there, and in use
+            with suppress(OSError):  # The folder may be in use.
                 (local / "_pydelta").rmdir()
 
 
@@ -383,7 +383,7 @@ def _race(store: Store) -> Check:
 
 
 def _skew(theirs: float, before: float, after: float) -> Check:
-    """Clocks agree when the store's time lies between ours before and after; it may be cut to a second."""
+    """Compare clocks. They agree if the store's time, maybe cut to a second, lies between ours before and after."""
     apart = max(0.0, before - (theirs + 1.0), theirs - after)
     if apart < _SKEW_NOTED_SECONDS:
         return Check(name="clock", state="ok", says="this machine's and the store's agree within seconds")

@@ -1,7 +1,7 @@
-"""Find known troubles in a job's log, each with its cause and its cure. Reads text, nothing else.
+"""Find known troubles in a job's log, each with its cause and its cure. Only reads text.
 
-Lines are looked at one by one, so a log of any size takes little memory, and only the text that a pattern matched is
-kept: whatever else a line holds (keys, addresses) is not repeated.
+Lines are examined one by one, so a log of any size takes little memory. Only text that a pattern matched is kept, so
+other content of a line, such as keys and addresses, is never repeated.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["KNOWN", "Finding", "KnownTrouble", "LogReport", "read_log"]
 
 _EXCERPT: Final = 160
 _LONGEST: Final = 20_000
-"""Characters of a line that are looked at."""
+"""Characters of a line that are examined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTrouble:
-    """A message that is known.
+    """A known message.
 
     Args:
-        name: Short, for programs.
-        pattern: Found in one line of the log.
-        cause: What is behind it.
+        name: Short name, for programs.
+        pattern: Pattern that finds the message in one line of a log.
+        cause: Cause of the message.
         cure: What to do.
     """
 
@@ -40,10 +40,10 @@ class Finding:
     """A known trouble in a log.
 
     Args:
-        trouble: What it is.
-        line: Number of the first line that says it, from 1.
-        count: How many lines say it.
-        excerpt: The matched text of the first.
+        trouble: The trouble.
+        line: Number of the first line with the message, from 1.
+        count: Number of lines with the message.
+        excerpt: The matched text of the first line.
     """
 
     trouble: KnownTrouble
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReport:
-    """What a log holds: how many lines, and the troubles in the order of their first line."""
+    """The number of lines of a log, and the troubles in the order of their first lines."""
 
     lines: int
     findings: tuple[Finding, ...]
@@ -231,10 +231,10 @@ KNOWN: Final = (
 
 
 def read_log(lines: Iterable[str]) -> LogReport:
-    """Look for known messages.
+    """Find known messages in a log.
 
     Args:
-        lines: Of a log, in order.
+        lines: Lines of the log, in order.
     """
     first: dict[str, tuple[KnownTrouble, int, str]] = {}
     counts: dict[str, int] = {}

@@ -2,12 +2,12 @@
 
 ::
 
-    decoded rows, kept --count--> rows = good + bad + tombstones
+    decoded rows, cached --count--> rows = good + bad + tombstones
         bad   --> the table of bad records         txn (query, batch)
-        good  --> append: one version              txn (query, batch); its rows are the good ones, or no commit
-              --> newest of each key --> MERGE     txn (query, batch); its source has one row per key, or no commit
+        good  --> append: one version              txn (query, batch); no commit unless its rows are the good ones
+              --> newest of each key --> MERGE     txn (query, batch); no commit unless its source has one row per key
 
-A batch that is run again finds its txn in each table and writes nothing there.
+A batch that runs again finds its txn in each table and writes nothing there.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ _HINT: Final = "Nothing was committed. Run the job again; if it fails again, rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upsert:
-    """How records of a key replace each other.
+    """How records with the same key replace each other.
 
     Args:
-        keys: Columns of the key.
-        order_by: The column by which the newest record is found, or None for the order of the source.
-        deletes: Records say by ``deleted`` whether their row goes, and by ``position`` which one is newest.
-        one_row_each: Refuse two newest records of one key, in place of taking either.
+        keys: Key columns.
+        order_by: Column that decides which record is newest, or None for the order of the source.
+        deletes: Whether records have ``deleted``, for deleted rows, and ``position``, which decides which one is
+            newest.
+        one_row_each: Refuse a batch with two newest records of one key instead of choosing one.
     """
 
     keys: Sequence[str]
@@ -66,15 +67,15 @@ class Upsert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Where rows go, and how.
+    """Where and how to write rows.
 
     Args:
-        location: Root of the table; found by ``prepare_table``.
+        location: Root of the table, as ``prepare_table`` finds it.
         upsert: How to merge; None to append.
-        bad_records: Root of the table of bad records; None to stop at the first one.
-        partition_by: Partition columns, for a table that the first batch makes.
-        options: The writer's, for an append.
-        without_bad: What to do about a bad record when there is no place for it.
+        bad_records: Root of the table of bad records; None to stop at the first bad record.
+        partition_by: Partition columns of a table that the first batch creates.
+        options: Writer options for an append.
+        without_bad: Hint for a bad record when there is no table for it.
     """
 
     location: str = ""
@@ -95,10 +96,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCounts:
-    """What became of the rows of a batch.
+    """The result for the rows of a batch.
 
-    ``rows`` is ``bad`` + ``tombstones`` + those that were written or, in a merge, ``superseded`` by a newer one.
-    ``landed_before`` says that the table had the batch already; what a merge did is then not known.
+    ``rows`` is ``bad`` + ``tombstones`` + rows that were written or, in a merge, ``superseded`` by a newer one.
+    ``landed_before`` means that the table already had the batch; the result of its merge is then unknown.
     """
 
     rows: int
@@ -118,13 +119,14 @@ def apply_batch(session: SparkSession, decoded: DataFrame, batch: Batch, writing
 
     Args:
         session: The session that the query runs in.
-        decoded: ``row``, ``reason`` and ``ORIGIN``; ``tombstone``, ``deleted`` and ``position`` with deletes.
-        batch: Which one.
-        writing: Where, and how.
+        decoded: The columns ``row``, ``reason`` and ``ORIGIN``; with deletes also ``tombstone``, ``deleted`` and
+            ``position``.
+        batch: The batch.
+        writing: Where and how to write.
 
     Raises:
-        StreamStoppedError: A record is bad, and there is no place for bad records.
-        RowsDoNotAddUpError: A table's own count is not that of the batch.
+        StreamStoppedError: A record is bad, and there is no table for bad records.
+        RowsDoNotAddUpError: The row count of a commit differs from that of the batch.
         DeltaError: See ``write_table`` and ``merge``.
     """
     with _persisted(decoded) as kept:
@@ -179,7 +181,7 @@ def _set_aside(session: SparkSession, bad: DataFrame, count: int, batch: Batch, 
 
 
 def _write(session: SparkSession, rows: DataFrame, count: int, batch: Batch, writing: Writing) -> int | None:
-    """Append rows as an epoch of the query, in a commit that is refused unless it has this many."""
+    """Append rows as an epoch of the query, in a commit that is refused unless it has this many rows."""
     settings = settings_of(session)
     options = WriteOptions.parse(
         {**writing.options, "txnAppId": batch.query, "txnVersion": str(batch.number)},
@@ -225,7 +227,7 @@ def _key(column: str) -> Column:
 
 
 def _newest(rows: DataFrame, upsert: Upsert) -> DataFrame:
-    """The newest record of each key: within a partition of Kafka by offset, else by time, position or column first."""
+    """Select the newest record of each key: by offset in a Kafka partition, otherwise by time, position or column."""
     keys = [_key(name).alias(f"k{number}") for number, name in enumerate(upsert.keys)]
     names = [f"k{number}" for number in range(len(keys))]
     first = _key(upsert.order_by) if upsert.order_by else F.col("position") if upsert.deletes else F.lit(0)
@@ -304,27 +306,27 @@ def _run_merge(session: SparkSession, newest: DataFrame, count: int, batch: Batc
 
 
 class _CountedEpoch(EpochTransaction):
-    """An epoch that is not committed unless its rows are as many as the batch's."""
+    """An epoch that is only committed if its row count is that of the batch."""
 
     def __init__(self, log: DeltaLog, epoch: Epoch, rows: int) -> None:
         super().__init__(log, epoch)
         self._rows = rows
 
     def commit(self, actions: Sequence[Action], operation: Operation, **how: Any) -> Committed:
-        """See ``EpochTransaction.commit``."""
+        """Check the row count, then commit; see ``EpochTransaction.commit``."""
         _check("numOutputRows", operation, self._rows)
         return super().commit(actions, operation, **how)
 
 
 class _CountedMerge(OptimisticTransaction):
-    """A merge that is not committed unless its source has as many rows as the batch has keys."""
+    """A merge that is only committed if its source has as many rows as the batch has keys."""
 
     def __init__(self, log: DeltaLog, rows: int) -> None:
         super().__init__(log)
         self._rows = rows
 
     def commit(self, actions: Sequence[Action], operation: Operation, **how: Any) -> Committed:
-        """See ``OptimisticTransaction.commit``."""
+        """Check the row count, then commit; see ``OptimisticTransaction.commit``."""
         _check("numSourceRows", operation, self._rows)
         return super().commit(actions, operation, **how)
 

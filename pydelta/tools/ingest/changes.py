@@ -1,9 +1,9 @@
-"""Read a table's change feed as rows that come and rows that go, in the order of its commits.
+"""Read a table's change feed as rows to upsert and rows to delete, in the order of its commits.
 
 ::
 
-    insert, update_postimage    the row of its key
-    delete, update_preimage     the key's row goes, unless the same commit has one that comes
+    insert, update_postimage    upsert the row of the key
+    delete, update_preimage     delete the row of the key, unless the same commit also upserts it
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GOING: Final = ("delete", "update_preimage")
 
 
 def row_columns(feed: DataFrame) -> StructType:
-    """Return the columns of the table whose feed this is."""
+    """Return the columns of the table that a feed belongs to."""
     return StructType([item for item in feed.schema.fields if item.name not in _OF_FEED])
 
 

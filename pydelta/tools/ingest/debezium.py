@@ -1,10 +1,10 @@
-"""Decode Debezium's change events into rows with an operation, ordered by their position in the source.
+"""Decode Debezium change events into rows with an operation, ordered by their position in the source.
 
 ::
 
-    {"op": "c" | "r" | "u" | "d", "before": {…}, "after": {…}, "source": {…}}    alone, or as "payload" beside "schema"
+    {"op": "c" | "r" | "u" | "d", "before": {…}, "after": {…}, "source": {…}}    alone, or as "payload" next to "schema"
         --> row (after, or before of a "d"), deleted, position, reason
-    no value (what follows a delete in Kafka, so that the topic can forget the key)  --> tombstone
+    no value (it follows a delete in Kafka, so that the topic can forget the key)  --> tombstone
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def decode_debezium(records: DataFrame, how: RecordFormat) -> DataFrame:
     """Decode change events.
 
     Args:
-        records: Has the columns ``ORIGIN``.
-        how: The columns of the table that changes; JSON.
+        records: Records with the columns ``ORIGIN``.
+        how: JSON format, with the columns of the changed table.
 
     Returns:
         ``row``, ``reason``, ``deleted``, ``position``, ``tombstone`` and ``ORIGIN``.
@@ -72,7 +72,7 @@ def decode_debezium(records: DataFrame, how: RecordFormat) -> DataFrame:
 
 
 def _position() -> Column:
-    """Where the change is in the source's own log: what its connector does not have is null in all events."""
+    """Return the position of the change in the source's log. Fields that its connector lacks are null in all events."""
     source = F.col("event.source")
     parts = [
         source.getField(name).alias(name)
@@ -84,7 +84,7 @@ def _position() -> Column:
 
 
 def _left_out(schema: StructType) -> Column | None:
-    """Whether some text is what Debezium puts in place of a large value that an UPDATE did not change."""
+    """Build a condition for Debezium's placeholder of a large value that an UPDATE did not change."""
     texts = [field.name for field in schema.fields if isinstance(field.dataType, StringType)]
     found = [F.col("row").getField(name).eqNullSafe(_LEFT_OUT) for name in texts]
     return reduce(lambda one, other: one | other, found) if found else None

@@ -1,6 +1,6 @@
-"""Ask Kafka what a stream needs to know of it: whether its topics are there, and where they end.
+"""Ask Kafka whether the topics of a stream exist, and where they end.
 
-The connector for Spark brings Kafka's client with it, which is used here through the JVM.
+Spark's Kafka connector contains Kafka's client, which this module uses through the JVM.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BATCH_SECONDS: Final = 5
 
 
 def cannot_reach(brokers: str, why: str) -> StorageError:
-    """Return the error of a broker that does not answer."""
+    """Return the error for a broker that does not answer."""
     return StorageError(
         f"Kafka at {brokers} does not answer: {why}",
         retryable=True,
@@ -37,7 +37,7 @@ def cannot_reach(brokers: str, why: str) -> StorageError:
 
 
 class KafkaEnds:
-    """A connection that knows the topics' ends.
+    """A connection that knows where topics end.
 
     Args:
         spark: The session.
@@ -46,7 +46,7 @@ class KafkaEnds:
     Raises:
         DeltaEnvironmentError: The connector is not on the class path.
         StorageError: No broker answers.
-        InvalidArgumentError: A topic is not there; an option is wrong.
+        InvalidArgumentError: A topic does not exist, or an option is wrong.
     """
 
     def __init__(self, spark: SparkSession, source: RecordSource) -> None:
@@ -89,10 +89,10 @@ class KafkaEnds:
             )
 
     def behind(self, reached: str) -> int | None:
-        """Count the records between where a batch ended and the topics' ends; None when Kafka does not say.
+        """Count the records between the end of a batch and the ends of the topics; None if Kafka does not answer.
 
         Args:
-            reached: A batch's end offset, as Spark reports it.
+            reached: End offset of a batch, as Spark reports it.
         """
         offsets = {
             (topic, int(number)): int(offset)
@@ -111,7 +111,7 @@ class KafkaEnds:
             ends = self._admin.listOffsets(wanted).all().get(_BATCH_SECONDS, seconds)
             return sum(int(ends.get(places[place]).offset()) - offset for place, offset in offsets.items())
         except Py4JJavaError:
-            return None  # the broker is away: what the batch did does not depend on it
+            return None  # The broker is away, but the result of the batch does not depend on it.
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,11 +1,11 @@
-"""Decode records into rows by a schema, and say of each bad one why it is bad.
+"""Decode records into rows by a schema, and give the reason for each bad one.
 
 ::
 
-    value, key, source, partition, offset, record_time        what a source gives of each record
+    value, key, source, partition, offset, record_time        what a source provides per record
         --decode-->  row (a struct), reason (null for a good one), and the same columns
 
-A record is never left out: it comes as one row with or without a reason. Nothing here runs a job.
+A record is never dropped: it becomes one row, with or without a reason. Nothing here runs a Spark job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 CORRUPT: Final = "__ingest_corrupt"
 ORIGIN: Final = ("value", "key", "source", "partition", "offset", "record_time")
-"""What is known of a record beside its row: bytes of value and key, the topic or file, and where and when in it."""
+"""What is known of a record besides its row: bytes of value and key, its topic or file, its place there, its time."""
 
 _DECODED: Final = "__ingest_decoded"
 _OWN_OPTIONS: Final = ("mode", "columnnameofcorruptrecord", "avroschema")
@@ -45,13 +45,13 @@ _OWN_OPTIONS: Final = ("mode", "columnnameofcorruptrecord", "avroschema")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFormat:
-    """How a record's bytes become columns.
+    """How the bytes of a record become columns.
 
     Args:
         name: ``json``, ``csv`` or ``avro``.
         schema: The columns.
         avro_schema: The writer's schema of Avro records, as JSON.
-        options: Of Spark's parser.
+        options: Options of Spark's parser.
     """
 
     name: str
@@ -69,7 +69,7 @@ class RecordFormat:
 
 
 def parse_schema_text(text: str) -> StructType:
-    """Read a schema: DDL, or the JSON of Spark's schema.
+    """Parse a schema given as DDL or as the JSON of a Spark schema.
 
     Raises:
         InvalidArgumentError: It does not parse, or has no columns.
@@ -95,10 +95,10 @@ def _bad_schema(text: str, why: str) -> InvalidArgumentError:
 
 
 def schema_of_text(text: str, record_format: str) -> tuple[StructType, str | None]:
-    """Read the schema of a format: the columns and, for Avro, the writer's schema.
+    """Parse the schema of a format: the columns and, for Avro, the writer's schema.
 
     Raises:
-        InvalidArgumentError: It does not parse.
+        InvalidArgumentError: The schema does not parse.
     """
     if record_format != "avro" or '"record"' not in text:
         return parse_schema_text(text), None
@@ -109,7 +109,7 @@ def schema_of_text(text: str, record_format: str) -> tuple[StructType, str | Non
         columns = _one_value().select(from_avro(F.lit(b""), text, {"mode": "PERMISSIVE"}).alias("row")).schema["row"]
     except AnalysisException as error:
         raise _bad_schema(text, first_line(error)) from None
-    except Exception as error:  # Avro's own parser, in the JVM
+    except Exception as error:  # Avro's own parser in the JVM raised it.
         if isinstance(error, InvalidArgumentError):
             raise
         raise _bad_schema(text, _java_message(error)) from None
@@ -132,7 +132,7 @@ def decode(records: DataFrame, how: RecordFormat) -> DataFrame:
     """Add ``row`` and ``reason`` to records that are still bytes.
 
     Args:
-        records: Has the columns ``ORIGIN``.
+        records: Records with the columns ``ORIGIN``.
         how: Format and schema.
     """
     parsed, ok = _parsers(how)
@@ -144,7 +144,7 @@ def decode(records: DataFrame, how: RecordFormat) -> DataFrame:
 
 
 def _parsers(how: RecordFormat) -> tuple[Column, Column]:
-    """What parses a record, and whether it did: of the columns ``value`` and what the first one is named as."""
+    """Return the parser of ``value`` as a column, and a condition on its result that holds for good records."""
     value, decoded = F.col("value"), F.col(_DECODED)
     if how.name == "avro":
         from pyspark.sql.avro.functions import from_avro
@@ -154,7 +154,8 @@ def _parsers(how: RecordFormat) -> tuple[Column, Column]:
                 "Avro records need the schema that they were written with.",
                 hint="Give --schema FILE with the Avro schema as JSON.",
             )
-        # A bad record is a struct of nulls, as a record of nulls is: a field that only decoding fills tells them apart.
+        # A bad record and a record of nulls both become a struct of nulls. A field that only decoding fills tells them
+        # apart.
         reader = json.loads(how.avro_schema)
         reader["fields"] = [*reader["fields"], {"name": CORRUPT, "type": "boolean", "default": True}]
         options = {**how.options, "mode": "PERMISSIVE", "avroSchema": json.dumps(reader)}
@@ -165,35 +166,35 @@ def _parsers(how: RecordFormat) -> tuple[Column, Column]:
     parsed = decoded.isNotNull() & decoded[CORRUPT].isNull()
     if how.name == "csv":
         return F.from_csv(text, _ddl(schema), options), parsed & (F.trim(text) != "")
-    # Spark reads the first value of a record and passes over what follows it: with it in two arrays, of one and of two
-    # values, nothing can follow.
+    # Spark reads the first value of a record and ignores what follows. Wrapping the record in an array of one and in an
+    # array of two values rules out that anything follows.
     alone = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
     alone &= F.json_array_length(F.concat(F.lit("["), text, F.lit(",0]"))) == 2
     return F.from_json(text, schema, options), parsed & F.coalesce(alone, F.lit(False))
 
 
 def _ddl(schema: StructType) -> str:
-    """What ``from_csv`` takes; the columns of CSV are not nested."""
+    """Format a schema for ``from_csv``. CSV columns are not nested."""
     return ", ".join(f"{quoted(item.name)} {item.dataType.simpleString()}" for item in schema.fields)
 
 
 def with_corrupt(schema: StructType) -> StructType:
-    """Return a schema with the column into which Spark's parsers put a record that does not fit it."""
+    """Return a schema with the column in which Spark's parsers store a record that does not fit."""
     return StructType([*schema.fields, StructField(CORRUPT, StringType())])
 
 
 def struct_of(names: Sequence[str], source: str) -> Column:
-    """Return a struct of fields of a struct, by their names."""
+    """Return a struct of the named fields of another struct."""
     return F.struct(*[F.col(source).getField(name).alias(name) for name in names])
 
 
 def refuse_nulls(decoded: DataFrame, columns: Sequence[str], what: str) -> DataFrame:
-    """Mark records as bad in which a column of the row is null that must not be.
+    """Mark records as bad if a required column of the row is null.
 
     Args:
-        decoded: Of ``decode``.
-        columns: The columns.
-        what: What they are, for the reason: "key", say.
+        decoded: Result of ``decode``.
+        columns: The required columns.
+        what: Their role, such as "key", for the reason.
     """
     if not columns:
         return decoded

@@ -1,10 +1,10 @@
-"""Run a stream's query to its end: tell of each batch, stop when asked between two batches, say why it failed.
+"""Run a stream's query to its end: report each batch, stop between batches on request, explain failures.
 
 ::
 
     query --foreachBatch--> apply, under a lock --> counts
-    SIGTERM, to this process or the JVM's --> the batch under way is finished, no other begins --> the query stops
-    an error of a batch, of the source, of Kafka --> one DeltaError, without the JVM's stack
+    SIGTERM, to this process or the JVM --> the current batch finishes, and no other begins --> the query stops
+    an error in a batch, the source or Kafka --> one DeltaError, without the JVM's stack
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _CAUSE: Final = re.compile(r"terminated with exception: (?P<cause>.*?)(?: SQLSTA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What is told of a batch that is done.
+    """The report of a finished batch.
 
     Args:
-        number: Of the batch.
-        counts: What became of its rows.
-        seconds: How long it took, planning and checkpoint included.
-        reached: Where the source stands after it, as JSON; None where Spark did not say.
+        number: Number of the batch.
+        counts: Result for its rows.
+        seconds: Duration, including planning and checkpoint.
+        reached: Position of the source after it, as JSON; None if Spark did not report it.
     """
 
     number: int
@@ -57,10 +57,10 @@ class BatchReport:
 
 
 def trigger_of(text: str) -> dict[str, Any]:
-    """Read ``available-now``, ``once`` or a number of seconds as arguments of Spark's ``trigger``.
+    """Parse ``available-now``, ``once`` or a number of seconds into arguments of Spark's ``trigger``.
 
     Raises:
-        InvalidArgumentError: It is none of them.
+        InvalidArgumentError: It is none of these.
     """
     if text == "available-now":
         return {"availableNow": True}
@@ -78,12 +78,12 @@ def trigger_of(text: str) -> dict[str, Any]:
 
 
 class _StopAskedError(Exception):
-    """Ends a query before a batch that it has planned and not begun."""
+    """Ends a query before a batch that was planned but not begun."""
 
 
 @dataclass(slots=True)
 class _Batches:
-    """Runs the batches of one query, one at a time, until it is asked to stop."""
+    """Runs the batches of one query, one at a time, until it is stopped."""
 
     spark: SparkSession
     apply: Callable[[SparkSession, DataFrame, Batch], BatchCounts]
@@ -104,7 +104,7 @@ class _Batches:
                 raise
 
     def close(self) -> None:
-        with self.lock:  # the batch under way holds it
+        with self.lock:  # The current batch holds the lock.
             self.closed = True
 
 
@@ -116,20 +116,20 @@ def run_stream(
     trigger: dict[str, Any],
     tell: Callable[[BatchReport], None],
 ) -> bool:
-    """Run a stream until there is nothing left, it fails or it is asked to stop.
+    """Run a stream until nothing is left, it fails, or it is asked to stop.
 
     Args:
         frame: A streaming DataFrame.
-        apply: Takes each batch.
-        checkpoint: Folder of Spark's notes.
+        apply: Applies each batch.
+        checkpoint: Folder of Spark's checkpoint.
         trigger: See ``trigger_of``.
-        tell: Gets each batch that is done, in order.
+        tell: Receives each finished batch, in order.
 
     Returns:
         Whether it was asked to stop.
 
     Raises:
-        DeltaError: What ended it.
+        DeltaError: The reason why it ended.
     """
     spark = frame.sparkSession
     batches, stopping = _Batches(spark, apply), Stopping(spark)
@@ -137,29 +137,29 @@ def run_stream(
         try:
             writer = frame.writeStream.foreachBatch(batches.run).option("checkpointLocation", checkpoint)
             query = writer.trigger(**trigger).start()
-        except Exception as error:  # noqa: BLE001  whatever Spark says, explained
+        except Exception as error:  # noqa: BLE001  any error of Spark is explained
             raise _explained(error, None) from None
-        told = _Telling(query, batches, tell)
+        reports = _Telling(query, batches, tell)
         try:
-            while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # it takes fractions
-                told.tell_new()
+            while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # PySpark accepts fractions
+                reports.tell_new()
                 if stopping.asked.is_set():
                     batches.close()
                     _settle(query, batches)
                     break
-        except Exception as error:  # noqa: BLE001  the same
-            told.tell_new(last=True)
+        except Exception as error:  # noqa: BLE001  any error of Spark is explained
+            reports.tell_new(last=True)
             if not batches.closed:
                 raise _explained(error, batches.failed) from None
         finally:
             with contextlib.suppress(Exception):
                 query.stop()
-        told.tell_new(last=True)
+        reports.tell_new(last=True)
     return batches.closed
 
 
 def _settle(query: StreamingQuery, batches: _Batches) -> None:
-    """Wait until Spark has noted the last batch as done; it may plan another one, which does not begin."""
+    """Wait until Spark has recorded the last batch as done. Spark may plan another one, which does not begin."""
     give_up = time.monotonic() + _SETTLE_SECONDS
     while query.isActive and time.monotonic() < give_up:
         done = max(batches.done, default=-1)
@@ -174,7 +174,7 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Telling:
-    """Tells of each batch once, in order, when Spark has noted it."""
+    """Reports each batch once, in order, after Spark has recorded it."""
 
     query: StreamingQuery
     batches: _Batches
@@ -182,7 +182,7 @@ class _Telling:
     next: int = -1
 
     def tell_new(self, *, last: bool = False) -> None:
-        """Tell of batches that are new; with ``last``, also of one that Spark has not noted as done."""
+        """Report new batches. With ``last``, include one that Spark has not recorded as done."""
         new = sorted(number for number in self.batches.done if number >= self.next)
         if not new:
             return
@@ -206,7 +206,7 @@ class _Telling:
 
 
 def _explained(error: Exception, failed: Exception | None) -> DeltaError:
-    """The error of ours that stands for what ended a query."""
+    """Convert the error that ended a query to an error of this engine."""
     for found in (failed, error):
         if isinstance(found, DeltaError):
             return found
@@ -228,7 +228,7 @@ def _explained(error: Exception, failed: Exception | None) -> DeltaError:
 
 
 def _text(error: Exception) -> str:
-    """What an error says; one of the JVM's, what the deepest of its causes says."""
+    """Return the message of an error or, for one from the JVM, of its deepest cause."""
     if not isinstance(error, Py4JJavaError):
         return str(error)
     found = error.java_exception
@@ -244,7 +244,7 @@ def _cause(text: str) -> str:
 
 
 def error_of_spark(error: Exception, what: str, hint: str) -> DeltaError:
-    """Return an error of Spark's as one of ours, without the JVM's stack."""
+    """Convert an error of Spark to one of this engine, without the JVM's stack."""
     if isinstance(error, DeltaError):
         return error
     kind = InvalidArgumentError if isinstance(error, PySparkException) else StreamStoppedError

@@ -1,9 +1,9 @@
-"""Open the streams of records that a table is fed from: Kafka's topics, files in a folder, Spark's rate.
+"""Open the streams of records that feed a table: Kafka topics, files in a folder, Spark's rate source.
 
 ::
 
-    kafka                   value, key and where they were  --decode-->  row, reason
-    files of JSON           lines, the same way
+    kafka                   value, key and their origin  --decode-->  row, reason
+    files of JSON           lines, decoded in the same way
     files of CSV and Avro   Spark's own readers, whose columns are the row
     rate                    timestamp and value are the row
 """
@@ -40,14 +40,14 @@ _PACKAGES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSource:
-    """Where records come from.
+    """The source of records.
 
     Args:
         kind: ``kafka``, ``files`` or ``rate``.
         name: The topics or the folder.
-        brokers: Of Kafka.
-        limit: The most that a batch takes: records of Kafka, files of a folder.
-        options: Of Spark's reader, as the user gives them.
+        brokers: Kafka brokers.
+        limit: Maximum per batch: records of Kafka, or files of a folder.
+        options: Options of Spark's reader, as the user gives them.
     """
 
     kind: str
@@ -58,15 +58,15 @@ class RecordSource:
 
     @property
     def shown(self) -> str:
-        """What a checkpoint knows it by: brokers come and go."""
+        """The name under which a checkpoint knows it. Brokers are left out because they change."""
         return f"{self.kind}: {self.name}" if self.name else self.kind
 
 
 def need_package(spark: SparkSession, java_class: str) -> None:
-    """Refuse a session that lacks a package of Spark's.
+    """Refuse a session that lacks an optional Spark package.
 
     Raises:
-        DeltaEnvironmentError: Says what to pass.
+        DeltaEnvironmentError: The package is missing; the hint names it.
     """
     jvm = Jvm.of(spark)
     if not bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable(java_class)):
@@ -78,12 +78,12 @@ def need_package(spark: SparkSession, java_class: str) -> None:
 
 
 def open_records(spark: SparkSession, source: RecordSource, *, stream: bool = True) -> DataFrame:
-    """Open records that are still bytes, with the columns ``ORIGIN``: of Kafka, or lines of files.
+    """Open records as bytes with the columns ``ORIGIN``: Kafka records, or lines of files.
 
     Args:
         spark: The session.
-        source: Which.
-        stream: As a stream, or what is there now.
+        source: The source.
+        stream: Open a stream, or else only the current records.
     """
     reader = spark.readStream if stream else spark.read
     if source.kind == "kafka":
@@ -108,7 +108,7 @@ def stream_rows(spark: SparkSession, source: RecordSource, how: RecordFormat) ->
     """Open the rows of files in a format that Spark reads itself: ``row``, ``reason`` and ``ORIGIN``.
 
     Raises:
-        DeltaEnvironmentError: The package for Avro is not there.
+        DeltaEnvironmentError: The Avro package is missing.
     """
     options = {**_file_options(source, stream=True), **how.options}
     reader = spark.readStream.format(how.name)
@@ -123,7 +123,8 @@ def stream_rows(spark: SparkSession, source: RecordSource, how: RecordFormat) ->
     given = {name.lower() for name in options}
     own |= {name: value for name, value in _RFC_4180.items() if name.lower() not in given}
     if options.get("header", "").lower() == "true":
-        own["enforceSchema"] = options.get("enforceSchema", "false")  # else columns in another order would pass
+        # Otherwise Spark would accept columns in another order.
+        own["enforceSchema"] = options.get("enforceSchema", "false")
     rows = reader.schema(with_corrupt(how.schema)).options(**{**options, **own}).load(source.name)
     raw = F.col(CORRUPT)
     reason = F.when(raw.isNotNull(), f"The record does not fit the schema as {how.name}.")
@@ -131,12 +132,12 @@ def stream_rows(spark: SparkSession, source: RecordSource, how: RecordFormat) ->
 
 
 def open_rows(frame: DataFrame, columns: StructType, *, keep: Mapping[str, str] | None = None) -> DataFrame:
-    """Take the columns of a stream as rows that are all good, without an origin.
+    """Return the columns of a stream as rows that are all good and have no origin.
 
     Args:
         frame: The stream.
-        columns: Those of the row.
-        keep: Other columns: what they are called -> what they come as.
+        columns: Columns of the row.
+        keep: Names of further columns in the result -> their names in the stream.
     """
     nulls = {"value": "binary", "key": "binary", "source": "string", "partition": "int", "offset": "long"}
     origin = [F.lit(None).cast(kind).alias(name) for name, kind in nulls.items()]
@@ -157,7 +158,7 @@ def _file_options(source: RecordSource, *, stream: bool) -> dict[str, str]:
 
 
 def _of_file(value: Column) -> list[Column]:
-    """The columns ``ORIGIN`` of a record in a file."""
+    """Return the columns ``ORIGIN`` of a record in a file."""
     found = {
         "value": value,
         "key": F.lit(None).cast("binary"),
@@ -170,16 +171,16 @@ def _of_file(value: Column) -> list[Column]:
 
 
 def inferred(spark: SparkSession, source: RecordSource, record_format: str, options: Mapping[str, str]) -> StructType:
-    """Infer the columns of the records that are there now.
+    """Infer the columns from the current records.
 
     Args:
         spark: The session.
-        source: Where they are.
-        record_format: Of the records.
-        options: Of Spark's parser.
+        source: The source of the records.
+        record_format: Format of the records.
+        options: Options of Spark's parser.
 
     Raises:
-        InvalidArgumentError: There are none, or their format does not tell.
+        InvalidArgumentError: The input has no records, or their format does not allow it.
     """
     if source.kind == "files" and record_format != "json":
         if record_format == "avro":

@@ -1,12 +1,12 @@
-"""Keep beside a stream's checkpoint what its batches depend on: the source, the table, the way, the schema.
+"""Store next to a stream's checkpoint what its batches depend on: the source, the table, the way, the schema.
 
 ::
 
-    no file, no checkpoint     what was given is kept
-    no file, a checkpoint      refused: another program made the checkpoint
-    another source or table    refused: its offsets mean nothing here
-    another schema or place    taken over, unless a part of the last batch was written and Spark has not noted the
-    for bad records            batch as done: it is run again, and would be divided into good and bad otherwise
+    no file, no checkpoint     the given settings are stored
+    no file, but a checkpoint  refused: another program made the checkpoint
+    another source or table    refused: its offsets would be meaningless
+    another schema or place    accepted, unless a part of the last batch was written but Spark has not recorded the
+    for bad records            batch as done: it runs again, and would be divided differently into good and bad
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _FIXED: Final = {"source": "source", "target": "table", "way": "way of applying 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSettings:
-    """What a run of a stream must share with the one before it.
+    """Settings that a run of a stream must share with the previous one.
 
     Args:
-        source: What is read, such as ``kafka: orders``.
+        source: The source, such as ``kafka: orders``.
         target: Root of the table.
         way: How records are decoded and applied, as text.
         schema: The columns of the records: JSON of Spark's schema, or an Avro schema.
-        bad_records: Where bad records go, or None.
+        bad_records: Root of the table of bad records, or None.
     """
 
     source: str
@@ -45,10 +45,10 @@ class KeptSettings:
 
 
 def kept_settings(store: Store) -> KeptSettings | None:
-    """Read what a checkpoint keeps; None where the stream is new.
+    """Read the settings stored with a checkpoint; None if the stream is new.
 
     Args:
-        store: Of the checkpoint's folder.
+        store: Store of the checkpoint's folder.
 
     Raises:
         InvalidArgumentError: Another program made the checkpoint.
@@ -74,16 +74,16 @@ def kept_settings(store: Store) -> KeptSettings | None:
 def keep(
     store: Store, before: KeptSettings | None, now: KeptSettings, landed: Callable[[KeptSettings, str, int], bool]
 ) -> None:
-    """Compare this run's settings with those of the one before it, and keep them.
+    """Compare this run's settings with those of the previous one, and store them.
 
     Args:
-        store: Of the checkpoint's folder.
-        before: What ``kept_settings`` gave.
-        now: Of this run.
-        landed: Whether a table of some settings has a batch of a query, by the query's id and the batch's number.
+        store: Store of the checkpoint's folder.
+        before: Result of ``kept_settings``.
+        now: Settings of this run.
+        landed: Returns whether a table of the given settings has a batch, by the query's id and the batch's number.
 
     Raises:
-        InvalidArgumentError: They do not fit each other.
+        InvalidArgumentError: The settings do not match.
     """
     if before == now:
         return
@@ -113,7 +113,7 @@ def keep(
 
 
 def _unfinished(store: Store) -> int | None:
-    """The batch that was planned and that Spark has not noted as done, if there is one."""
+    """Return the batch that was planned but that Spark has not recorded as done, if any."""
     planned, done = (max(_numbers(store, folder), default=-1) for folder in ("offsets", "commits"))
     return planned if planned > done else None
 

@@ -1,4 +1,4 @@
-"""Open what a stream's job writes to, and add up what its batches did."""
+"""Open the tables and the checkpoint of a stream's job, and sum up the results of its batches."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _BAD: Final = (
 
 
 def open_checkpoint(spark: SparkSession, location: str) -> tuple[str, Store]:
-    """Return a checkpoint's location with its scheme, and its store.
+    """Return the qualified location of a checkpoint, and its store.
 
     Raises:
-        StoragePermissionError: The session's key may not write, read, list or delete there, which Spark does at each
-            batch: it would find out after the table was made.
+        StoragePermissionError: The session's key may not write, read, list or delete there. Spark does so at each
+            batch, and would only fail after the table was created.
     """
     qualified = Jvm.of(spark).qualify(location)
     options = SessionSettings.of(spark).options
@@ -47,20 +47,20 @@ def open_checkpoint(spark: SparkSession, location: str) -> tuple[str, Store]:
 
 
 def prepare_table(spark: SparkSession, table: str, columns: StructType, writing: Writing) -> Writing:
-    """Find the table of a path or a name, and make an empty one where there is none.
+    """Find a table by its location or name, and create an empty one if needed.
 
     Args:
         spark: The session.
         table: A location, or a name in the catalog.
-        columns: Of a table that is made.
+        columns: Columns of a table to create.
         writing: How the stream writes.
 
     Returns:
-        The same, with locations.
+        The same settings with locations.
 
     Raises:
         InvalidArgumentError: Bad records would go to the table itself.
-        TableAlreadyExistsError: The name is taken by something that is not a Delta table.
+        TableAlreadyExistsError: The name belongs to something that is not a Delta table.
     """
     request = WriteRequest(mode=WriteMode.IGNORE, partition_by=writing.partition_by)
     location = location_in(table)
@@ -76,17 +76,17 @@ def prepare_table(spark: SparkSession, table: str, columns: StructType, writing:
 
 
 def place_of_bad(spark: SparkSession, place: str, table: str | None, columns: StructType | str) -> str:
-    """Return the location of the table that takes rows that do not fit; one that is named is made where there is none.
+    """Return the location of the table for rows that do not fit. A table given by name is created if needed.
 
     Args:
         spark: The session.
         place: A location, or a name in the catalog.
-        table: Location of the table for the other rows; None for one that is not there.
-        columns: Of a table that is made.
+        table: Location of the table for the other rows; None if there is none yet.
+        columns: Columns of a table to create.
 
     Raises:
-        InvalidArgumentError: It is the same table.
-        TableAlreadyExistsError: The name is taken by something that is not a Delta table.
+        InvalidArgumentError: Both are the same table.
+        TableAlreadyExistsError: The name belongs to something that is not a Delta table.
     """
     location = location_in(place)
     if location is not None:
@@ -99,7 +99,7 @@ def place_of_bad(spark: SparkSession, place: str, table: str | None, columns: St
 
 
 def _named(spark: SparkSession, table: str, columns: StructType | str, request: WriteRequest) -> str:
-    """Location of a table by its name; an empty one is made where there is none."""
+    """Return the location of a named table, creating an empty one if needed."""
     entry = look_up(spark, parse_identifier(spark, table))
     if entry is None:
         save_as_table(spark, spark.createDataFrame([], columns), table, request)
@@ -112,7 +112,7 @@ def _named(spark: SparkSession, table: str, columns: StructType | str, request: 
 
 
 def has_batch(spark: SparkSession, locations: Sequence[str | None], query: str, batch: int) -> bool:
-    """Tell whether one of some tables has a batch of a query."""
+    """Return whether any of the tables already has a batch of a query."""
     for location in filter(None, locations):
         log = log_for_path(spark, Jvm.of(spark).qualify(location))
         found = log.update().set_transactions.get(query) if log.table_exists() else None
@@ -123,7 +123,7 @@ def has_batch(spark: SparkSession, locations: Sequence[str | None], query: str, 
 
 @dataclass(slots=True)
 class Totals:
-    """What the batches of a run did together."""
+    """The summed results of the batches of a run."""
 
     batches: int = 0
     rows: int = 0
@@ -133,7 +133,7 @@ class Totals:
     superseded: int = 0
 
     def add(self, batch: BatchReport) -> dict[str, Any]:
-        """Count a batch in, and return its line."""
+        """Add the result of a batch, and return its report line."""
         counts = batch.counts
         self.batches += 1
         for name in ("rows", "written", "bad", "tombstones", "superseded"):
@@ -155,6 +155,6 @@ class Totals:
         return {**line, "seconds": batch.seconds}
 
     def line(self) -> dict[str, Any]:
-        """Return the sums."""
+        """Return the sums as a report line."""
         names = ("batches", "rows", "written", "bad", "tombstones", "superseded")
         return {name: getattr(self, name) for name in names}

@@ -1,9 +1,9 @@
-"""Read CSV (RFC 4180) and JSON lines as a DataFrame whose rows fit their schema, or say why they do not.
+"""Read CSV (RFC 4180) and JSON lines as a DataFrame in which rows fit their schema or state why they do not.
 
 ::
 
-    files, options that this engine's readers know --mapInArrow--> columns, and ABOUT the rows that do not fit
-    files, other options of Spark's readers        --PERMISSIVE--> the same; Spark says only that a row does not fit
+    files, options that this engine's readers support --mapInArrow--> columns, and ABOUT for rows that do not fit
+    files, other options of Spark's readers --PERMISSIVE--> the same, but Spark only reports that a row does not fit
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _PACKED: Final = (".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".lzo", ".xz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Rows of files: ``columns``, and of each that does not fit what ``ABOUT`` names.
+    """Rows of files: ``columns``, and the columns of ``ABOUT`` for each row that does not fit.
 
     Args:
-        frame: Both.
-        columns: Names of the rows' own columns.
+        frame: Both kinds of columns.
+        columns: Names of the data columns.
     """
 
     frame: DataFrame
     columns: Sequence[str]
 
     def release(self) -> None:
-        """Drop what is kept on disk between the reads, if anything is."""
+        """Free the disk cache that is kept between reads, if there is one."""
         self.frame.unpersist()
 
     @property
@@ -77,7 +77,7 @@ class Records:
 
     @property
     def bad(self) -> DataFrame:
-        """The others: ``source``, ``line``, ``column``, ``reason``, ``value``."""
+        """The rows that do not fit: ``source``, ``line``, ``column``, ``reason``, ``value``."""
         names = {name: name.removeprefix("__") for name in ABOUT[:-1]}
         wrong = self.frame.where(F.col("__reason").isNotNull())
         return wrong.select(*[F.col(name).alias(shown) for name, shown in names.items()])
@@ -86,10 +86,11 @@ class Records:
         """Count the rows that do not fit.
 
         Args:
-            may_set_aside: Whether there is a place for them.
+            may_set_aside: Whether there is a table for them.
 
         Raises:
-            SchemaMismatchError: There are some and no place, or nothing of a file can be read; the first one is told.
+            SchemaMismatchError: There are such rows but no table for them, or a file cannot be read. Names the first
+                one.
         """
         row = self.frame.agg(
             F.count(F.lit(1)).alias("all"),
@@ -114,14 +115,14 @@ class Records:
 def read_records(
     spark: SparkSession, paths: Sequence[str], form: str, *, schema: str | None, options: Mapping[str, str]
 ) -> Records:
-    """Read files of CSV or JSON.
+    """Read CSV or JSON files.
 
     Args:
         spark: An enabled session.
         paths: Files and folders.
         form: ``csv`` or ``json``.
-        schema: The columns as DDL; None for those that the files name, as text in CSV.
-        options: Of Spark's reader.
+        schema: The columns as DDL; None for the columns that the files name, which are text in CSV.
+        options: Options of Spark's reader.
     """
     given = {name.lower(): value for name, value in options.items()}
     found = _files(spark, paths, given)
@@ -151,7 +152,7 @@ def read_records(
 
 
 def _is_ours(form: str, options: Mapping[str, str]) -> bool:
-    """Whether this engine's readers take all options, in the values that RFC 4180 has."""
+    """Return whether this engine's readers support all options, with values that RFC 4180 allows."""
     if options.keys() - _OURS - _OF_FILES:
         return False
     utf8 = {options.get("encoding", "utf-8").lower(), options.get("charset", "utf-8").lower()} <= {"utf-8", "utf8"}
@@ -171,7 +172,7 @@ def _is_ours(form: str, options: Mapping[str, str]) -> bool:
 def _files(
     spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]
 ) -> tuple[DataFrame, StructType] | None:
-    """A row per file with the columns that its folders name; None where one is packed in a way that Spark unpacks."""
+    """List files with the columns that their folders name; None if a file has a compression that only Spark reads."""
     own = {name: value for name, value in options.items() if name in _OF_FILES}
     listed = spark.read.format("binaryFile").options(**own).load(list(paths))
     kept = StructType(
@@ -192,7 +193,7 @@ def _columns(
     files: DataFrame,
     reading: TextFiles,
 ) -> StructType | None:
-    """The columns of the rows; None where they have a type that only Spark reads."""
+    """Find the columns of the rows; None if one has a type that only Spark reads."""
     form = reading.form
     if schema is not None:
         found = cast("StructType", StructType.fromDDL(schema))
@@ -235,7 +236,7 @@ def _records(files: DataFrame, kept: StructType, columns: StructType, reading: T
 def _by_spark(
     spark: SparkSession, paths: Sequence[str], form: str, schema: str | None, options: Mapping[str, str]
 ) -> Records:
-    """Rows as Spark reads them; it notes only that a row does not fit."""
+    """Read rows with Spark, which only reports that a row does not fit."""
     own = _RFC if form == "csv" else {}
     given = {name.lower() for name in options}
     reader = spark.read.format(form).options(
@@ -248,7 +249,7 @@ def _by_spark(
         reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         rows = reader.schema(with_corrupt(StructType([item for item in found.fields if item.name in columns])))
         frame = rows.load(list(paths)).withColumn("__value", F.col(CORRUPT).cast("binary"))
-    else:  # whoever says what is to become of such rows is obeyed
+    else:  # The user chose what Spark does with such rows.
         columns = list(found.names)
         reader = reader.schema(schema) if schema is not None else reader
         frame = reader.load(list(paths)).withColumn("__value", F.lit(None).cast("binary"))
@@ -257,5 +258,5 @@ def _by_spark(
     for name, kind in nothing.items():
         frame = frame.withColumn(name, F.lit(None).cast(kind))
     frame = frame.withColumn("__whole_file", F.lit(False)).select(*[quoted(name) for name in columns], *ABOUT)
-    # Spark parses the columns that a query asks for: in one that counts, a value that does not fit would pass.
+    # Spark parses only the columns that a query uses, so a plain count would accept values that do not fit.
     return Records(frame=frame.persist(StorageLevel.DISK_ONLY), columns=columns)

@@ -3,7 +3,7 @@
 ::
 
     bucket --list_keys--> keys --write_delivery--> data files, manifest.json, manifest.checksum (last)
-    delivery (ours or AWS's) --load_deliveries--> the inventory table, a partition a bucket, one commit
+    delivery (ours or AWS's) --load_deliveries--> the inventory table, one partition per bucket, one commit
     inventory table --split_by_table--> the rows of each table, for VACUUM
 """
 

@@ -1,7 +1,7 @@
-"""Choose the deliveries to load: of each inventory of a bucket, the newest that can be believed.
+"""Choose the deliveries to load: the newest usable one of each inventory of a bucket.
 
 A bucket may have several inventories: of its parts, or of the same keys at different times. Only their owner knows
-which belong together, so of several none is taken unasked.
+which belong together, so if there are several, none is chosen without being named.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["ChosenDeliveries", "ahead_error", "choose_deliveries", "is_ahead"]
 
 @dataclass(slots=True, kw_only=True)
 class ChosenDeliveries:
-    """What to load, and what there is to say.
+    """The deliveries to load, with warnings and problems.
 
     Args:
-        deliveries: One for each inventory of a bucket.
-        warnings: Sentences.
-        problems: Buckets that cannot be loaded, and why; the others can.
+        deliveries: One delivery per inventory of a bucket.
+        warnings: Warnings, as sentences.
+        problems: Buckets that cannot be loaded, with the errors. Other buckets can still be loaded.
     """
 
     deliveries: list[Delivery] = field(default_factory=list)
@@ -34,7 +34,7 @@ class ChosenDeliveries:
 
 
 def is_ahead(at_ms: int, now_ms: int) -> bool:
-    """Tell whether a list is dated in the future, as of that time."""
+    """Return whether a list is dated in the future."""
     return at_ms > now_ms + CLOCKS_DIFFER_MS
 
 
@@ -46,13 +46,13 @@ def choose_deliveries(
     stamp: str | None = None,
     now_ms: int,
 ) -> ChosenDeliveries:
-    """Choose the newest complete delivery of each inventory of each bucket; those dated in the future are skipped.
+    """Choose the newest complete delivery of each inventory of each bucket, skipping those dated in the future.
 
     Args:
-        store: Where the deliveries are.
-        buckets: Which; None for all that have a delivery.
-        inventory_ids: Only those of these inventories, which together list the bucket; None for the only one there is.
-        stamp: Only the one of this time.
+        store: Store of the deliveries.
+        buckets: Buckets to choose from; None for all that have a delivery.
+        inventory_ids: Inventories that together list the bucket; None for its only one.
+        stamp: Choose only the delivery of this time.
         now_ms: The clock, epoch milliseconds.
     """
     choice = ChosenDeliveries()
@@ -104,7 +104,7 @@ def _choose_of(
 
 
 def ahead_error(what: str) -> InventoryUnusableError:
-    """Make the error for a delivery that is dated in the future where there is no other."""
+    """Make the error for a bucket whose only deliveries are dated in the future."""
     return InventoryUnusableError(
         f"What was delivered to {what} is dated in the future, so it cannot be trusted.",
         hint="Correct the clock of the machine that made the inventory, remove the delivery, and make it again.",
@@ -118,4 +118,4 @@ def _is_from_the_future(store: Store, delivery: Delivery, now_ms: int) -> bool:
     try:
         return is_ahead(read_manifest(store, delivery).created_ms, now_ms)
     except InvalidArgumentError:
-        return False  # what is wrong with it, loading it tells
+        return False  # Loading the delivery reports what is wrong with it.

@@ -1,12 +1,12 @@
-"""Write a delivery of a bucket in the layout of S3 Inventory, and find the deliveries that are there.
+"""Write a delivery of a bucket in the layout of S3 Inventory, and find existing deliveries.
 
 ::
 
-    <destination>/<bucket>/<id>/data/<uuid>.parquet         first, while the listing goes on
+    <destination>/<bucket>/<id>/data/<uuid>.parquet         first, during the listing
     <destination>/<bucket>/<id>/<YYYY-MM-DDTHH-MMZ>/manifest.json
-    <destination>/<bucket>/<id>/<YYYY-MM-DDTHH-MMZ>/manifest.checksum   last: from now on it is a delivery
+    <destination>/<bucket>/<id>/<YYYY-MM-DDTHH-MMZ>/manifest.checksum   last: it completes the delivery
 
-Whatever dies before the checksum leaves files that nobody reads.
+A process that dies before writing the checksum leaves files that nobody reads.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _COLON: Final = "%3A"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingOptions:
-    """How to list and what to write.
+    """How to list, and what to write.
 
     Args:
         file_format: ``Parquet`` or ``CSV``.
-        workers: Listings under way at once.
-        rows_per_file: Rows of a data file; as many are held in memory.
-        keep: So many complete deliveries stay, the newest; older ones of the same id are removed. None: all stay.
+        workers: Number of parallel listings.
+        rows_per_file: Rows per data file. This many are held in memory.
+        keep: Keep this many of the newest complete deliveries and remove older ones of the same id. None keeps all.
     """
 
     file_format: str = "Parquet"
@@ -77,7 +77,7 @@ class ListingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A delivery that was found: ``complete`` when its checksum is there."""
+    """A delivery that was found. It is ``complete`` if its checksum exists."""
 
     bucket: str
     id: str
@@ -86,13 +86,13 @@ class Delivery:
 
     @property
     def folder(self) -> str:
-        """Where it is, from the destination."""
+        """Its folder, relative to the destination."""
         return f"{_folder_of(self.bucket)}/{self.id}/{self.stamp}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """What was written. Sizes in bytes, ``created_ms`` in epoch milliseconds."""
+    """The result of writing a delivery. Sizes in bytes, ``created_ms`` in epoch milliseconds."""
 
     bucket: str
     manifest: str
@@ -114,20 +114,20 @@ def write_delivery(
     how: ListingOptions | None = None,
     now_ms: int | None = None,
 ) -> DeliveryResult:
-    """List a bucket, a directory in it, or a file system, and deliver what is there.
+    """List a bucket, a directory in it, or a file system, and write a delivery of what is there.
 
     Args:
         source: ``s3a://bucket``, ``s3a://bucket/prefix``, ``hdfs://host/dir``, a local path.
-        destination: Where deliveries go; a location in another bucket, so that they are not listed themselves.
-        inventory_id: Name of this inventory; a bucket can have several.
+        destination: Location for deliveries, in another bucket so that they are not listed themselves.
+        inventory_id: Name of this inventory. A bucket can have several.
         options: Storage options.
         how: See ``ListingOptions``.
         now_ms: The clock, epoch milliseconds.
 
     Raises:
-        InvalidArgumentError: An id or a format that cannot be.
-        StorageError: Listing or writing failed; there is no delivery then, unless it was the checksum's reply that
-            was lost.
+        InvalidArgumentError: An invalid id or format.
+        StorageError: Listing or writing failed. The delivery is not complete then, unless only the reply to writing the
+            checksum was lost.
     """
     how = how or ListingOptions()
     if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", inventory_id) is None or inventory_id.startswith("."):
@@ -163,7 +163,7 @@ def write_delivery(
     except BaseException:
         _discard(store, [file.key.removeprefix(head) for file in written])
         raise
-    # From here on it may be complete, whatever the store says: its files stay.
+    # From here on the delivery may be complete, whatever the store replies, so its files stay.
     store.put(f"{delivery}/{CHECKSUM}", encode_manifest(manifest)[1])
     return DeliveryResult(
         bucket=place.bucket,
@@ -179,12 +179,12 @@ def write_delivery(
 
 
 def find_deliveries(store: Store, bucket: str, *, inventory_id: str | None = None) -> list[Delivery]:
-    """Find the deliveries of a bucket, the oldest first; other folders (``data``, ``hive``) are skipped.
+    """Find the deliveries of a bucket, oldest first, skipping other folders (``data``, ``hive``).
 
     Args:
-        store: Of the destination.
-        bucket: Which bucket's.
-        inventory_id: Only those of this inventory.
+        store: Store of the destination.
+        bucket: The bucket.
+        inventory_id: Find only deliveries of this inventory.
     """
     found: dict[tuple[str, str], set[str]] = {}
     folder = _folder_of(bucket)
@@ -199,7 +199,7 @@ def find_deliveries(store: Store, bucket: str, *, inventory_id: str | None = Non
 
 
 def buckets_with_deliveries(store: Store) -> list[str]:
-    """List the buckets that have a delivery, complete or not, in order."""
+    """List the buckets that have a delivery, complete or not, sorted."""
     found = set()
     for info in store.list_all():
         folder, _, rest = info.path.partition("/")
@@ -209,15 +209,15 @@ def buckets_with_deliveries(store: Store) -> list[str]:
 
 
 def _folder_of(bucket: str) -> str:
-    """A bucket's name as a folder's: a NameNode's has a port, and HDFS takes no colon in a name."""
+    """Return the folder name of a bucket. A NameNode's name has a port, but HDFS allows no colon in a path."""
     return bucket.replace(":", _COLON)
 
 
 def read_manifest(store: Store, delivery: Delivery) -> InventoryManifest:
-    """Read the manifest of a delivery, and compare it with its checksum and with the bucket.
+    """Read the manifest of a delivery, and check it against its checksum and the bucket.
 
     Raises:
-        InvalidArgumentError: See ``verified_manifest``; or a part of it is not there.
+        InvalidArgumentError: See ``verified_manifest``; or the manifest or checksum is missing.
     """
     source = f"{store.root}/{delivery.folder}/{MANIFEST}"
     try:
@@ -232,10 +232,10 @@ def read_manifest(store: Store, delivery: Delivery) -> InventoryManifest:
 
 
 def data_path(store: Store, file: DeliveredFile, delivery: Delivery) -> str:
-    """Tell where a data file is, from the store's root; it must lie in the delivery's own folder.
+    """Return the path of a data file in the store. It must lie in the delivery's own folder.
 
     Raises:
-        InvalidArgumentError: It lies somewhere else.
+        InvalidArgumentError: It lies outside of that folder.
     """
     head = _key_prefix(store.root)
     path = file.key.removeprefix(head)
@@ -249,7 +249,7 @@ def data_path(store: Store, file: DeliveredFile, delivery: Delivery) -> str:
 
 
 def _key_prefix(destination: str) -> str:
-    """What stands before the paths below a destination in the keys of its bucket; nothing on a file system."""
+    """Return the key prefix of all paths below a destination in its bucket; "" on a file system."""
     uri = normalize_uri(destination)
     if not scheme_of(uri).startswith(("s3", "gs", "abfs", "az")):
         return ""
@@ -258,7 +258,7 @@ def _key_prefix(destination: str) -> str:
 
 
 class _Hashing:
-    """A stream that counts and hashes what is written through it."""
+    """A stream that counts and hashes the bytes written through it."""
 
     def __init__(self, inner: BinaryIO) -> None:
         self._inner = inner
@@ -267,7 +267,7 @@ class _Hashing:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Write on."""
+        """Write bytes to the inner stream."""
         view = memoryview(data).cast("B")
         self._hash.update(view)
         self.size += len(view)
@@ -275,25 +275,25 @@ class _Hashing:
         return len(view)
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Do nothing, because nothing is buffered."""
 
     def close(self) -> None:
-        """The inner stream is closed by whoever opened it."""
+        """Do nothing, because the opener of the inner stream closes it."""
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """It is not."""
+        """Return False."""
         return False
 
     def seekable(self) -> bool:
-        """It is not."""
+        """Return False."""
         return False
 
     def hexdigest(self) -> str:
-        """MD5 of everything."""
+        """Return the MD5 of all bytes."""
         return self._hash.hexdigest()
 
 
@@ -314,7 +314,7 @@ def _write(store: Store, folder: str, head: str, bucket: str, frame: pl.DataFram
 
 
 def _announce(store: Store, folder: str, manifest: InventoryManifest) -> str:
-    """The manifest without its checksum; in a minute that has a delivery already, the next one's folder."""
+    """Write the manifest without its checksum. If this minute already has a delivery, the next free minute is used."""
     data, _ = encode_manifest(manifest)
     moment = manifest.created_ms
     while store.head(f"{folder}/{delivery_stamp(moment)}/{CHECKSUM}") is not None:
@@ -325,7 +325,7 @@ def _announce(store: Store, folder: str, manifest: InventoryManifest) -> str:
 
 
 def _discard(store: Store, paths: Iterable[str]) -> None:
-    """Remove what nobody will read; that it fails must not hide why."""
+    """Delete files that nobody will read. A failure here must not hide the original error."""
     try:
         store.delete_many(paths)
     except OSError:
@@ -333,7 +333,7 @@ def _discard(store: Store, paths: Iterable[str]) -> None:
 
 
 def _remove_old(store: Store, bucket: str, inventory_id: str, head: str, keep: int | None) -> tuple[str, ...]:
-    """Older deliveries go: the checksum first, so that none is ever half there; the data files last."""
+    """Remove older deliveries: the checksum first, so that none ever looks complete when it is not; data files last."""
     if keep is None:
         return ()
     complete = [item for item in find_deliveries(store, bucket, inventory_id=inventory_id) if item.complete]
@@ -345,7 +345,7 @@ def _remove_old(store: Store, bucket: str, inventory_id: str, head: str, keep: i
 
 
 def _chunks(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of about so many."""
+    """Combine frames into larger ones of about this many rows."""
     held: list[pl.DataFrame] = []
     count = 0
     for frame in frames:

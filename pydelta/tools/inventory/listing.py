@@ -1,12 +1,12 @@
-"""List all keys of a bucket (or file system) in parallel: ranges are split where workers are idle.
+"""List all keys of a bucket or file system in parallel, splitting ranges while workers are idle.
 
 ::
 
-    one range --page--> a worker is idle? --> jump past what the page's keys have in common, and half of what is beyond
-                                              --> keys there? the rest is a range of its own, its first page is read
+    one range --page--> is a worker idle? --> jump past the common prefix of the page's keys, and half of the rest
+                                              --> keys there? they become a new range, whose first page is read
 
-Nothing has to be known of the keys beforehand. A cut costs a request, which is the first page of the new range; one
-that finds nothing ends the range there, and is not tried again.
+Nothing needs to be known about the keys. A split costs one request, which reads the first page of the new range. If it
+finds nothing, the range ends there, and the split is not repeated.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _PROBES: Final = 3
 
 
 class KeySource(Protocol):
-    """Where keys come from. ``ordered``: they ascend, and ``after`` spares requests."""
+    """A source of keys. ``ordered`` means that keys ascend and that ``after`` saves requests."""
 
     requests: int
     ordered: bool
 
     def pages(self, after: str = "") -> Iterator[pl.DataFrame]:
-        """Return frames of ``KEY_SCHEMA``, one per request, of the keys after the one given."""
+        """Yield frames of ``KEY_SCHEMA``, one per request, with the keys after the given one."""
 
 
 @dataclass(slots=True)
 class StoreKeys:
-    """The files of any store as keys; directories of a file system are keys that end in a slash, of size 0.
+    """The files of any store as keys. Directories of a file system are keys of size 0 that end in a slash.
 
     Args:
-        store: What is listed.
-        prefix: What stands before each path in the key: the store's root from the root of the bucket.
+        store: The store to list.
+        prefix: Prefix of each key: the path from the root of the bucket to the store's root.
     """
 
     store: Store
@@ -61,9 +61,9 @@ class StoreKeys:
         self.ordered = bool(getattr(self.store, "has_key_ranges", False))
 
     def pages(self, after: str = "") -> Iterator[pl.DataFrame]:
-        """See ``KeySource.pages``."""
+        """Yield pages; see ``KeySource.pages``."""
         start = after.removeprefix(self.prefix) if after.startswith(self.prefix) else ""
-        if after and not start and after > self.prefix:  # beyond everything below the prefix
+        if after and not start and after > self.prefix:  # ``after`` is beyond all keys below the prefix.
             yield pl.DataFrame(schema=KEY_SCHEMA)
             return
         for page in pages_of(self.store, after=start):
@@ -82,10 +82,10 @@ class StoreKeys:
 
 
 def key_source(place: BucketPlace, options: Mapping[str, str] | None = None) -> KeySource:
-    """Choose how to list a place: by S3 itself where possible, else by its store.
+    """Choose how to list a location: directly by S3 if possible, otherwise through its store.
 
     Args:
-        place: Of a bucket, or of a directory in it.
+        place: A bucket, or a directory in it.
         options: Storage options.
     """
     prefix = f"{place.key}/" if place.key else ""
@@ -98,7 +98,7 @@ def key_source(place: BucketPlace, options: Mapping[str, str] | None = None) -> 
 
 @dataclass(slots=True, eq=False)
 class _Range:
-    """Keys up to and including ``before`` (empty: to the end); ``pages`` has those after where it begins."""
+    """Keys up to and including ``before`` (empty for no end). ``pages`` yields those after its beginning."""
 
     pages: Iterator[pl.DataFrame]
     before: str = ""
@@ -121,7 +121,7 @@ class _Shards:
         self._ranges.put(item)
 
     def work(self) -> None:
-        """Take ranges until there are none left, and none can come."""
+        """List ranges until none are left and none can be added."""
         try:
             while (item := self._next()) is not None:
                 self._list(item)
@@ -168,7 +168,7 @@ class _Shards:
                 self._cut(item, page)
 
     def _cut(self, item: _Range, page: pl.DataFrame) -> None:
-        """Make a range of its own of the keys beyond a jump; where there are none, the range ends before it."""
+        """Split the keys beyond a jump off into a new range. If there are none, the range ends before the jump."""
         first, last = str(page["key"][0]), str(page["key"][-1])
         shared = _shared(first, last)
         ends = [position + 1 for position, character in enumerate(shared) if character == "/"]
@@ -191,7 +191,7 @@ class _Shards:
             self.add(_Range(beyond[1], before))
 
     def _beyond(self, item: _Range, jump: str) -> tuple[str, Iterator[pl.DataFrame]] | None:
-        """The first key of a range that lies after a jump, with the pages from there; None where the range has none."""
+        """Return the first key of a range after a jump, with the pages from there; None if there is no such key."""
         if item.before and jump >= item.before:
             return None
         pages = self.source.pages(jump)
@@ -203,22 +203,22 @@ class _Shards:
 
 
 def _shared(one: str, other: str) -> str:
-    """What two keys begin with."""
+    """Return the common prefix of two keys."""
     pairs = zip(one, other, strict=False)
     return one[: next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))]
 
 
 def half_way(last: str, start: str, position: int, before: str) -> str | None:
-    """A jump to half way between a key and the end of its range, by the character at a position.
+    """Return a jump half way between a key and the end of its range, by the character at a position.
 
     Args:
         last: A key of the range.
-        start: A key that is like it up to the position, and whose character there is the lowest to jump over.
-        position: Where.
+        start: A key that equals it up to the position; its character there is the lowest to jump over.
+        position: Position of the character.
         before: End of the range.
 
     Returns:
-        Something that is not a key; None when there is no character at that position.
+        A string that is not a key; None if ``start`` has no character at the position.
 
     Example:
         >>> half_way("t/2019", "t/2019", 2, "t/8") == "t/5" + chr(0x10FFFF)
@@ -235,15 +235,15 @@ def half_way(last: str, start: str, position: int, before: str) -> str | None:
 
 
 def list_keys(source: KeySource, *, workers: int = 16) -> Iterator[pl.DataFrame]:
-    """Return every key, in frames of ``KEY_SCHEMA``, in no promised order.
+    """Yield every key in frames of ``KEY_SCHEMA``, in no particular order.
 
     Args:
-        source: What is listed.
-        workers: Listings under way at once.
+        source: The source to list.
+        workers: Number of parallel listings.
 
     Raises:
-        InvalidArgumentError: Less than one worker.
-        StorageError: A listing failed: what was given until then is not all there is.
+        InvalidArgumentError: The number of workers is below 1.
+        StorageError: A listing failed, so the keys yielded so far are incomplete.
     """
     if workers < 1:
         raise InvalidArgumentError(f"The number of workers is {workers}.", hint="Give 1 or more.")

@@ -1,12 +1,12 @@
-"""Load deliveries into partitions of the inventory table, in one commit for all the buckets, or none.
+"""Load deliveries into partitions of the inventory table, in one commit for all buckets.
 
 ::
 
-    manifest + checksum --> data files, each compared with its MD5 --> rows --> bucket=…/part-*.parquet --+
+    manifest + checksum --> data files, each checked against its MD5 --> rows --> bucket=…/part-*.parquet --+
     the buckets' old files --------------------------------------------------------------> removed -------+--> commit
 
-A delivery that was loaded before, or is older than what was, is passed over: ``txn`` actions say how far each bucket
-is.
+A delivery that was already loaded, or is older than the loaded one, is skipped. ``txn`` actions record the progress of
+each bucket.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _TYPES: Final = {pl.String(): "string", pl.Int64(): "long", pl.Boolean(): "boole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedBucket:
-    """What became of a bucket's delivery. ``loaded`` is False for one that was there already, or newer than that.
+    """The result for a bucket's delivery. ``loaded`` is False if it was skipped, because the table is as new or newer.
 
     Args:
-        bucket: Which.
-        delivery: Its folder, from the location of the deliveries.
+        bucket: The bucket.
+        delivery: Its folder, relative to the location of the deliveries.
         created_ms: When the listing began, epoch milliseconds.
-        rows: Rows in the table; latest versions, no delete markers, nothing newer than the delivery.
-        delivered: Rows of the delivery.
-        noncurrent_objects, noncurrent_bytes: Versions that are no longer current; None where it does not tell them.
-        noncurrent_bytes_by_table: The same bytes for each registered table that has some.
-        delete_markers: Current or not; None likewise.
+        rows: Rows in the table: latest versions that are not delete markers and not newer than the delivery.
+        delivered: Rows in the delivery.
+        noncurrent_objects, noncurrent_bytes: Noncurrent versions; None if the delivery does not list them.
+        noncurrent_bytes_by_table: The same bytes per registered table that has any.
+        delete_markers: Delete markers, current or not; None if the delivery does not list them.
     """
 
     bucket: str
@@ -80,7 +80,7 @@ class LoadedBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What a load did. ``version`` is None when nothing was new."""
+    """The result of a load. ``version`` is None if nothing was new."""
 
     version: int | None
     buckets: tuple[LoadedBucket, ...]
@@ -89,9 +89,9 @@ class LoadResult:
 
 
 def loaded_until(snapshot: Snapshot, bucket: str) -> int | None:
-    """Tell when the bucket's list in the table was made, in epoch milliseconds; None if none was loaded.
+    """Return when the loaded list of a bucket was made, in epoch milliseconds; None if none was loaded.
 
-    Of several inventories of the bucket, the newest.
+    If the bucket has several inventories, this is the time of the newest.
     """
     found = snapshot.set_transactions.get(_app_id(bucket))
     return None if found is None else found.version
@@ -106,22 +106,22 @@ def load_deliveries(
     force: bool = False,
     now_ms: int | None = None,
 ) -> LoadResult:
-    """Replace the rows of the deliveries' buckets; other buckets' rows stay. The table is made where there is none.
+    """Replace the rows of the deliveries' buckets, leaving other buckets unchanged. Creates the table if needed.
 
     Args:
         log: The inventory table.
-        store: Where the deliveries are.
-        deliveries: At most one for an inventory of a bucket; those of one bucket are loaded together.
+        store: Store of the deliveries.
+        deliveries: At most one per inventory of a bucket. Those of one bucket are loaded together.
         locations: Name -> location of the registered tables, for the column ``table``.
-        force: Load what is no newer than the table's rows, too.
+        force: Also load deliveries that are not newer than the table's rows.
         now_ms: The clock, epoch milliseconds; None for now.
 
     Raises:
         InventoryUnusableError: A delivery is dated in the future.
-        InvalidArgumentError: A delivery that is damaged, of another bucket, or in a format that is not read; nothing
-            was changed then.
-        SchemaMismatchError: The table is another one.
-        DeltaConcurrentModificationException: Somebody else loaded the same bucket meanwhile: run it again.
+        InvalidArgumentError: A delivery is damaged, of another bucket, or in an unsupported format. Nothing was
+            changed.
+        SchemaMismatchError: The table is not an inventory table.
+        DeltaConcurrentModificationException: Another writer loaded the same bucket at the same time: run it again.
     """
     if len({(delivery.bucket, delivery.id) for delivery in deliveries}) < len(deliveries):
         raise InvalidArgumentError(
@@ -153,7 +153,7 @@ def _by_bucket(deliveries: Sequence[Delivery]) -> dict[str, list[Delivery]]:
 
 @dataclass(slots=True, kw_only=True)
 class _Load:
-    """One load under way."""
+    """A load in progress."""
 
     txn: OptimisticTransaction
     store: Store
@@ -165,7 +165,7 @@ class _Load:
     marks: list[SetTransaction] = field(default_factory=list)
 
     def take(self, bucket: str, parts: Sequence[Delivery], folder: Path) -> None:
-        """Read the deliveries of a bucket into files of the table, where they are new."""
+        """Read the deliveries of a bucket into files of the table, if they are new."""
         manifests = [read_manifest(self.store, delivery) for delivery in parts]
         for delivery, manifest in zip(parts, manifests, strict=True):
             if is_ahead(manifest.created_ms, self.clock_ms):
@@ -186,7 +186,7 @@ class _Load:
             ]
 
     def commit(self) -> LoadResult:
-        """Put the new files in the place of the buckets' old ones; nothing, where nothing was new."""
+        """Commit the new files in place of the buckets' old ones. Commits nothing if nothing was new."""
         txn, adds = self.txn, self.writer.adds
         if not self.marks:
             return LoadResult(version=None, buckets=tuple(self.buckets))
@@ -216,9 +216,9 @@ def _app_id(bucket: str) -> str:
 
 
 def _marks(bucket: str, deliveries: Sequence[Delivery], manifests: Sequence[InventoryManifest]) -> dict[str, int]:
-    """How far a bucket is, by application id: when its newest list was made, and of several all of them together.
+    """Return the progress of a bucket by application id: the time of its newest list, and a sum for several lists.
 
-    A sum, since one of them may be newer than its own last list and older than another's.
+    The sum is needed because one of several lists may be newer than its predecessor but older than another list.
     """
     made = [manifest.created_ms for manifest in manifests]
     marks = {_app_id(bucket): max(made)}
@@ -228,15 +228,16 @@ def _marks(bucket: str, deliveries: Sequence[Delivery], manifests: Sequence[Inve
 
 
 def _is_loaded(txn: OptimisticTransaction, mark: str, version: int, now_ms: int) -> bool:
-    """Whether the table is as far; what it says of a time to come is an error of the past."""
+    """Return whether the table is as new. A recorded time in the future is an old error and does not count."""
     before = txn.txn_version(mark)
     if before is None:
         return False
-    return before >= version and not is_ahead(before // max(1, mark.count(" ")), now_ms)  # the mean of several
+    # A mark of several inventories holds a sum, so compare its mean.
+    return before >= version and not is_ahead(before // max(1, mark.count(" ")), now_ms)
 
 
 def _check_table(txn: OptimisticTransaction) -> None:
-    """Refuse a table that is not an inventory; define one where there is none."""
+    """Refuse a table that is not an inventory table. Define the table if there is none."""
     if txn.table_exists:
         snapshot = txn.snapshot
         have = {field.name: str(field.data_type) for field in snapshot.schema.fields}
@@ -307,7 +308,7 @@ def _load(
 
 
 def _fetch(store: Store, file: DeliveredFile, path: str, target: Path) -> None:
-    """A data file to local disk, piece by piece, compared with what the manifest says of it."""
+    """Download a data file to local disk in pieces, and check it against the manifest."""
     hashed = hashlib.md5(usedforsecurity=False)
     size = 0
     try:
@@ -338,7 +339,7 @@ def _arrow_schema() -> pa.Schema:
 
 @dataclass(slots=True)
 class _Writer:
-    """Rows of one bucket after the other into data files with statistics; a row group a frame."""
+    """Writes rows, bucket by bucket, into data files with statistics. Each frame becomes a row group."""
 
     store: Store
     adds: list[AddFile] = field(default_factory=list)
@@ -351,7 +352,7 @@ class _Writer:
     _rows: int = 0
 
     def write(self, bucket: str, frame: pl.DataFrame) -> None:
-        """Some more rows of a bucket."""
+        """Add rows of a bucket."""
         if not frame.height:
             return
         if self._file is None:
@@ -367,7 +368,7 @@ class _Writer:
             self.finish()
 
     def finish(self) -> None:
-        """Close the file that is open."""
+        """Close the open file."""
         if self._file is None:
             return
         self._file.close()
@@ -389,7 +390,7 @@ class _Writer:
         self._bounds, self._rows = [], 0
 
     def discard(self) -> None:
-        """Drop what was written; no version names it."""
+        """Delete what was written. No version names it."""
         if self._file is not None:
             abort = getattr(self._target, "abort", None)
             if abort is not None:
@@ -412,7 +413,7 @@ def _bounds(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _stats(bounds: pl.DataFrame, rows: int) -> str:
-    """The statistics JSON of a file, from those of its row groups."""
+    """Combine the statistics of row groups into the statistics JSON of a file."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     for name in _INDEXED:
@@ -430,5 +431,5 @@ def _stats(bounds: pl.DataFrame, rows: int) -> str:
 
 
 def _iso(value: Any) -> str | None:
-    """Creation times have whole milliseconds, so that neither bound is cut."""
+    """Format a time. Creation times have whole milliseconds, so neither bound loses precision."""
     return None if value is None else value.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
 """Parse and write ``manifest.json`` and ``manifest.checksum`` of an S3 Inventory delivery. No I/O.
 
-The checksum is the last object of a delivery: without it the delivery is not complete.
+The checksum is the last object of a delivery. Without it, the delivery is not complete.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VERSION: Final = "2016-11-30"
 _ARN: Final = "arn:aws:s3:::"
 
 CSV_COLUMNS: Final = ("Bucket", "Key", "Size", "LastModifiedDate", "ETag", "StorageClass")
-"""What our own CSV deliveries hold, in this order, without a header."""
+"""Columns of our own CSV deliveries, in this order, without a header."""
 
 _PARQUET_SCHEMA: Final = (
     "message s3.inventory { required binary bucket (STRING); required binary key (STRING); "
@@ -46,7 +46,7 @@ _PARQUET_SCHEMA: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredFile:
-    """A data file: ``key`` from the root of the destination bucket, ``size`` in bytes, MD5 in hexadecimal."""
+    """A data file: its ``key`` in the destination bucket, its ``size`` in bytes, and its MD5 in hexadecimal."""
 
     key: str
     size: int
@@ -55,14 +55,14 @@ class DeliveredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryManifest:
-    """What a delivery says about itself.
+    """The content of a manifest.
 
     Args:
         source_bucket: The bucket that was listed.
-        destination_bucket: Where the data files are, as an ARN.
-        created_ms: When the listing began, epoch milliseconds: what is newer is not known to it.
+        destination_bucket: The bucket of the data files, as an ARN.
+        created_ms: When the listing began, epoch milliseconds. It does not know newer objects.
         file_format: ``Parquet`` or ``CSV``.
-        file_schema: Names of the columns of CSV files, or the schema of Parquet files.
+        file_schema: Column names of CSV files, or the schema of Parquet files.
         files: The data files.
     """
 
@@ -75,7 +75,7 @@ class InventoryManifest:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of CSV files, in order."""
+        """Column names of CSV files, in order."""
         return tuple(name.strip() for name in self.file_schema.split(","))
 
     @classmethod
@@ -88,10 +88,10 @@ class InventoryManifest:
         file_format: str,
         files: tuple[DeliveredFile, ...],
     ) -> InventoryManifest:
-        """Make the manifest of a delivery of ours; ``destination_bucket`` is the plain name.
+        """Build the manifest of our own delivery. ``destination_bucket`` is the plain name.
 
         Raises:
-            InvalidArgumentError: A format that is not written.
+            InvalidArgumentError: An unsupported file format.
         """
         if file_format not in FORMATS:
             raise InvalidArgumentError(
@@ -108,12 +108,12 @@ class InventoryManifest:
 
 
 def md5_hex(data: bytes) -> str:
-    """Compute the MD5 in hexadecimal, as S3 Inventory uses it against damage (not against forgery)."""
+    """Compute the MD5 in hexadecimal, which S3 Inventory uses against damage, not against forgery."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def delivery_stamp(created_ms: int) -> str:
-    """Make the name of a delivery's folder.
+    """Return the folder name of a delivery.
 
     Example:
         >>> delivery_stamp(1_700_000_000_000)
@@ -123,7 +123,7 @@ def delivery_stamp(created_ms: int) -> str:
 
 
 def encode_manifest(manifest: InventoryManifest) -> tuple[bytes, bytes]:
-    """Make the contents of ``manifest.json`` and of ``manifest.checksum``."""
+    """Encode the contents of ``manifest.json`` and ``manifest.checksum``."""
     text = json.dumps(
         {
             "sourceBucket": manifest.source_bucket,
@@ -141,14 +141,14 @@ def encode_manifest(manifest: InventoryManifest) -> tuple[bytes, bytes]:
 
 
 def decode_manifest(data: bytes, *, source: str) -> InventoryManifest:
-    """Read ``manifest.json``.
+    """Parse ``manifest.json``.
 
     Args:
-        data: Its contents.
-        source: Where they come from, for messages.
+        data: Content of the file.
+        source: Origin of the content, for messages.
 
     Raises:
-        InvalidArgumentError: No JSON, fields that are missing or of another kind, a format that is not read.
+        InvalidArgumentError: Invalid JSON, missing or invalid fields, or an unsupported format.
     """
     try:
         fields = json.loads(data)
@@ -176,15 +176,15 @@ def decode_manifest(data: bytes, *, source: str) -> InventoryManifest:
 
 
 def verified_manifest(data: bytes, checksum: bytes, *, source: str, bucket: str | None = None) -> InventoryManifest:
-    """Read ``manifest.json`` after comparing it with its checksum and with the bucket that is meant.
+    """Parse ``manifest.json`` after checking it against its checksum and the expected bucket.
 
     Raises:
-        InvalidArgumentError: They do not agree; see ``decode_manifest`` for the rest.
+        InvalidArgumentError: They do not agree; see ``decode_manifest`` for other reasons.
     """
-    said = checksum.decode("ascii", errors="replace").strip().lower()
-    if said != md5_hex(data):
+    expected = checksum.decode("ascii", errors="replace").strip().lower()
+    if expected != md5_hex(data):
         raise InvalidArgumentError(
-            f"{source} does not match its checksum: {CHECKSUM} says {said[:40]!r}, and it has {md5_hex(data)}.",
+            f"{source} does not match its checksum: {CHECKSUM} says {expected[:40]!r}, and it has {md5_hex(data)}.",
             hint="It may be damaged or not complete: load an earlier delivery (--delivery), or wait for the next.",
         )
     manifest = decode_manifest(data, source=source)

@@ -1,7 +1,7 @@
-"""Read data files of a delivery as rows of the inventory table; keys are URL-encoded in CSV, not in Parquet.
+"""Read data files of a delivery as rows of the inventory table. Keys are URL-encoded in CSV, but not in Parquet.
 
-Only the latest versions count, and no delete markers; what is newer than the delivery is left out, since the listing
-saw such keys by chance.
+Only latest versions that are not delete markers count. Keys newer than the delivery are left out, because the listing
+saw them only by chance.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "storageclass": "storage_class",
     "encryptionstatus": "encryption_status",
 }
-"""A column's name without underscores, in lower case -> the name in the frames of ``raw_frames``."""
+"""Maps column names, in lower case and without underscores, to the names in the frames of ``raw_frames``."""
 
 _KEPT: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~/")
 _ESCAPES: Final = {chr(code): quote_plus(chr(code)) for code in range(128) if code not in _KEPT}
@@ -71,9 +71,9 @@ _DECODED: Final = {
 
 
 def decode_keys(keys: pl.Series) -> pl.Series:
-    """Undo the URL encoding of CSV deliveries, in which ``+`` is a space.
+    """Decode the URL-encoded keys of CSV deliveries, in which ``+`` is a space.
 
-    ASCII is decoded by columns; only keys with other characters one by one.
+    ASCII is decoded by columns. Only keys with other characters are decoded one by one.
     """
     frame = keys.to_frame("key").with_columns(
         wide=pl.col("key").str.contains("%[89a-fA-F]").fill_null(value=False),
@@ -88,7 +88,7 @@ def decode_keys(keys: pl.Series) -> pl.Series:
 
 
 def encode_keys(keys: pl.Series) -> pl.Series:
-    """URL-encode as CSV deliveries have it; slashes stay."""
+    """Encode keys for URLs as CSV deliveries do, leaving slashes unchanged."""
     frame = keys.to_frame("key").with_columns(
         wide=pl.col("key").str.contains(r"[^\x00-\x7F]").fill_null(value=False),
         plain=pl.col("key").str.replace_many(list(_ESCAPES), list(_ESCAPES.values())),
@@ -106,19 +106,19 @@ def encode_keys(keys: pl.Series) -> pl.Series:
 
 
 def raw_frames(path: Path, manifest: InventoryManifest, *, source: str) -> Iterator[pl.DataFrame]:
-    """Read the rows of one data file, a bounded number at a time, columns named alike for both formats.
+    """Read the rows of a data file in bounded frames, with the same column names for both formats.
 
     Args:
-        path: The file, on local disk.
-        manifest: Of its delivery.
-        source: Where the file comes from, for messages.
+        path: The file on local disk.
+        manifest: Manifest of its delivery.
+        source: Origin of the file, for messages.
 
     Yields:
         Frames with ``bucket key size modified`` and those of ``latest marker etag storage_class encryption_status``
-        that the delivery has; times in UTC.
+        that the delivery has. Times are in UTC.
 
     Raises:
-        InvalidArgumentError: It cannot be read, or lacks a column that is needed.
+        InvalidArgumentError: The file cannot be read, or lacks a required column.
     """
     try:
         if manifest.file_format == "CSV":
@@ -135,7 +135,7 @@ def raw_frames(path: Path, manifest: InventoryManifest, *, source: str) -> Itera
 
 
 def _wanted(columns: Sequence[str], source: str) -> dict[str, str]:
-    """A file's columns -> our names; the rest is not read."""
+    """Map the columns of a file to our names. Other columns are not read."""
     found = {name: _NAMES[plain] for name in columns if (plain := name.replace("_", "").lower()) in _NAMES}
     missing = {"bucket", "key", "size", "modified"} - set(found.values())
     if missing:
@@ -180,12 +180,12 @@ def _csv_frames(path: Path, columns: Sequence[str], source: str) -> Iterator[pl.
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
-    """The batch without its metadata, its texts checked: Polars takes for granted that all of that is UTF-8."""
+    """Convert a batch without its metadata, after checking its texts, because Polars assumes valid UTF-8."""
     batch.validate(full=True)
     columns = zip(batch.schema.names, batch.columns, strict=True)
     try:
         return pl.DataFrame([pl.Series(name, pl.from_arrow(column)) for name, column in columns])
-    except pl.exceptions.PanicException as error:  # what Polars says of types that it does not know
+    except pl.exceptions.PanicException as error:  # Polars panics on types that it does not know.
         raise ValueError(f"its columns are of types that cannot be read: {first_line(batch.schema)}") from error
 
 
@@ -207,7 +207,7 @@ def _parquet_frames(path: Path, source: str) -> Iterator[pl.DataFrame]:
 
 @dataclass(slots=True)
 class Noncurrent:
-    """What a delivery of all versions says of those that are no longer current. Bytes are the objects' own."""
+    """Totals of the noncurrent versions in a delivery of all versions. Bytes are those of the objects."""
 
     is_told: bool = False
     objects: int = 0
@@ -216,7 +216,7 @@ class Noncurrent:
     by_table: dict[str, int] = field(default_factory=dict)
 
     def add(self, frame: pl.DataFrame, prefixes: Mapping[str, str]) -> None:
-        """Add rows, as ``raw_frames`` gives them."""
+        """Add rows from ``raw_frames``."""
         if "latest" not in frame.columns:
             return
         self.is_told = True
@@ -233,16 +233,16 @@ class Noncurrent:
 def inventory_rows(
     frame: pl.DataFrame, manifest: InventoryManifest, prefixes: Mapping[str, str], *, source: str
 ) -> pl.DataFrame:
-    """Make rows of the inventory table: ``ROW_SCHEMA``.
+    """Convert a frame to rows of the inventory table: ``ROW_SCHEMA``.
 
     Args:
-        frame: As ``raw_frames`` gives it.
-        manifest: Of the delivery.
-        prefixes: Of the registered tables in the bucket, see ``prefixes_in``.
-        source: Where the rows come from, for messages.
+        frame: A frame from ``raw_frames``.
+        manifest: Manifest of the delivery.
+        prefixes: Prefixes of the registered tables in the bucket, see ``prefixes_in``.
+        source: Origin of the rows, for messages.
 
     Raises:
-        InvalidArgumentError: There are rows of another bucket than the manifest says.
+        InvalidArgumentError: A row belongs to another bucket than the manifest names.
     """
     others = frame.filter(pl.col("bucket") != manifest.source_bucket)["bucket"]
     if others.len():
@@ -272,7 +272,7 @@ def inventory_rows(
 
 
 def write_parquet(frame: pl.DataFrame, target: BinaryIO) -> None:
-    """Write a data file of a delivery as Parquet like S3's, from ``bucket key size modified etag storage_class``."""
+    """Write a data file as Parquet like S3's, from the columns ``bucket key size modified etag storage_class``."""
     schema = pa.schema(
         [
             pa.field("bucket", pa.string(), nullable=False),
@@ -289,7 +289,7 @@ def write_parquet(frame: pl.DataFrame, target: BinaryIO) -> None:
 
 
 def write_csv(frame: pl.DataFrame, target: BinaryIO) -> None:
-    """Write a data file of a delivery as gzipped CSV without a header, every field in quotes, keys URL-encoded."""
+    """Write a data file as gzipped CSV without a header, with every field quoted and keys URL-encoded."""
     shown = frame.with_columns(
         encode_keys(frame["key"]), pl.col("modified").dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
     ).select("bucket", "key", "size", "modified", "etag", "storage_class")

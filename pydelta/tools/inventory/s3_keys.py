@@ -1,8 +1,8 @@
-"""List an S3 bucket by ListObjectsV2: pages of keys with storage class and ETag, as S3 spells them.
+"""List an S3 bucket with ListObjectsV2: pages of keys with storage class and ETag, exactly as S3 spells them.
 
-The client behind ``Store`` takes keys for paths: it drops the slash at the end of a directory marker and refuses a key
-with an empty segment. An inventory has to tell what is there, so this speaks to S3 itself, with the keys that a
-``Connection`` holds (or none). Where the machine supplies the keys, or a proxy is in between, use ``StoreKeys``.
+The client behind ``Store`` treats keys as paths: it drops the trailing slash of a directory marker and refuses a key
+with an empty segment. An inventory needs the exact keys, so this module talks to S3 itself, with the credentials of a
+``Connection`` (or none). If the machine supplies the credentials, or requests need a proxy, use ``StoreKeys``.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _BACKOFF: Final = Backoff(first_ms=200, longest_ms=20_000, jitter=0.5)
 def signed_headers(
     host: str, path: str, query: str, credential: StaticCredential, *, region: str, now: dt.datetime
 ) -> dict[str, str]:
-    """Make the headers of a GET that carry its signature (AWS Signature Version 4).
+    """Build the headers of a GET request with its signature (AWS Signature Version 4).
 
     Args:
-        host: With its port where that is no default one.
-        path: URI-encoded.
-        query: Encoded, its fields in order.
-        credential: Keys.
-        region: Of the bucket.
-        now: In UTC.
+        host: Host, with its port unless that is the default one.
+        path: Path, URI-encoded.
+        query: Query, encoded, with sorted fields.
+        credential: Credential to sign with.
+        region: Region of the bucket.
+        now: Current time in UTC.
     """
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     headers = {"host": host, "x-amz-content-sha256": _EMPTY_HASH, "x-amz-date": stamp}
@@ -76,12 +76,12 @@ def signed_headers(
 
 @dataclass(slots=True)
 class S3Keys:
-    """The keys of a bucket below a prefix. ``requests`` counts what was sent.
+    """The keys of a bucket below a prefix. ``requests`` counts the requests sent.
 
     Args:
-        connection: Where, and with which keys; see ``usable``.
-        prefix: Only keys that begin so.
-        sleep: Waits; replaced in tests.
+        connection: Bucket, endpoint and credential; see ``usable``.
+        prefix: List only keys with this prefix.
+        sleep: Function that waits; replaced in tests.
     """
 
     connection: Connection
@@ -94,7 +94,7 @@ class S3Keys:
 
     @staticmethod
     def usable(connection: Connection) -> bool:
-        """Tell whether requests can be signed here, and no proxy is in between."""
+        """Return whether this module can sign requests for a connection that needs no proxy."""
         if connection.kind != "s3" or connection.proxy is not None:
             return False
         if connection.credential is None and not connection.get("skip_signature"):
@@ -103,15 +103,15 @@ class S3Keys:
         return url.scheme not in urllib.request.getproxies() or bool(urllib.request.proxy_bypass(url.hostname or ""))
 
     def pages(self, after: str = "") -> Iterator[pl.DataFrame]:
-        """Return frames of ``KEY_SCHEMA``, one per request, keys ascending; the first may be empty.
+        """Yield frames of ``KEY_SCHEMA``, one per request, with ascending keys. The first may be empty.
 
         Args:
-            after: Only keys after this one, in the order of their UTF-8 bytes.
+            after: List only keys after this one, in the order of their UTF-8 bytes.
 
         Raises:
-            ObjectNotFoundError: There is no such bucket.
-            StoragePermissionError: The keys do not allow it.
-            StorageError: The service fails again and again.
+            ObjectNotFoundError: The bucket does not exist.
+            StoragePermissionError: The credential does not allow listing.
+            StorageError: The service keeps failing.
         """
         token: str | None = None
         while True:
@@ -179,7 +179,7 @@ class S3Keys:
         return StorageError(f"{where}: listing failed ({what}).", hint="Check endpoint and region.")
 
     def _client(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
-        """A connection of this thread, kept open from page to page."""
+        """Return this thread's connection, which stays open between pages."""
         client: http.client.HTTPConnection | None = getattr(self._local, "client", None)
         if client is None:
             kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
@@ -188,7 +188,7 @@ class S3Keys:
 
 
 def _base(connection: Connection) -> tuple[str, str]:
-    """Address of the service, and the path that stands for the bucket."""
+    """Return the address of the service, and the path that stands for the bucket."""
     endpoint, virtual = connection.get("endpoint"), connection.get("virtual_hosted_style_request")
     if endpoint is None:
         host = f"s3.{connection.get('region')}.amazonaws.com"
@@ -197,8 +197,8 @@ def _base(connection: Connection) -> tuple[str, str]:
 
 
 def _parsed(body: bytes) -> tuple[pl.DataFrame, str | None]:
-    """A reply's keys, and where the next page begins."""
-    root = ElementTree.fromstring(body)  # noqa: S314 -- the service that the keys are shown to
+    """Parse a reply into its keys and the token of the next page."""
+    root = ElementTree.fromstring(body)  # noqa: S314 -- from the service that the credential is sent to
     space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
     names = [f"{space}{name}" for name in ("Key", "Size", "LastModified", "ETag", "StorageClass")]
     rows = [[item.findtext(name) for name in names] for item in root.iter(f"{space}Contents")]
@@ -214,7 +214,7 @@ def _parsed(body: bytes) -> tuple[pl.DataFrame, str | None]:
 
 
 def _code(body: bytes) -> str:
-    """The error code of a reply, and nothing else of it."""
+    """Return the error code of a reply, and nothing else of it."""
     try:
         found = ElementTree.fromstring(body).findtext("Code")  # noqa: S314 -- as above
     except ElementTree.ParseError:

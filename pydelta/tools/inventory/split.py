@@ -1,7 +1,6 @@
-"""Split one reading of an inventory by table, on local disk: memory does not grow with the inventory.
+"""Split an inventory by table in one pass, on local disk, so that memory use does not depend on its size.
 
-A row belongs to the table whose location is the longest that its key lies in, so that a table inside another one keeps
-its files to itself.
+A row belongs to the table with the longest location that contains its key, so a nested table keeps its files.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ _SCHEMA: Final = pa.schema(
 
 
 def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[str], folder: Path) -> dict[str, Path]:
-    """Sort a bucket's rows by table.
+    """Write a bucket's rows to one file per table.
 
     Args:
-        frames: With ``bucket key length isDir modificationTime`` and maybe ``asOf``; rows of other buckets are passed
-            over.
-        bucket: Which bucket the rows are of.
-        roots: URIs of tables; those in other buckets are passed over.
-        folder: Where a file a table is written.
+        frames: Frames with ``bucket key length isDir modificationTime`` and optionally ``asOf``. Rows of other buckets
+            are skipped.
+        bucket: The bucket of the rows.
+        roots: URIs of tables. Those in other buckets are skipped.
+        folder: Folder for one file per table.
 
     Returns:
-        Root -> file for ``read_split``, for each root in the bucket, also for one without rows.
+        Root -> file for ``read_split``, for each root in the bucket, including those without rows.
     """
     own = prefixes_in({root: root for root in roots}, bucket)
     numbers = {prefix: str(number) for number, prefix in enumerate(sorted(own))}
@@ -68,12 +67,12 @@ def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[
 
 
 def read_split(path: Path) -> Iterator[pl.DataFrame]:
-    """Read the rows of a table: ``path`` relative to it, ``length``, ``isDir``, ``modificationTime``, ``asOf``."""
+    """Read the rows of a table: ``path`` in the table, ``length``, ``isDir``, ``modificationTime``, ``asOf``."""
     with pa.ipc.open_stream(str(path)) as reader:
         for batch in reader:
             yield pl.DataFrame(pl.from_arrow(batch))
 
 
 def places_of(roots: Sequence[str]) -> dict[str, str]:
-    """Map each bucket in which tables are to its own URI."""
+    """Map each bucket that holds tables to its URI."""
     return {place.bucket: place.root for place in map(place_of, roots)}

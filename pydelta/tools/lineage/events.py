@@ -1,4 +1,4 @@
-"""Make OpenLineage events and data sets, as plain JSON objects. Pure; nothing in them is a credential."""
+"""Build OpenLineage events and data sets as plain JSON objects. Pure. They never contain credentials."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Run:
 
     Args:
         id: A UUID.
-        namespace: Of the job.
-        job: Its name.
-        engine: Name and version of what runs it, ``pydelta/0.1.0``.
+        namespace: Namespace of the job.
+        job: Name of the job.
+        engine: Name and version of the program that runs it, such as ``pydelta/0.1.0``.
         kind: ``JOB``, ``COMMAND`` or ``STREAM``, for the facet ``jobType``.
     """
 
@@ -59,21 +59,21 @@ def _producer(engine: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """What a run has read and written so far, by namespace and name."""
+    """The tables that a run has read and written so far."""
 
     inputs: Sequence[Mapping[str, Any]] = ()
     outputs: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
 
 def run_event(kind: str, run: Run, tables: Tables, *, at_ms: int, error: str | None = None) -> dict[str, Any]:
-    """Make an event.
+    """Build an event.
 
     Args:
         kind: ``START``, ``RUNNING``, ``COMPLETE`` or ``FAIL``.
-        run: Of which run.
-        tables: What it has read and written so far.
-        at_ms: When, epoch milliseconds.
-        error: Why it failed, in one line.
+        run: The run.
+        tables: Its tables so far.
+        at_ms: Time of the event, epoch milliseconds.
+        error: Why the run failed, in one line.
     """
     producer = _producer(run.engine)
     name, _, version = run.engine.partition("/")
@@ -98,7 +98,7 @@ def run_event(kind: str, run: Run, tables: Tables, *, at_ms: int, error: str | N
 
 
 def shown(at_ms: int) -> str:
-    """Show a time as events have it.
+    """Format a time for events.
 
     Example:
         >>> shown(1_700_000_000_123)
@@ -109,7 +109,7 @@ def shown(at_ms: int) -> str:
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
-    """Return namespace and name of a location, as OpenLineage names data sets. A user and a password are left out.
+    """Return namespace and name of a location as OpenLineage names data sets, without user and password.
 
     Example:
         >>> dataset_name("s3a://warehouse/lake/orders"), dataset_name("file:///data/a%20b")
@@ -120,27 +120,27 @@ def dataset_name(uri: str) -> tuple[str, str]:
     if scheme in ("", "file"):
         return "file", unquote(parts.path).rstrip("/") or "/"
     place, host = parts.netloc, parts.netloc.rpartition("@")[2]
-    if not scheme.startswith(("abfs", "wasb")):  # there the container stands before the @
+    if not scheme.startswith(("abfs", "wasb")):  # In these schemes, the container comes before the @.
         place = host
     path = uri.split("://", 1)[1].partition("/")[2].strip("/")
     return f"{'s3' if scheme in _S3 else scheme}://{place}", hide_text(path) or "/"
 
 
 def input_of(snapshot: Snapshot, engine: str) -> dict[str, Any]:
-    """Describe a table that was read: its schema and version."""
+    """Describe a table that was read, with its schema and version."""
     namespace, name = dataset_name(snapshot.table_uri)
     return {"namespace": namespace, "name": name, "facets": _facets(snapshot, engine)}
 
 
 def output_of(snapshot: Snapshot, engine: str, *, rows: int | None, files: int, size: int) -> dict[str, Any]:
-    """Describe a table that was written: its schema and version, and what came to it.
+    """Describe a table that was written, with its schema, its version and the amount written.
 
     Args:
-        snapshot: The version that was made.
-        engine: Name and version of what made it.
-        rows: Rows that were written; None where the commit does not say it.
-        files: Data files that were added.
-        size: Their bytes.
+        snapshot: The version that was written.
+        engine: Name and version of the program that wrote it.
+        rows: Number of rows written; None if the commit does not record it.
+        files: Number of data files added.
+        size: Their size in bytes.
     """
     statistics = {"rowCount": rows} if rows is not None else {}
     facet = _facet("outputStatistics", _producer(engine), **statistics, size=size, fileCount=files)
@@ -148,7 +148,7 @@ def output_of(snapshot: Snapshot, engine: str, *, rows: int | None, files: int, 
 
 
 def place_of_input(location: str) -> dict[str, Any]:
-    """Describe files that were read, by their location alone."""
+    """Describe files that were read, by their location."""
     namespace, name = dataset_name(location)
     return {"namespace": namespace, "name": name, "facets": {}}
 
@@ -165,7 +165,7 @@ def _facets(snapshot: Snapshot, engine: str) -> dict[str, Any]:
 
 
 def _field(name: str, kind: DataType) -> dict[str, Any]:
-    """A column as the schema facet has it: nested ones with their fields."""
+    """Describe a column for the schema facet, including nested fields."""
     if isinstance(kind, StructType):
         inside = [_field(item.name, item.data_type) for item in kind.fields]
         return {"name": name, "type": "struct", "fields": inside}

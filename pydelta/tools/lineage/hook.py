@@ -1,4 +1,4 @@
-"""Report a commit: which table it wrote, at which version, with which schema, and how many rows."""
+"""Report a commit: the table that it wrote, its version, its schema, and the number of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["tell_of_commit"]
 _READS_ITSELF: Final = frozenset(
     {"DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG", "RESTORE", "ADD CONSTRAINT", "COMPUTE STATS"}
 )
-"""Operations whose rows come from the table as it was."""
+"""Operations that take rows from the previous version of the table."""
 _CHANGED: Final = {
     "DELETE": ("numDeletedRows",),
     "UPDATE": ("numUpdatedRows",),
@@ -23,7 +23,7 @@ _CHANGED: Final = {
 
 
 def tell_of_commit(context: HookContext) -> None:
-    """Send the events of a commit, where OPENLINEAGE_URL is set; see ``pydelta.txn.hooks``. Never waits."""
+    """Send the events of a commit if OPENLINEAGE_URL is set; see ``pydelta.txn.hooks``. Never waits."""
     to = emitter()
     if to is None:
         return
@@ -71,7 +71,7 @@ def _metrics(info: CommitInfo | None) -> dict[str, Any]:
 
 
 def _rows(operation: str, info: CommitInfo | None) -> int | None:
-    """Rows that were written, or for DELETE to MERGE changed; None where the commit does not say it."""
+    """Return the rows written (or changed, for DELETE, UPDATE and MERGE); None if the commit does not record them."""
     metrics = _metrics(info)
     names = _CHANGED.get(operation, ("numOutputRows",))
     found = [_number(metrics.get(name)) for name in names]

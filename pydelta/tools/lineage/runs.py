@@ -1,4 +1,4 @@
-"""Follow the runs of jobs, and send their events where OPENLINEAGE_URL says: never in anybody's way."""
+"""Follow the runs of jobs, and send their events to OPENLINEAGE_URL without ever blocking or failing a job."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Emitter:
     """Sends events to one endpoint.
 
     Args:
-        outbox: Takes them.
-        namespace: Of jobs.
+        outbox: Sends the events.
+        namespace: Namespace of jobs.
     """
 
     def __init__(self, outbox: Outbox, namespace: str) -> None:
@@ -40,7 +40,7 @@ class Emitter:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Emitter | None:
-        """Return the emitter that the environment asks for, by OpenLineage's names; None where it asks for none.
+        """Return the emitter that the environment configures with OpenLineage's variables; None if it configures none.
 
         Raises:
             InvalidArgumentError: OPENLINEAGE_URL is not an HTTP address.
@@ -56,11 +56,11 @@ class Emitter:
         return cls(Outbox(f"{url.rstrip('/')}/{path}", headers=headers), namespace)
 
     def run(self, job: str, kind: str = "JOB") -> Run:
-        """Begin a run of a job; sends nothing yet."""
+        """Create a run of a job. Sends nothing yet."""
         return Run(id=str(uuid.uuid4()), namespace=self.namespace, job=job, engine=engine_info(), kind=kind)
 
     def send(self, kind: str, run: Run, tables: Tables, *, at_ms: int, error: str | None = None) -> None:
-        """Send an event; what cannot be sent is dropped and counted."""
+        """Queue an event. Events that cannot be sent are dropped and counted."""
         self.outbox.put(run_event(kind, run, tables, at_ms=at_ms, error=error))
 
 
@@ -68,7 +68,7 @@ _NAMES: Final = (_URL, "OPENLINEAGE_DISABLED", "OPENLINEAGE_ENDPOINT", "OPENLINE
 
 
 def emitter() -> Emitter | None:
-    """Return the process's emitter; None where the environment asks for none, or asks in vain: that is told once."""
+    """Return the process's emitter; None if the environment configures none or an invalid one, which is logged once."""
     return _emitter_of(tuple((name, os.environ[name]) for name in _NAMES if name in os.environ))
 
 
@@ -83,7 +83,7 @@ def _emitter_of(env: tuple[tuple[str, str], ...]) -> Emitter | None:
 
 @dataclass(slots=True)
 class JobRun:
-    """A job that is running: what it has read and written so far. Safe to use from several threads."""
+    """A running job, with what it has read and written so far. Safe to use from several threads."""
 
     run: Run
     to: Emitter
@@ -92,12 +92,12 @@ class JobRun:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, dataset: Mapping[str, Any]) -> None:
-        """Note what was read; of a table that is read again the newest version."""
+        """Record an input. A table that is read again is recorded with its newest version."""
         with self._lock:
             self._inputs[dataset["namespace"], dataset["name"]] = dataset
 
     def wrote(self, dataset: Mapping[str, Any], at_ms: int) -> None:
-        """Note what was written, and send it."""
+        """Record an output, and send it."""
         with self._lock:
             self._outputs[dataset["namespace"], dataset["name"]] = _added(
                 self._outputs.get((dataset["namespace"], dataset["name"])), dataset
@@ -105,39 +105,39 @@ class JobRun:
         self.to.send("RUNNING", self.run, self.tables(), at_ms=at_ms)
 
     def tables(self) -> Tables:
-        """Return what it has read and written so far."""
+        """Return the inputs and outputs so far."""
         with self._lock:
             return Tables(inputs=list(self._inputs.values()), outputs=list(self._outputs.values()))
 
 
 def _added(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The newer state of a table that a run writes again, with the rows of all its commits."""
+    """Merge two outputs of the same table: the newer state, with the rows of all commits."""
     if before is None:
         return now
     old, new = (item["outputFacets"]["outputStatistics"] for item in (before, now))
     sums = {name: old[name] + new[name] for name in ("rowCount", "size", "fileCount") if name in old and name in new}
-    kept = {name: value for name, value in new.items() if name != "rowCount"}
-    return {**now, "outputFacets": {"outputStatistics": kept | sums}}
+    others = {name: value for name, value in new.items() if name != "rowCount"}
+    return {**now, "outputFacets": {"outputStatistics": others | sums}}
 
 
 _current: list[JobRun] = []
-"""The job of this process, if any: one at a time, since a job is a process."""
+"""The job of this process, if any. There is only one at a time, because each job is a process."""
 
 
 def current_run() -> JobRun | None:
-    """Return the job that is running in this process."""
+    """Return the job running in this process."""
     return _current[-1] if _current else None
 
 
 def note_input(location: str) -> None:
-    """Note that the running job reads files at a location, which no commit tells."""
+    """Record that the running job reads files at a location. Commits do not show this."""
     running = current_run()
     if running is not None:
         running.read(place_of_input(location))
 
 
 def note_table(log: DeltaLog) -> None:
-    """Note that the running job reads a table, which no commit tells.
+    """Record that the running job reads a table. Commits do not show this.
 
     Raises:
         DeltaError: The table cannot be read.
@@ -149,11 +149,11 @@ def note_table(log: DeltaLog) -> None:
 
 @contextmanager
 def job_run(job: str, failure: Callable[[], str | None]) -> Iterator[None]:
-    """Tell of a job's run: that it began, what its commits wrote, how it ended.
+    """Report a job's run: its start, the tables that its commits write, and its end.
 
     Args:
-        job: Its name.
-        failure: Asked at the end: why the job failed, in one line; None if it did not.
+        job: Name of the job.
+        failure: Called at the end; returns why the job failed, in one line, or None if it did not.
     """
     to = emitter()
     if to is None:

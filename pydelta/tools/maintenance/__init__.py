@@ -1,4 +1,4 @@
-"""Keep tables in shape by policy: what a table is like, what it needs, and the book of what was done."""
+"""Maintain tables by policy: read their state, decide what they need, and keep a journal of what was done."""
 
 from pydelta.tools.maintenance.decide import Action, DailyBudget, decide
 from pydelta.tools.maintenance.state import ActionKind, MaintenanceState

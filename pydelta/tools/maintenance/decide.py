@@ -16,19 +16,19 @@ MAKE_INVENTORY: Final = (
     "Make one now: make inventory in the stack, elsewhere jobs/inventory.py, then jobs/load_inventory.py."
 )
 NO_INVENTORY: Final = f"no inventory of its bucket has been loaded. {MAKE_INVENTORY}"
-"""Why an action waits for an inventory."""
+"""The reason why an action waits for an inventory."""
 _PAGE: Final = 1000
-"""Names in a page of a listing, and files in one bulk deletion."""
+"""Names per page of a listing, and files per bulk deletion."""
 _FIRST_PAUSE_MS: Final = 5 * 60_000
 _LONGEST_PAUSE_MS: Final = 6 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyBudget:
-    """What may still be spent today. None for no limit.
+    """What may still be spent today. None means no limit.
 
     Args:
-        bytes: Bytes of tables that are read.
+        bytes: Bytes to read from tables.
         requests: Requests to the store.
     """
 
@@ -36,14 +36,14 @@ class DailyBudget:
     requests: int | None = None
 
     def less(self, action: Action) -> DailyBudget:
-        """Return what an action leaves."""
+        """Return the budget that an action leaves."""
         return DailyBudget(
             bytes=None if self.bytes is None else max(self.bytes - action.bytes, 0),
             requests=None if self.requests is None else max(self.requests - action.requests, 0),
         )
 
     def within(self, other: DailyBudget) -> DailyBudget:
-        """Return the lower of two limits, each."""
+        """Return the lower limit of both, field by field."""
 
         def lower(one: int | None, two: int | None) -> int | None:
             return min((value for value in (one, two) if value is not None), default=None)
@@ -51,7 +51,7 @@ class DailyBudget:
         return DailyBudget(bytes=lower(self.bytes, other.bytes), requests=lower(self.requests, other.requests))
 
     def refuses(self, action: Action) -> str | None:
-        """Say why an action is too much for what is left; None if it is not."""
+        """Return why an action exceeds the budget; None if it does not."""
         if self.bytes is not None and action.bytes > self.bytes:
             return f"it would read {shown_bytes(action.bytes)}, and today's budget has {shown_bytes(self.bytes)} left"
         if self.requests is not None and action.requests > self.requests:
@@ -61,15 +61,15 @@ class DailyBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """Something that is to be done to a table, with what it is expected to cost and to save.
+    """An action on a table, with its expected cost and savings.
 
     Args:
         kind: See ``ActionKind``.
-        reason: Why, for people.
+        reason: The reason, for people.
         files, bytes: Data files that it reads.
-        requests: To the store.
-        saved_files, saved_bytes: What the table (or its place) would have less.
-        held: Why it is not done yet; None: it is due.
+        requests: Requests to the store.
+        saved_files, saved_bytes: How much less the table or its store would hold.
+        held: Why it is held back; None if it is due.
     """
 
     kind: str
@@ -83,17 +83,16 @@ class Action:
 
 
 def decide(state: MaintenanceState, policy: MaintenancePolicy, budget: DailyBudget, *, now_ms: int) -> list[Action]:
-    """Decide what is to be done to a table, in this order. Pure: looks at nothing but its arguments.
+    """Decide what to do with a table, and in which order. Pure: looks only at its arguments.
 
     Args:
         state: The table.
-        policy: How it wants to be maintained.
-        budget: What is left of the day, for all tables and for this one.
+        policy: Its maintenance policy.
+        budget: The rest of the day's budget, for all tables and for this one.
         now_ms: The clock, epoch milliseconds.
 
     Returns:
-        The actions that are due, and those that would be but are held back: by the budget, or by a failure that was
-        not long ago.
+        The actions that are due, and those that are held back by the budget or by a recent failure.
     """
     if not policy.enabled or state.version < 0:
         return []
@@ -110,7 +109,7 @@ def decide(state: MaintenanceState, policy: MaintenancePolicy, budget: DailyBudg
 
 
 def retry_ms(tries: int) -> int:
-    """Return how long after its last try an action that failed is left alone: it doubles, up to six hours.
+    """Return how long a failed action is left alone after its last try. The pause doubles, up to six hours.
 
     Example:
         >>> [retry_ms(tries) // 60_000 for tries in (1, 2, 3, 20)]
@@ -137,7 +136,7 @@ def _sync(state: MaintenanceState, policy: MaintenancePolicy) -> Action | None:
 
 
 def _optimize(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -> Action | None:
-    """The one OPTIMIZE that a table needs most: its order, then its small files."""
+    """Choose the OPTIMIZE that a table needs most: ordering rows comes before merging small files."""
     last_ms = max((state.last[kind] for kind in ActionKind.OPTIMIZES if kind in state.last), default=None)
     if last_ms is not None and now_ms - last_ms < policy.min_age_ms:
         return None
@@ -145,7 +144,7 @@ def _optimize(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -
     crowded = policy.compact and small.saved >= policy.compact_min_files
     orders = ActionKind.CLUSTER if state.clustered else ActionKind.ZORDER if policy.zorder_by else None
     if orders == ActionKind.CLUSTER and not policy.cluster:
-        return None  # OPTIMIZE of a clustered table puts rows in order, and that was switched off
+        return None  # OPTIMIZE of a clustered table also orders rows, but the policy turned that off.
     ratio = state.unordered_bytes / state.bytes if state.bytes else 0.0
     fresh = state.unordered_bytes >= policy.small_file_bytes and ratio >= policy.order_min_ratio
     reads = {
@@ -185,7 +184,7 @@ def _many(state: MaintenanceState, policy: MaintenancePolicy) -> str:
 
 
 def _rewrite_requests(files: int, size: int) -> int:
-    """A footer and a read per file, a write per 128 MiB, and the commit."""
+    """Estimate requests: a footer and a read per file, a write per 128 MiB, and the commit."""
     return 2 * files + size // (128 << 20) + 4
 
 
@@ -223,7 +222,7 @@ def _lite(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -> Ac
 
 
 def _expired(state: MaintenanceState, last_ms: int | None, now_ms: int) -> list[Removals]:
-    """The removals that are past their retention, and were not yet at the last VACUUM."""
+    """Return the removals that have passed their retention, but had not at the last VACUUM."""
     done_ms = -1 if last_ms is None else last_ms - state.retention_ms
     return [item for item in state.removals if done_ms <= item.last_ms < now_ms - state.retention_ms]
 
@@ -231,11 +230,11 @@ def _expired(state: MaintenanceState, last_ms: int | None, now_ms: int) -> list[
 def _sweep(
     state: MaintenanceState, policy: MaintenancePolicy, kind: str, now_ms: int, *, in_place_of_lite: bool
 ) -> Action | None:
-    """A VACUUM that also finds files which no commit names; by an inventory, only by one that is new."""
+    """Decide on a VACUUM that also finds unreferenced files. With an inventory, only a new inventory justifies it."""
     last_ms = state.last.get(kind)
     every_ms = policy.vacuum_every_ms if in_place_of_lite else policy.sweep_every_ms
     if state.created_ms + state.retention_ms > now_ms:
-        return None  # every file is younger than the retention
+        return None  # Every file is younger than the retention.
     if last_ms is not None and now_ms - last_ms < every_ms:
         return None
     listed_ms = state.inventory_ms
@@ -254,7 +253,7 @@ def _sweep(
 
 
 def shown_bytes(size: int) -> str:
-    """Show a size as people read it.
+    """Format a size for people.
 
     Example:
         >>> shown_bytes(512), shown_bytes(33_554_432)
@@ -268,7 +267,7 @@ def shown_bytes(size: int) -> str:
 
 
 def shown_span(span_ms: int) -> str:
-    """Show a length of time in its largest whole unit.
+    """Format a duration in its largest whole unit.
 
     Example:
         >>> shown_span(604_800_000), shown_span(90_000)
@@ -282,5 +281,5 @@ def shown_span(span_ms: int) -> str:
 
 
 def shown_time(time_ms: int) -> str:
-    """Show a moment in UTC."""
+    """Format a time in UTC."""
     return f"{dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC):%Y-%m-%d %H:%M} UTC"

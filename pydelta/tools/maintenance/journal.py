@@ -1,9 +1,9 @@
-"""Keep the book of maintenance: a Delta table with a row per action, written and read without Spark.
+"""Keep the journal of maintenance: a Delta table with a row per action, written and read without Spark.
 
 ::
 
-    rows --Parquet, statistics--> one data file --add--> one commit, a blind append: it conflicts with nothing
-    rows of the last days --> when each action was last done, how often it failed since, what today has cost
+    rows --Parquet, statistics--> one data file --add--> one commit, a blind append that conflicts with nothing
+    rows of the last days --> when each action last succeeded, its failures since then, today's cost
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = ["Journal", "Outcome", "Row"]
 
 _DAY_MS: Final = 86_400_000
 _REMEMBERED_MS: Final = 35 * 86_400_000
-"""How far back rows are read: further than any interval that a policy usually names."""
+"""How far back rows are read, which exceeds any usual interval of a policy."""
 
 
 class Outcome:
-    """How an action ended, as it stands in the book."""
+    """How an action ended, as stored in the journal."""
 
     DONE: Final = "done"
     NOTHING: Final = "nothing to do"
@@ -51,24 +51,24 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One action. Times in epoch milliseconds, sizes in bytes; None for what is not known.
+    """One action. Times in epoch milliseconds, sizes in bytes; None means unknown.
 
     Args:
         at_ms: When it ended.
-        table: As the table is called.
-        location: Where it lies.
-        action: See ``Kind``.
-        reason: Why it was done.
+        table: Name of the table.
+        location: Location of the table.
+        action: See ``ActionKind``.
+        reason: Reason for the action.
         outcome: See ``Outcome``.
-        attempt: The try of which this is the end, from 1.
-        seconds: How long it took.
-        version_before, version_after: Of the table.
-        files_read, bytes_read, files_written, bytes_written, files_removed, bytes_removed: Data files, of the table
-            for OPTIMIZE, of the store for VACUUM; manifests for a sync.
-        requests: To the store, as far as they are known.
-        saved_files, saved_bytes: What the table reads less of (OPTIMIZE), or the store holds less of (VACUUM).
-        error: In one line.
-        error_code: Its code.
+        attempt: Number of this try, from 1.
+        seconds: Duration.
+        version_before, version_after: Versions of the table.
+        files_read, bytes_read, files_written, bytes_written, files_removed, bytes_removed: Data files of the table for
+            OPTIMIZE, files in the store for VACUUM, manifests for a sync.
+        requests: Requests to the store, as far as known.
+        saved_files, saved_bytes: How much less the table reads (OPTIMIZE) or the store holds (VACUUM).
+        error: Error message in one line.
+        error_code: Code of the error.
     """
 
     at_ms: int
@@ -99,26 +99,26 @@ _COLUMNS: Final = {
     "at": ("timestamp", pa.timestamp("us", "UTC")),
     **{item.name: _TYPES[str(item.type).partition(" ")[0]] for item in dataclasses.fields(Row) if item.name != "at_ms"},
 }
-"""Name of a column -> its type in Delta and in Arrow."""
+"""Maps column names to their types in Delta and in Arrow."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """The rows of the last weeks, by table, and what the tables have cost today."""
+    """The rows of the last weeks by table, and today's cost of each table."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     day_ms: int = 0
     spent: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
-        """Take a row that is newer than those that are known."""
+        """Add a row that is newer than all known ones."""
         self.rows.setdefault(row.location, []).append(row)
         if row.at_ms >= self.day_ms:
             size, requests = self.spent.get(row.location, (0, 0))
             self.spent[row.location] = (size + (row.bytes_read or 0), requests + (row.requests or 0))
 
     def turn_to(self, now_ms: int) -> None:
-        """Begin the day of a time, if it is another one, and forget what is too old to count."""
+        """Start a new day if the given time is on another one, and forget rows that are too old to matter."""
         day_ms = now_ms - now_ms % _DAY_MS
         if day_ms == self.day_ms:
             return
@@ -129,11 +129,11 @@ class _Memory:
 
 
 class Journal:
-    """The table of what was done. Safe to use from several threads.
+    """The table of actions. Safe to use from several threads.
 
     Args:
-        log: Of the table; it is made at the first row.
-        clock: Epoch milliseconds.
+        log: Log of the table, which is created with the first row.
+        clock: Returns epoch milliseconds.
     """
 
     def __init__(self, log: DeltaLog, clock: Callable[[], int] = epoch_ms) -> None:
@@ -144,19 +144,19 @@ class Journal:
         self._waiting: list[Row] = []
 
     def note(self, row: Row) -> None:
-        """Take a row, which is written by the next ``write``."""
+        """Queue a row for the next ``write``."""
         with self._lock:
             self._read().add(row)
             self._waiting.append(row)
 
     def write(self) -> int | None:
-        """Append the rows that wait, in one commit; its version, None without rows.
+        """Append the queued rows in one commit. Returns its version, or None if there are no rows.
 
-        Rows stay where the commit fails, for the next ``write``.
+        If the commit fails, the rows stay queued for the next ``write``.
 
         Raises:
-            SchemaMismatchError: The table is another one.
-            DeltaError: It cannot be written.
+            SchemaMismatchError: The table is not a journal.
+            DeltaError: The table cannot be written.
         """
         with self._lock:
             rows = list(self._waiting)
@@ -167,7 +167,7 @@ class Journal:
             return version
 
     def known(self, location: str) -> Known:
-        """Return what the book tells of a table: when each action was last done well, and the tries since."""
+        """Return what the journal knows of a table: when each action last succeeded, and the failures since then."""
         last: dict[str, int] = {}
         failures: dict[str, ActionFailure] = {}
         with self._lock:
@@ -182,7 +182,7 @@ class Journal:
         return Known(last=last, failures=failures)
 
     def failing(self) -> list[Row]:
-        """Return the last row of each action of each table whose last try failed, the oldest first."""
+        """Return the last rows of all actions whose last try failed, oldest first."""
         newest: dict[tuple[str, str], Row] = {}
         with self._lock:
             for rows in self._read().rows.values():
@@ -191,11 +191,11 @@ class Journal:
         return sorted(found, key=lambda row: row.at_ms)
 
     def left(self, limit: DailyBudget, location: str | None = None) -> DailyBudget:
-        """Return what is left of a day's limit (UTC), for all tables or for one.
+        """Return the rest of a daily limit (UTC), for all tables or for one.
 
         Args:
-            limit: Of a day.
-            location: Of the table; None for all.
+            limit: The daily limit.
+            location: Location of the table; None for all.
         """
         with self._lock:
             spent = self._read().spent
@@ -207,7 +207,7 @@ class Journal:
         )
 
     def _read(self) -> _Memory:
-        """What is remembered; the caller holds the lock."""
+        """Return the remembered rows. The caller holds the lock."""
         now_ms = self._clock()
         if self._memory is None:
             memory = _Memory()
@@ -220,11 +220,11 @@ class Journal:
 
 
 def append_rows(log: DeltaLog, rows: Sequence[Row], *, now_ms: int) -> int:
-    """Append rows to a book in one commit, which is its first where there is none; the version.
+    """Append rows to a journal in one commit, creating the table if needed. Returns the version.
 
     Raises:
-        SchemaMismatchError: The table is another one.
-        DeltaError: It cannot be written; the data file is gone again, unless it may have been committed.
+        SchemaMismatchError: The table is not a journal.
+        DeltaError: It cannot be written. The data file is deleted again, unless it may have been committed.
     """
     txn = start_transaction(log)
     if not txn.table_exists:
@@ -248,10 +248,10 @@ def append_rows(log: DeltaLog, rows: Sequence[Row], *, now_ms: int) -> int:
 
 
 def read_rows(log: DeltaLog, *, since_ms: int) -> list[Row]:
-    """Read the rows of files that were written since a time, the oldest first; none without a table.
+    """Read the rows of files written since a time, oldest first. Returns no rows if there is no table.
 
     Raises:
-        SchemaMismatchError: The table is another one.
+        SchemaMismatchError: The table is not a journal.
         DeltaError: It cannot be read.
     """
     snapshot = log.update()
@@ -296,7 +296,7 @@ def _check(log: DeltaLog, fields: Iterable[Any]) -> None:
 
 
 def _data_file(log: DeltaLog, rows: Sequence[Row], now_ms: int) -> AddFile:
-    """Write the rows, with statistics of what queries ask for."""
+    """Write the rows to a data file, with statistics on the columns that queries use."""
     values = [
         {"at": dt.datetime.fromtimestamp(row.at_ms / 1000, tz=dt.UTC)}
         | {name: getattr(row, name) for name in _COLUMNS if name != "at"}

@@ -1,7 +1,7 @@
-"""Tell the scheduler of commits, and let it take such notices: a location in a small JSON document over HTTP.
+"""Notify the scheduler of commits, and receive such notices: a location in a small JSON document over HTTP.
 
-A notice only makes the scheduler look at a table sooner than it would: it carries nothing that has to be believed. So
-the listener asks for no log-in, and a notice of a table that the scheduler does not know is passed over.
+A notice only makes the scheduler look at a table earlier, so it need not be trusted. The listener therefore asks for no
+log-in, and a notice about an unknown table is ignored.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["NOTICE_URL", "Listener", "announce_commit"]
 
 NOTICE_URL: Final = "PYDELTA_NOTICE_URL"
-"""The variable that names the scheduler's listener, ``http://scheduler:8089/commits``."""
+"""The variable with the address of the scheduler's listener, such as ``http://scheduler:8089/commits``."""
 _LARGEST: Final = 64 * 1024
 _MOST: Final = 10_000
 
 
 def announce_commit(context: HookContext) -> None:
-    """Tell the scheduler of a commit, where PYDELTA_NOTICE_URL names it; see ``pydelta.txn.hooks``. Never waits.
+    """Notify the scheduler of a commit if PYDELTA_NOTICE_URL is set; see ``pydelta.txn.hooks``. Never waits.
 
     Raises:
-        InvalidArgumentError: The variable does not hold an address.
+        InvalidArgumentError: The variable does not hold a valid address.
     """
     url = os.environ.get(NOTICE_URL)
     if url:
@@ -44,7 +44,7 @@ def _outbox(url: str) -> Outbox:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """Takes ``POST`` requests with a location; answers with a status alone."""
+    """Accepts ``POST`` requests with a location, and answers only with a status."""
 
     listener: Listener
     timeout = 10
@@ -68,15 +68,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: there is a request per commit."""
+        """Log nothing, because there is a request per commit."""
 
 
 class Listener:
-    """Collects the locations of tables that were committed to.
+    """Collects the locations of tables with new commits.
 
     Args:
-        host, port: Where it listens; port 0 for any.
-        wake: Set at each notice.
+        host, port: Address to listen at; port 0 for any free port.
+        wake: Event that each notice sets.
     """
 
     def __init__(self, host: str, port: int, wake: threading.Event) -> None:
@@ -94,7 +94,7 @@ class Listener:
         """Listen at ``HOST:PORT``.
 
         Raises:
-            InvalidArgumentError: It is not an address, or not one to listen at.
+            InvalidArgumentError: The address is invalid, or listening there is not possible.
         """
         host, colon, port = address.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535:
@@ -107,7 +107,7 @@ class Listener:
             ) from error
 
     def note(self, location: str) -> bool:
-        """Take a location; False if too many wait."""
+        """Add a location. Returns False if too many are waiting."""
         with self._lock:
             if len(self._noted) >= _MOST:
                 return False
@@ -116,12 +116,12 @@ class Listener:
         return True
 
     def take(self) -> frozenset[str]:
-        """Return the locations since the last call."""
+        """Return the locations collected since the last call."""
         with self._lock:
             found, self._noted = frozenset(self._noted), set()
         return found
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,11 +1,11 @@
-"""Bring tables in shape, round after round: look at each, decide, start what is due in its lane, and note how it ended.
+"""Maintain tables in rounds: look at each, decide, start due actions in their lanes, and record how they ended.
 
 ::
 
     tick --> look at every table --> decide --> lane "sync"      publishes
                                             --> lane "vacuum"    deletes, one table after the other
                                             --> lane "optimize"  rewrites, one table after the other
-    what ended --> a row of the book; what failed comes again after a pause that doubles
+    finished action --> a row of the journal; a failed one is retried after a pause that doubles
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _ERROR_LENGTH: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlace:
-    """A table that is maintained.
+    """A maintained table.
 
     Args:
-        name: As it is called.
-        location: Where it lies.
-        registered: It has an entry in a metastore.
+        name: Name of the table.
+        location: Location of the table.
+        registered: Whether it has an entry in a metastore.
     """
 
     name: str
@@ -56,13 +56,13 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionOrder:
-    """An action that is to be done.
+    """An action to run.
 
     Args:
         place: The table.
-        action: What, and why.
-        policy: By which it is done.
-        state: What the table was like.
+        action: The action with its reason.
+        policy: Policy under which it runs.
+        state: State of the table when it was decided.
     """
 
     place: TablePlace
@@ -73,14 +73,14 @@ class ActionOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionDone:
-    """What an action did: fields of a ``Row``.
+    """The result of an action, as fields of a ``Row``.
 
     Args:
         outcome: See ``Outcome``.
-        facts: Numbers and versions, by the names of ``Row``.
-        error: In one line.
-        error_code: Its code.
-        exit_code: Of a command that would have done just this; see ``pydelta.errors``.
+        facts: Numbers and versions, by field names of ``Row``.
+        error: Error message in one line.
+        error_code: Code of the error.
+        exit_code: Exit code of the equivalent command; see ``pydelta.errors``.
     """
 
     outcome: str = Outcome.DONE
@@ -91,18 +91,18 @@ class ActionDone:
 
 
 Do: TypeAlias = Callable[[ActionOrder], ActionDone | None]
-"""Does an action, and tells how it ended; None for one that was given up with the process: it leaves no row."""
+"""Runs an action and returns its result; None if it was abandoned because the process ends, which leaves no row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What a look at a table found.
+    """The result of a look at a table.
 
     Args:
         place: The table.
-        actions: What is due, or held back; with its reason.
-        error: Why it could not be looked at, in one line.
-        exit_code: Of that error.
+        actions: Due actions, and actions held back with the reason.
+        error: Why the table could not be read, in one line.
+        exit_code: Exit code of that error.
     """
 
     place: TablePlace
@@ -112,16 +112,17 @@ class Looked:
 
 
 class Scheduler:
-    """Maintains tables. ``tick`` is for one thread; actions run in threads of their own.
+    """Maintains tables. Call ``tick`` from one thread only; actions run in other threads.
 
     Args:
-        book: Where it is noted what was done.
-        do: Does an action; see ``Do``. What it raises is a failure of the action.
+        book: The journal of actions.
+        do: Runs an action; see ``Do``. If it raises, the action has failed.
         options: Storage options.
-        defaults: Of policies, by short names.
-        budget: Of a day, for all tables.
-        inventory_of: Tells when the newest inventory of a place was made, epoch milliseconds; None without one.
-        clock: Epoch milliseconds.
+        defaults: Policy defaults, by short names.
+        budget: Daily budget for all tables.
+        inventory_of: Returns when the newest inventory of a location was made, epoch milliseconds; None if there is
+            none.
+        clock: Returns epoch milliseconds.
     """
 
     def __init__(
@@ -156,17 +157,17 @@ class Scheduler:
         now_ms: int,
         forget: bool = True,
     ) -> list[Looked]:
-        """Look at every table, and start what is due; a table that cannot be looked at stops no other.
+        """Look at every table and start due actions. A table that cannot be read does not stop the others.
 
         Args:
             places: The tables.
-            announced: Locations of tables of which a commit was announced.
+            announced: Locations of tables with an announced commit.
             now_ms: The clock, epoch milliseconds.
-            forget: These are all the tables; what is known of others is dropped.
+            forget: ``places`` is complete, so drop what is known of other tables.
         """
         self._announced |= announced
-        gone = self._watchers.keys() - {place.location for place in places}
-        for location in gone if forget else ():
+        dropped = self._watchers.keys() - {place.location for place in places}
+        for location in dropped if forget else ():
             del self._watchers[location]
             self._announced.discard(location)
         found = []
@@ -179,11 +180,11 @@ class Scheduler:
         return found
 
     def look(self, place: TablePlace, *, announced: bool = False, now_ms: int) -> tuple[Looked, list[ActionOrder]]:
-        """Look at one table and decide; starts nothing.
+        """Look at a table and decide, without starting anything.
 
         Args:
             place: The table.
-            announced: A commit to it was announced.
+            announced: Whether a commit to it was announced.
             now_ms: The clock, epoch milliseconds.
         """
         try:
@@ -212,7 +213,7 @@ class Scheduler:
         return Looked(place=place, actions=actions), due
 
     def _left(self, limit: DailyBudget, location: str | None) -> DailyBudget:
-        """What is left of a limit when what is running has been paid, too."""
+        """Return the rest of a limit after the recorded and the running actions."""
         if limit == DailyBudget():
             return limit
         left = self.book.left(limit, location)
@@ -251,8 +252,8 @@ class Scheduler:
                 )
             except Exception as error:  # noqa: BLE001 -- one action must not end the lane of others
                 _LOG.exception("%s of %s failed", order.action.kind, order.place.name)
-                said = " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_LENGTH]
-                done = ActionDone(outcome=Outcome.FAILED, error=said, exit_code=1)
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_LENGTH]
+                done = ActionDone(outcome=Outcome.FAILED, error=reason, exit_code=1)
             seconds = time.monotonic() - began
             if done is not None:
                 self.book.note(row_of(order, done, at_ms=clock + round(seconds * 1000), seconds=seconds))
@@ -262,7 +263,7 @@ class Scheduler:
                 self.exit_code = max(self.exit_code, done.exit_code if done is not None else 2)
 
     def write_book(self) -> str | None:
-        """Write the rows that wait; the error in one line where that fails: the rows stay for the next time."""
+        """Write the waiting rows. On failure, returns the error in one line and keeps the rows for the next time."""
         try:
             self.book.write()
         except (DeltaError, OSError) as error:
@@ -271,7 +272,7 @@ class Scheduler:
         return None
 
     def finish(self) -> str | None:
-        """Wait for what is running, and write the book; see ``write_book``."""
+        """Wait for running actions, then write the journal; see ``write_book``."""
         while True:
             with self._lock:
                 running = set(self._futures)
@@ -280,13 +281,13 @@ class Scheduler:
             wait(running)
 
     def close(self) -> None:
-        """Start nothing any more; what waits in a lane is dropped, what runs goes on to its end."""
+        """Stop starting actions. Waiting actions are dropped, and running ones continue to their end."""
         for lane in self._lanes.values():
             lane.shutdown(wait=False, cancel_futures=True)
 
 
 def row_of(order: ActionOrder, done: ActionDone, *, at_ms: int, seconds: float) -> Row:
-    """Make the row of an action that ended."""
+    """Build the journal row of a finished action."""
     failure = order.state.failures.get(order.action.kind)
     facts = {"version_before": order.state.version} | {
         name: value for name, value in done.facts.items() if value is not None
@@ -307,5 +308,5 @@ def row_of(order: ActionOrder, done: ActionDone, *, at_ms: int, seconds: float) 
 
 
 def one_line(error: Exception) -> str:
-    """Say what went wrong in one line."""
+    """Format an error in one line."""
     return " ".join(str(error).split())[:_ERROR_LENGTH]

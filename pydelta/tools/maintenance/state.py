@@ -1,11 +1,11 @@
-"""Compute what a table's maintenance is decided by: from its snapshot and history, without a listing of its data.
+"""Compute the state on which maintenance is decided, from snapshot and history, without listing data files.
 
 ::
 
-    live files ----plan_compaction--> small files, and what merging them takes away
-               ----times------------> bytes that came after the last run that put rows in order
+    live files ----plan_compaction--> small files, and how many files merging them saves
+               ----times------------> bytes that came after the last run that ordered rows
     tombstones --------------------> files and bytes that VACUUM LITE may delete, by the hour of their removal
-    history, the book --------------> when each action was last done
+    history, journal -------------> when each action last succeeded
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 TARGET_BYTES: Final = 128 * 1024 * 1024
-"""Of new files, where the table has no ``delta.targetFileSize``."""
+"""Size of new files if the table has no ``delta.targetFileSize``."""
 _HOUR_MS: Final = 3_600_000
 
 
 class ActionKind:
-    """The names of actions, as they stand in ``ops.maintenance``."""
+    """The names of actions, as stored in ``ops.maintenance``."""
 
     SYNC: Final = "sync"
     COMPACT: Final = "compact"
@@ -58,13 +58,13 @@ class ActionKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What a compaction would do.
+    """The effect of a compaction.
 
     Args:
         files: Small files that it would read.
         bytes: Their size.
         new_files: Files that it would write.
-        ripens_ms: When the next small file is old enough to be taken, epoch milliseconds; None: none is waiting.
+        ripens_ms: When the next small file is old enough to be merged, epoch milliseconds; None if none is waiting.
     """
 
     files: int = 0
@@ -74,18 +74,18 @@ class Compaction:
 
     @property
     def saved(self) -> int:
-        """How many files the table would have fewer."""
+        """How many files fewer the table would have."""
         return self.files - self.new_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
-    """Files that were removed within an hour.
+    """Files that were removed within the same hour.
 
     Args:
-        last_ms: When the last of them was, epoch milliseconds.
-        files: How many.
-        bytes: Their size, as far as the log says it.
+        last_ms: When the last of them was removed, epoch milliseconds.
+        files: Number of files.
+        bytes: Their size, as far as the log records it.
     """
 
     last_ms: int
@@ -95,12 +95,12 @@ class Removals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailure:
-    """The tries of an action since it was last done well.
+    """The tries of an action since it last succeeded.
 
     Args:
-        tries: How many.
+        tries: Number of tries.
         last_ms: When the last one ended, epoch milliseconds.
-        said: Its error in one line.
+        said: Its error message in one line.
         code: The error's code.
     """
 
@@ -112,25 +112,25 @@ class ActionFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceState:
-    """A table as far as its maintenance needs it. Times in epoch milliseconds, sizes in bytes.
+    """The state of a table that its maintenance needs. Times in epoch milliseconds, sizes in bytes.
 
     Args:
-        name: As it is called.
-        uri: Where it lies.
-        version: The newest.
-        created_ms: When the table was made.
-        commits: Versions that the log may hold: what LITE would look at, at most.
-        files, bytes: Live ones.
+        name: Name of the table.
+        uri: Location of the table.
+        version: Newest version.
+        created_ms: When the table was created.
+        commits: Versions that the log may hold, and so the most that LITE would read.
+        files, bytes: Live files.
         retention_ms: How long removed files stay.
-        compaction: What merging its small files would do.
-        clustered: It has clustering columns.
-        unordered_files, unordered_bytes: What came after the last run that put rows in order.
-        removals: Files that were removed, by the hour, the oldest first.
-        last: When each kind of action was last done well.
-        failures: Kinds that were tried in vain since.
+        compaction: Effect of merging its small files.
+        clustered: Whether it has clustering columns.
+        unordered_files, unordered_bytes: Files added after the last run that ordered rows.
+        removals: Removed files by the hour, oldest first.
+        last: When each kind of action last succeeded.
+        failures: Kinds of actions that have failed since then.
         inventory_ms: When the newest inventory of its bucket was made; None without one.
-        announced: A commit was announced and is not yet published.
-        registered: It has an entry in a metastore.
+        announced: Whether a commit was announced but not yet published.
+        registered: Whether it has an entry in a metastore.
     """
 
     name: str
@@ -161,12 +161,12 @@ def target_bytes(snapshot: Snapshot) -> int:
 def state_of(
     name: str, snapshot: Snapshot, policy: MaintenancePolicy, *, last: Mapping[str, int], now_ms: int
 ) -> MaintenanceState:
-    """Sum up a snapshot, column by column.
+    """Summarize a snapshot with columnar operations.
 
     Args:
-        name: As the table is called.
+        name: Name of the table.
         snapshot: Its newest version.
-        policy: How it wants to be maintained.
+        policy: Its maintenance policy.
         last: When each kind of action was last done.
         now_ms: The clock, epoch milliseconds.
     """
@@ -194,7 +194,7 @@ def state_of(
 
 
 def _compaction(snapshot: Snapshot, policy: MaintenancePolicy, now_ms: int) -> Compaction:
-    """What OPTIMIZE would do with these limits: the same plan, without its deletion vectors."""
+    """Compute the effect of OPTIMIZE with these limits. The plan is the same, but ignores deletion vectors."""
     core = snapshot.files.core
     small = core.filter(pl.col("size") < policy.small_file_bytes)
     ripe = pl.col("modification_time") <= now_ms - policy.min_age_ms
@@ -219,11 +219,11 @@ def _removals(snapshot: Snapshot) -> tuple[Removals, ...]:
 
 
 def later_removals(before: Sequence[Removals], now: Sequence[Removals]) -> tuple[Removals, ...]:
-    """Return what is known of removals: a checkpoint leaves out tombstones that VACUUM LITE has not yet looked at.
+    """Merge known and new removals, because a checkpoint may omit tombstones that VACUUM LITE has not seen yet.
 
     Args:
-        before: What was known.
-        now: What the newest snapshot tells.
+        before: Removals known so far.
+        now: Removals in the newest snapshot.
     """
     known = {item.last_ms // _HOUR_MS: item for item in before}
     for item in now:
@@ -234,9 +234,9 @@ def later_removals(before: Sequence[Removals], now: Sequence[Removals]) -> tuple
 
 
 def last_runs(records: Sequence[CommitRecord]) -> dict[str, int]:
-    """Find when OPTIMIZE and VACUUM last ran, by anyone, from commits that are newest first.
+    """Find when anyone last ran OPTIMIZE and VACUUM, from commits that are newest first.
 
-    A VACUUM counts as LITE: which files it looked at, the history does not say for sure.
+    A VACUUM counts as LITE, because the history does not record reliably which files it examined.
     """
     found: dict[str, int] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""Write how maintenance fares into a status file, in the form of that of ``jobs/schedule.py``."""
+"""Write the status of maintenance to a file, in the format of the status file of ``jobs/schedule.py``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["StatusOf", "write_status"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusOf:
-    """What is wrong with the tables that are maintained.
+    """The problems of the maintained tables.
 
     Args:
-        what: Of what this is the status.
-        every: Seconds from one turn to the next.
-        failing: Actions whose last try failed, and which their tables still need.
-        unreadable: Error by table that could not be looked at, with the error's exit code.
+        what: The subject of this status.
+        every: Seconds between turns.
+        failing: Actions whose last try failed and which their tables still need.
+        unreadable: Error message and exit code per table that could not be read.
         waiting: Tables whose VACUUM waits for an inventory.
     """
 
@@ -39,9 +39,9 @@ class StatusOf:
         """Return the status after a turn.
 
         Args:
-            found: What was looked at.
-            failing: What the book says.
-            all_of_them: All tables were looked at; else some, and what is known of others stays.
+            found: The results of the turn.
+            failing: Failing actions in the journal.
+            all_of_them: Whether all tables were looked at. Otherwise the status of the others stays.
         """
         wanted = {(item.place.location, action.kind) for item in found for action in item.actions}
         bad = {item.place.name: (item.error, item.exit_code) for item in found if item.error is not None}
@@ -55,15 +55,15 @@ class StatusOf:
         )
         if not all_of_them:
             waiting |= self.waiting - names
-        kept = tuple(row for row in failing if (row.location, row.action) in wanted)
-        return dataclasses.replace(self, failing=kept, unreadable=bad, waiting=waiting)
+        still = tuple(row for row in failing if (row.location, row.action) in wanted)
+        return dataclasses.replace(self, failing=still, unreadable=bad, waiting=waiting)
 
     def rows(self, problem: str | None, now: dt.datetime) -> list[dict[str, Any]]:
-        """Return the rows of the file. Those of single tables are warnings: the service works.
+        """Return the rows of the file. Problems of single tables are warnings, because the service works.
 
         Args:
-            problem: Why the turn as a whole failed; None if it did not.
-            now: The time, in UTC.
+            problem: Why the whole turn failed; None if it did not.
+            now: The current time in UTC.
         """
         ended = now.isoformat(timespec="seconds")
         rows = [
@@ -92,7 +92,7 @@ class StatusOf:
 
 
 def write_status(path: Path | None, status: StatusOf, problem: str | None) -> None:
-    """Put the file in its place, whole at any time; nowhere without a path."""
+    """Replace the status file atomically. Does nothing without a path."""
     if path is None:
         return
     fresh = path.with_name(f"{path.name}.new")

@@ -1,4 +1,4 @@
-"""Look at tables again and again: one listing of the log's end per look, and sums only when something changed."""
+"""Look at tables repeatedly: each look lists the end of the log, and sums are only recomputed after a change."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pydelta.tools.maintenance.state import ActionFailure, MaintenanceState, las
 __all__ = ["Known", "TableWatcher"]
 
 _LOOK_BACK: Final = 100
-"""Commits that are read at the first look, for OPTIMIZE and VACUUM that others ran."""
+"""Commits to read at the first look, to find OPTIMIZE and VACUUM runs of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a table from elsewhere than its log.
+    """Facts about a table that do not come from its log.
 
     Args:
-        last: When each kind of action was last done well, by the book.
-        failures: The tries since.
+        last: When each kind of action last succeeded, according to the journal.
+        failures: Failed tries since then.
         inventory_ms: When the newest inventory of its bucket was made; None without one.
-        announced: A commit was announced and is not yet published.
+        announced: Whether a commit was announced but not yet published.
     """
 
     last: Mapping[str, int] = field(default_factory=dict)
@@ -37,13 +37,13 @@ class Known:
 
 @dataclass(slots=True)
 class TableWatcher:
-    """One table that is looked at again and again. Not for several threads at once.
+    """A table that is looked at repeatedly. Not thread-safe.
 
     Args:
-        name: As it is called.
-        log: Its log.
-        defaults: Of its policy, by short names.
-        registered: It has an entry in a metastore.
+        name: Name of the table.
+        log: Log of the table.
+        defaults: Policy defaults, by short names.
+        registered: Whether it has an entry in a metastore.
     """
 
     name: str
@@ -61,12 +61,12 @@ class TableWatcher:
         """Look at the newest version.
 
         Args:
-            known: From elsewhere.
+            known: Facts from outside of the log.
             now_ms: The clock, epoch milliseconds.
 
         Raises:
-            TableNotFoundError: There is no table (any more).
-            InvalidArgumentError: A property of the policy that cannot be right.
+            TableNotFoundError: The table does not exist, or no longer exists.
+            InvalidArgumentError: A policy property is invalid.
             DeltaError: The log cannot be read.
         """
         snapshot = self.log.update()
@@ -95,13 +95,14 @@ class TableWatcher:
         ), self._policy
 
     def _is_ripe(self, state: MaintenanceState, last: Mapping[str, int], now_ms: int) -> bool:
-        """Whether the sums of the same snapshot would be others by now."""
+        """Return whether the sums of an unchanged snapshot would differ by now."""
         ripens_ms = state.compaction.ripens_ms
         return state.last != last or (ripens_ms is not None and now_ms >= ripens_ms)
 
     def _read_history(self, snapshot: Snapshot) -> None:
-        """Read the commits that are new, where the policy asks when somebody last ran OPTIMIZE or VACUUM."""
-        if self._snapshot is not None and snapshot.version < self._snapshot.version:  # made anew at the same place
+        """Read the new commits, if the policy needs to know when anyone last ran OPTIMIZE or VACUUM."""
+        # The table was recreated at the same location.
+        if self._snapshot is not None and snapshot.version < self._snapshot.version:
             self._history, self._read_to, self._state = {}, -1, None
         asks = self._policy.vacuum != "off" or self._policy.zorder_by or snapshot.clustering_columns
         if not (self._policy.enabled and asks):

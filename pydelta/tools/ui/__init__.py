@@ -1,4 +1,4 @@
-"""Show what tables, their twins and their streams are like, on a page that only reads.
+"""Show the state of tables, their twins and their streams on a read-only page.
 
 ::
 

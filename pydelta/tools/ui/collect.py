@@ -45,20 +45,20 @@ from pydelta.tools.ui.values import (
 __all__ = ["MANY_SMALL", "Reader", "TwinOf", "measure_garbage", "read_detail", "sum_files"]
 
 MANY_SMALL: Final = 100
-"""From so many small files on, the page says so."""
+"""Number of small files from which the page reports them."""
 _LATE_CHECKPOINT: Final = 5
-"""So many times the table's checkpoint interval without a checkpoint is told."""
+"""A table is reported after this many checkpoint intervals without a checkpoint."""
 _DEFAULT_TARGET: Final = 128 * 1024 * 1024
 _KEPT_COMMITS: Final = 1000
 _SYNC_ENABLED: Final = "pydelta.sync.enabled"
 
 TwinOf = Callable[[str, DeltaLog], Mapping[str, Any]]
-"""Name and log of a registered table -> the fields of a ``TwinState``, as its catalog tells them."""
+"""Takes the name and log of a registered table, and returns the fields of a ``TwinState``."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was worked out of one snapshot, and the commits that were read before."""
+    """Values derived from one snapshot, and the commits read so far."""
 
     snapshot: Snapshot | None = None
     sums: ShownSums | None = None
@@ -68,13 +68,13 @@ class _Known:
 
 
 class Reader:
-    """Reads one table, again and again; what does not change is worked out once. Not for several threads at once.
+    """Reads one table repeatedly, deriving unchanged values only once. Not thread-safe.
 
     Args:
-        place: Where it lies.
+        place: Location of the table.
         options: Storage options.
-        commits: How many commits are looked back the first time.
-        log: In the place of the log of ``place``.
+        commits: Number of commits to read the first time.
+        log: A log to use instead of that of ``place``.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Reader:
         return self._log
 
     def read(self, twin_of: TwinOf | None = None) -> ShownTable:
-        """Read the newest version; what cannot be read becomes a trouble of the state, not an error."""
+        """Read the newest version. Errors become troubles of the state."""
         began = epoch_ms()
         try:
             snapshot = self.log.update()
@@ -122,7 +122,7 @@ class Reader:
         return dataclasses.replace(state, troubles=tuple(found))
 
     def _take(self, snapshot: Snapshot) -> None:
-        """Work out what a new snapshot changes."""
+        """Update the derived values for a new snapshot."""
         known = self._known
         if known.snapshot is snapshot:
             return
@@ -132,7 +132,7 @@ class Reader:
         limit = snapshot.version - known.newest if known.commits else self._commits
         records: Sequence[CommitRecord] = self.log.history(limit=limit)
         while known.commits and records[-1].version > known.newest + 1 and len(records) == limit:
-            limit *= 2  # others have committed meanwhile: no commit between may be left out
+            limit *= 2  # Other writers may commit in between, and no commit may be left out.
             records = self.log.history(limit=limit)
         fresh = [commit_state(record) for record in records if known.newest < record.version <= snapshot.version]
         known.commits = [*fresh, *known.commits][: max(_KEPT_COMMITS, self._commits)]
@@ -193,11 +193,11 @@ class Reader:
 
 
 def sum_files(snapshot: Snapshot, min_bytes: int | None) -> ShownSums:
-    """Count a snapshot's files, column by column.
+    """Count a snapshot's files with columnar operations.
 
     Args:
-        snapshot: The version.
-        min_bytes: Size from which OPTIMIZE leaves a file alone; None for the table's target.
+        snapshot: The snapshot.
+        min_bytes: Size from which OPTIMIZE leaves a file unchanged; None for the table's target size.
     """
     small_below = min_bytes or snapshot.properties.target_file_size_bytes or _DEFAULT_TARGET
     core = snapshot.files.core
@@ -220,7 +220,7 @@ def sum_files(snapshot: Snapshot, min_bytes: int | None) -> ShownSums:
 
 
 def _last_checkpoint(log: DeltaLog) -> LastRun | None:
-    """The newest complete checkpoint: listed from where the hint says, since a hint may be older than what is there."""
+    """Find the newest complete checkpoint. Listing starts at the hint, which may be older than that checkpoint."""
     hint = read_hint(log.store)
     starts = [f"{hint.version:020d}", ""] if hint is not None else [""]
     for start in starts:
@@ -237,7 +237,7 @@ def _last(commits: Sequence[CommitState], *operations: str) -> LastRun | None:
 
 
 def _said_by_vacuum(commits: Sequence[CommitState]) -> GarbageState | None:
-    """What the last VACUUM left: nothing that was garbage then, where it ended; what it meant to delete otherwise."""
+    """Describe what the last VACUUM left: no garbage if it finished, otherwise what it planned to delete."""
     for commit in commits:
         operation = (commit.operation or "").upper()
         if operation == "VACUUM END":
@@ -255,7 +255,7 @@ def _said_by_vacuum(commits: Sequence[CommitState]) -> GarbageState | None:
 
 
 def find_troubles(state: ShownTable, snapshot: Snapshot) -> list[Trouble]:
-    """Say what is wrong with a table that can be read."""
+    """List the problems of a readable table."""
     found, sums, twin, name = [], state.files, state.twin, state.place.name
     assert sums is not None
     assert state.version is not None
@@ -309,32 +309,32 @@ def read_detail(log: DeltaLog, version: int) -> Detail:
 
     Raises:
         VersionNotFoundError: The log has no such commit.
-        DeltaError: It cannot be read.
+        DeltaError: The commit cannot be read.
     """
     [(record, actions)] = log.commits(version, version)
     before = None
     if version > 0 and any(isinstance(action, Metadata) for action in actions):
-        with contextlib.suppress(VersionNotFoundError, ProtocolError):  # the log no longer tells
+        with contextlib.suppress(VersionNotFoundError, ProtocolError):  # The log no longer has the version.
             before = log.snapshot(version=version - 1).metadata
     return describe_commit(record, actions, before)
 
 
 class _TooLongError(DeltaError):
-    """A listing that was asked for takes longer than it may."""
+    """A listing took longer than allowed."""
 
     code = "PYDELTA_LISTING_TOO_LONG"
 
 
 def measure_garbage(log: DeltaLog, *, seconds: float, inventory: Inventory | None = None) -> GarbageState:
-    """List a table, or read an inventory, and count what VACUUM would delete. Deletes and writes nothing.
+    """List a table or read an inventory, and count what VACUUM would delete. Deletes and writes nothing.
 
     Args:
         log: The table.
-        seconds: How long that may take.
-        inventory: A list of files in the place of a listing.
+        seconds: Maximum duration.
+        inventory: A list of files to use instead of a listing.
 
     Raises:
-        DeltaError: It took longer, or the table cannot be read.
+        DeltaError: It took too long, or the table cannot be read.
     """
     deadline = Deadline(seconds)
 

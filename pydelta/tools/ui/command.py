@@ -1,4 +1,4 @@
-"""Run ``pydelta ui``: listen until the process is asked to stop."""
+"""Run ``pydelta ui`` until the process is asked to stop."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _THREADS: Final = 8
 
 
 def check_exposed(addresses: Addresses) -> None:
-    """Refuse to be read by other machines, but for one private address and with ``--no-login``.
+    """Refuse to serve other machines, unless on one private address and with ``--no-login``.
 
     Raises:
         InvalidArgumentError: The host is not an address of this machine.
-        DeltaEnvironmentError: Others would reach it.
+        DeltaEnvironmentError: Other machines would reach the page.
     """
     if addresses.is_loopback:
         return
@@ -47,7 +47,7 @@ def run_ui(watched: Watched, addresses: Addresses) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        watched: What is shown.
+        watched: What to show.
         addresses: Where to listen.
 
     Raises:
@@ -57,8 +57,8 @@ def run_ui(watched: Watched, addresses: Addresses) -> None:
         raise InvalidArgumentError("The page has no port.", hint="Give --port.")
     check_exposed(addresses)
     check_free(addresses)
-    logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # what goes wrong there is told on the page
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a request that waits a moment is nothing to tell
+    logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # The page itself shows errors of the metastore.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # Do not log short waits.
     application = Application(Watch(watched), host=addresses.host)
     try:
         server = create_server(

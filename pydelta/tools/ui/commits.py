@@ -1,4 +1,4 @@
-"""Tell a commit in words: who, what, how many rows, which files, and who sees it."""
+"""Describe a commit in words: who, what, how many rows, which files, and who sees it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FILES_SHOWN: Final = 100
 _LINES_SHOWN: Final = 100
 _LINE_LENGTH: Final = 4000
 _NO_ROWS: Final = ("VACUUM", "OPTIMIZE", "REORG", "SET ", "UNSET ", "CHANGE ", "ADD ", "RENAME ", "DROP ", "UPGRADE ")
-"""Operations that change no row, by the beginnings of their names; so does CREATE TABLE without AS SELECT."""
+"""Prefixes of operations that change no row. CREATE TABLE without AS SELECT is another one."""
 _WORDS: Final[Mapping[str, str]] = {
     "numOutputRows": "{} rows written",
     "numInsertedRows": "{} rows inserted",
@@ -68,7 +68,7 @@ _WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLine:
-    """A file that a commit added or removed; rows are None where the log does not say."""
+    """A file that a commit added or removed. ``rows`` is None if the log does not record it."""
 
     path: str
     size: int | None
@@ -81,18 +81,18 @@ class Detail:
     """One commit, explained.
 
     Args:
-        commit: As in the list.
-        facts: Who and with what: name and text.
-        parameters: Of the operation.
+        commit: The commit as in the list.
+        facts: Name and text of facts about the writer.
+        parameters: Parameters of the operation.
         phrases: Its metrics, in words.
-        added, removed: The first files of each.
-        added_files, added_bytes, removed_files, removed_bytes: Of all.
-        added_rows, removed_rows: By the files' statistics; None where a file has none.
-        change_files: Files of the change feed.
-        changes: What else it changed: protocol, schema, properties, transactions, domains.
-        waited: The version that it read, and how many commits landed between; None where it is not recorded.
+        added, removed: The first files of each kind.
+        added_files, added_bytes, removed_files, removed_bytes: Totals of all files.
+        added_rows, removed_rows: From file statistics; None if a file has none.
+        change_files: Number of files of the change feed.
+        changes: Other changes: protocol, schema, properties, transactions, domains.
+        waited: The version that it read, and the number of commits in between; None if not recorded.
         lines: Its first lines, as JSON.
-        more_lines: How many there are beyond.
+        more_lines: Number of further lines.
     """
 
     commit: CommitState
@@ -121,7 +121,7 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def _number(metrics: Mapping[str, str], *names: str) -> int | None:
-    """The sum of some metrics; None where none of them is recorded."""
+    """Sum some metrics. Returns None if none of them is recorded."""
     found = [int(metrics[name]) for name in names if metrics.get(name, "").isdecimal()]
     return sum(found) if found else None
 
@@ -152,7 +152,7 @@ def _who(info: Mapping[str, Any]) -> str | None:
 
 
 def commit_state(record: CommitRecord) -> CommitState:
-    """Summarise a commit by its ``commitInfo``."""
+    """Summarize a commit from its ``commitInfo``."""
     info: Mapping[str, Any] = record.commit_info.fields if record.commit_info else {}
     operation = info.get("operation")
     metrics = _texts(info.get("operationMetrics"))
@@ -171,9 +171,9 @@ def describe_commit(record: CommitRecord, actions: Sequence[Action], before: Met
     """Explain a commit.
 
     Args:
-        record: Version, time, provenance.
-        actions: Its lines.
-        before: The table's metadata at the version before; None where it is not known.
+        record: Version, time and provenance.
+        actions: The actions of the commit.
+        before: Metadata of the previous version; None if unknown.
     """
     info: Mapping[str, Any] = record.commit_info.fields if record.commit_info else {}
     commit = commit_state(record)
@@ -237,7 +237,7 @@ def _phrase(name: str, value: str) -> str:
 
 
 class _Counts(msgspec.Struct, rename="camel"):
-    """What is read of a file's statistics."""
+    """The statistics of a file that are read here."""
 
     num_records: int | None = None
 
@@ -246,7 +246,7 @@ _COUNTS: Final = msgspec.json.Decoder(_Counts)
 
 
 def _counts(action: AddFile | RemoveFile) -> tuple[int | None, int]:
-    """Rows in the file, where its statistics say, and how many of them a deletion vector hides."""
+    """Return the rows of a file, if its statistics have them, and how many of them a deletion vector hides."""
     hidden = action.deletion_vector.cardinality if action.deletion_vector is not None else 0
     try:
         return _COUNTS.decode(action.stats or "{}").num_records, hidden

@@ -1,4 +1,4 @@
-"""Write numbers, sizes, times and durations for people."""
+"""Format numbers, sizes, times and durations for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEP: Final = 1024
 
 
 def number(value: int | None) -> str:
-    """Write a whole number with thousands apart; a dash for None.
+    """Format a whole number with thousands separators; a dash for None.
 
     Example:
         >>> number(1234567), number(None)
@@ -23,7 +23,7 @@ def number(value: int | None) -> str:
 
 
 def of(count: int, name: str) -> str:
-    """Write how many there are of something.
+    """Format a count with its noun.
 
     Example:
         >>> of(1, "file"), of(1200, "file")
@@ -33,7 +33,7 @@ def of(count: int, name: str) -> str:
 
 
 def amount(value: int | None) -> str:
-    """Write a number of bytes.
+    """Format a number of bytes.
 
     Example:
         >>> amount(512), amount(1536), amount(None)
@@ -48,7 +48,7 @@ def amount(value: int | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Write a number of seconds, in the largest unit that fits.
+    """Format a number of seconds in the largest unit that fits.
 
     Example:
         >>> duration(0.25), duration(90), duration(7200), duration(200000)
@@ -63,7 +63,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(time_ms: int | None) -> str:
-    """Write a time in UTC, to the second; a dash for None and for what is not a time."""
+    """Format a time in UTC, to the second; a dash for None, and plain milliseconds for an impossible time."""
     if time_ms is None:
         return "–"
     found = utc_time(time_ms)
@@ -71,7 +71,7 @@ def moment(time_ms: int | None) -> str:
 
 
 def age(time_ms: int | None, now_ms: int) -> str:
-    """Write how long ago a time was.
+    """Format how long ago a time was.
 
     Example:
         >>> age(0, 90_000), age(None, 0)

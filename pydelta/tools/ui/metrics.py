@@ -1,4 +1,4 @@
-"""Turn what the page shows into metrics for Prometheus."""
+"""Convert what the page shows to Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _OF_TABLES: Final[Mapping[str, tuple[str, str]]] = {
     "checkpoint_timestamp_seconds": ("checkpoint.timestamp_ms", "Time of the last checkpoint."),
     "checkpoint_version": ("checkpoint.version", "Version of the last checkpoint."),
 }
-"""Name of a metric -> where a ``ShownTable`` has it, and its help."""
+"""Maps metric names to fields of ``ShownTable`` and help texts."""
 
 
 def _value(table: ShownTable, path: str) -> float | None:
-    """The value at a path of names; None where something on the way is not known. Times in seconds."""
+    """Return the value at a dotted path, with times in seconds. None if any step of the path is unknown."""
     found: Any = table
     for name in path.split("."):
         found = getattr(found, name)
@@ -87,7 +87,7 @@ class _View(Collector):
 
 
 def metrics_text(view: Overview) -> bytes:
-    """Write everything in Prometheus' text format; what is not known is left out."""
+    """Format all metrics as Prometheus text, leaving out unknown values."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_View(view))
     return generate_latest(registry)

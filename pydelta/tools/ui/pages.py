@@ -1,4 +1,4 @@
-"""Render the pages and the JSON from values. Whatever other people wrote is escaped; nothing is read here."""
+"""Render the pages and the JSON from values. Text from other people is escaped, and nothing is read here."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def _environment() -> Environment:
 
 @lru_cache(maxsize=1)
 def stylesheet() -> bytes:
-    """Return the one stylesheet."""
+    """Return the stylesheet."""
     return (_FOLDER / "page.css").read_bytes()
 
 
 def rows_text(commit: CommitState) -> str:
-    """Write what a commit did to rows: ``+300``, ``~5``, ``−12``."""
+    """Format a commit's effect on rows: ``+300``, ``~5``, ``−12``."""
     rows = commit.rows
     if not rows.known:
         return "not recorded"
@@ -75,14 +75,14 @@ def rows_text(commit: CommitState) -> str:
 
 
 def unseen_text(table: ShownTable) -> str:
-    """Say how far was looked back for something that was not found."""
+    """Return how far back the search went for something that was not found."""
     if table.commits and table.commits[-1].version == 0:
         return "never"
     return f"not in {of(table.looked_back, 'commit')}"
 
 
 def rows_sentence(commit: CommitState) -> str:
-    """Write what a commit did to rows as a sentence."""
+    """Format a commit's effect on rows as a sentence."""
     rows = commit.rows
     if not rows.known:
         return "How many rows it changed is not recorded."
@@ -92,7 +92,7 @@ def rows_sentence(commit: CommitState) -> str:
 
 
 def seen_text(table: ShownTable, version: int) -> str:
-    """Say whether readers of the symlink manifests see a version."""
+    """Describe whether readers of the symlink manifests see a version."""
     twin = table.twin
     if twin is None or (twin.manifest_version is None and twin.metastore_version is None):
         return "No manifests are published: only readers of the log see it (Spark, Trino's Delta connector, pydelta)."
@@ -126,7 +126,7 @@ def commit_page(view: Overview, table: ShownTable, detail: Detail) -> str:
 
 
 def message_page(title: str, trouble: Trouble) -> str:
-    """Render what is said in the place of a page."""
+    """Render a message in place of a page."""
     return _environment().get_template("message.html").render(title=title, trouble=trouble)
 
 
@@ -135,24 +135,24 @@ def _streams(view: Overview, table: ShownTable) -> list[StreamState]:
 
 
 def _known(view: Overview) -> dict[str, str]:
-    """Where the checkpoint of an application id is, for those that are known."""
+    """Map the application ids of known streams to the locations of their checkpoints."""
     return {stream.query_id: stream.location for stream in view.streams if stream.query_id}
 
 
 def tables_json(view: Overview) -> Overview:
-    """Return what ``/api/tables`` says: of each table's commits, the newest alone."""
+    """Return the content of ``/api/tables``, with only the newest commit of each table."""
     return dataclasses.replace(
         view, tables=tuple(dataclasses.replace(table, commits=table.commits[:1]) for table in view.tables)
     )
 
 
 def table_json(view: Overview, table: ShownTable) -> dict[str, Any]:
-    """Return what ``/api/table`` says."""
+    """Return the content of ``/api/table``."""
     return {"table": table, "streams": _streams(view, table), "nowMs": view.now_ms}
 
 
 def json_text(value: Any) -> bytes:
-    """Write values as JSON; names of fields as the command line has them: ``numFiles`` for ``num_files``."""
+    """Encode values as JSON with field names as on the command line: ``numFiles`` for ``num_files``."""
     return json.dumps(_plain(value), ensure_ascii=False, indent=1).encode() + b"\n"
 
 

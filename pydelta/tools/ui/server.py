@@ -1,4 +1,4 @@
-"""Serve the pages, the JSON and the metrics over HTTP: GET alone, from values that ``Watch`` keeps."""
+"""Serve the pages, the JSON and the metrics over HTTP. Only GET is supported, and ``Watch`` provides the values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Reply:
 
 
 class _NoPageError(Exception):
-    """What was asked for is not there."""
+    """The requested page does not exist."""
 
     def __init__(self, status: int, title: str, trouble: Trouble) -> None:
         super().__init__(title)
@@ -63,9 +63,9 @@ class Application:
     """A WSGI application. Safe to call from several threads.
 
     Args:
-        watch: Keeps what is shown.
-        host: The name or address that it listens on: with addresses and ``localhost``, the only names it answers to,
-            so that no page of somebody else's can read it under a name of its own.
+        watch: Provides what is shown.
+        host: The listening name or address. Requests must use it, an IP address or ``localhost`` as Host, so that no
+            foreign website can read the page under its own name.
     """
 
     def __init__(self, watch: Watch, *, host: str = "127.0.0.1") -> None:
@@ -119,7 +119,7 @@ class Application:
                 what="The store has not answered in time.", next="Load the page again in a moment.", weight=2
             )
             return _told(503, "Not yet", what, as_json=as_json)
-        except Exception as error:  # noqa: BLE001 -- no request ends the server, and none is answered with a trace
+        except Exception as error:  # noqa: BLE001 -- no request may end the server or be answered with a stack trace
             _LOG.exception("pydelta ui: %s", path)
             return _told(500, "Something went wrong", Trouble.of(error), as_json=as_json)
 
@@ -166,7 +166,7 @@ class Application:
         return _Reply(json_text(self._watch.detail(table, _version(query))), _JSON)
 
     def _health(self, _: Query) -> _Reply:
-        """Whether this server answers, in its status, at once; what is wrong with tables and services, in its text."""
+        """Answer at once. The status shows that this server works; the body lists problems of tables and services."""
         view = self._watch.overview(waits=False)
         down = [service.name for service in view.services if service.ok is False]
         found = {

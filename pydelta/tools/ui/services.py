@@ -1,4 +1,4 @@
-"""Ask services whether they answer: pages by HTTP, other ports by a connection, the scheduler by its status file."""
+"""Check whether services answer: HTTP pages by a request, other ports by connecting, the scheduler by a status file."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FORMS: Final = "Write NAME=ADDRESS or NAME=ADDRESS,LINK: Trino=http://trino:808
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service to ask.
+    """A service to check.
 
     Args:
-        name: As it is shown.
+        name: Name to show.
         address: ``http://host:port/path``, ``https://…``, or any scheme with host and port (``thrift://``, ``tcp://``).
-        link: Where a browser finds it; None without.
-        optional: It is shown only from when its host has a name here.
+        link: Address for a browser, if any.
+        optional: Show it only once its host name can be resolved.
     """
 
     name: str
@@ -44,14 +44,14 @@ class Service:
 
     @classmethod
     def parse(cls, text: str, *, optional: bool = False) -> Self:
-        """Read ``NAME=ADDRESS`` or ``NAME=ADDRESS,LINK``.
+        """Parse ``NAME=ADDRESS`` or ``NAME=ADDRESS,LINK``.
 
         Args:
-            text: What is read.
-            optional: As the service has it.
+            text: The text to parse.
+            optional: Value of the field ``optional``.
 
         Raises:
-            InvalidArgumentError: It is none; the message shows no password.
+            InvalidArgumentError: The text does not name a service. The message never shows a password.
         """
         name, _, rest = text.partition("=")
         address, _, link = rest.partition(",")
@@ -69,12 +69,12 @@ class Service:
 
 
 def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
-    """Ask a service once.
+    """Check a service once.
 
     Args:
         service: The service.
-        seconds: How long it may take.
-        now_ms: The time, epoch milliseconds.
+        seconds: Maximum duration of the check.
+        now_ms: The current time, epoch milliseconds.
     """
     parts = urlsplit(service.address)
     where = hide_text(service.address)
@@ -96,7 +96,7 @@ def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
 
 
 def _has_name(host: str) -> bool:
-    # With a dot at its end a name is not looked for in the domains of the machine, where another of that name may be.
+    # A trailing dot prevents a search in the machine's domains, which may hold another host of that name.
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(host)
         return True
@@ -126,7 +126,7 @@ def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:
 
 
 def read_schedule(path: str, *, now_ms: int) -> list[ServiceState]:
-    """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``: a state for each of its lines."""
+    """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``, one state per line of it."""
     try:
         rows = json.loads(Path(path).read_text())
         return [_line(row, now_ms) for row in rows]

@@ -1,4 +1,4 @@
-"""Find the tables to show: locations that were named, folders that are walked, databases of a metastore."""
+"""Find the tables to show: named locations, tables below folders, and databases of a metastore."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _HIGHEST: Final = "\U0010ffff"
 
 
 class Catalog(Protocol):
-    """A catalog that knows tables by name, and how far their twins are. Its entry point is ``pydelta.catalogs``."""
+    """A catalog of named tables that knows how current their twins are. Its entry point is ``pydelta.catalogs``."""
 
     def tables(self) -> Mapping[str, str]:
-        """Return the location of each registered Delta table by its name."""
+        """Return the location of each registered Delta table by name."""
 
     def twin(self, name: str, log: DeltaLog) -> Mapping[str, Any]:
         """Return the fields of a ``TwinState`` for a registered table."""
@@ -34,13 +34,13 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where tables are looked for.
+    """Where to look for tables.
 
     Args:
         tables: Locations of tables, or ``NAME=LOCATION``.
-        folders: Folders whose tables are found by walking them.
-        options: Storage options; they may hold secrets.
-        seconds: How long walking a folder may take.
+        folders: Folders to search for tables.
+        options: Storage options. They may hold secrets.
+        seconds: Maximum time to search one folder.
     """
 
     tables: Sequence[str] = ()
@@ -51,24 +51,24 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTables:
-    """The tables that were found, and what could not be looked at."""
+    """The tables found, and problems with places that could not be searched."""
 
     places: tuple[ShownPlace, ...]
     troubles: tuple[Trouble, ...] = ()
 
 
 def open_catalog(address: str | None, databases: Sequence[str], options: Mapping[str, str], seconds: float) -> Catalog:
-    """Open the metastore's catalog by its entry point.
+    """Open the metastore's catalog through its entry point.
 
     Args:
-        address: As given; None for that of the environment.
-        databases: Those whose tables are shown; empty for all.
+        address: Address of the metastore; None for that of the environment.
+        databases: Databases whose tables are shown; empty for all.
         options: Storage options.
-        seconds: How long one question may take.
+        seconds: Timeout of one call.
 
     Raises:
-        DeltaEnvironmentError: No package that speaks to a metastore is installed.
-        InvalidArgumentError: The address cannot be read.
+        DeltaEnvironmentError: No package with a metastore client is installed.
+        InvalidArgumentError: The address cannot be parsed.
     """
     for point in entry_points(group="pydelta.catalogs"):
         try:
@@ -86,14 +86,14 @@ def open_catalog(address: str | None, databases: Sequence[str], options: Mapping
 
 
 def find_places(sources: Sources, catalog: Catalog | None, before: Sequence[ShownPlace] = ()) -> FoundTables:
-    """Find all tables; what cannot be looked at is told and hides no other.
+    """Find all tables. A place that cannot be searched is reported and does not hide others.
 
-    A location that the metastore knows, too, is shown under its name there.
+    A location that is also registered in the metastore is shown under its name there.
 
     Args:
         sources: Where to look.
-        catalog: Knows more tables, and names; None without.
-        before: What was found last time: it stays where a metastore or a store does not answer.
+        catalog: A catalog with more tables and names, if any.
+        before: Tables found last time, which stay if a metastore or store does not answer.
     """
     places: dict[str, ShownPlace] = {}
     troubles: list[Trouble] = []
@@ -129,10 +129,10 @@ def find_places(sources: Sources, catalog: Catalog | None, before: Sequence[Show
 
 
 def named_place(text: str) -> ShownPlace:
-    """Read a location or ``NAME=LOCATION``.
+    """Parse a location or ``NAME=LOCATION``.
 
     Raises:
-        InvalidArgumentError: There is no location.
+        InvalidArgumentError: The text has no location.
     """
     name, equals, location = text.partition("=")
     if not equals or "/" in name:
@@ -144,7 +144,7 @@ def named_place(text: str) -> ShownPlace:
 
 
 def _distinct(places: Any) -> tuple[ShownPlace, ...]:
-    """Give each table a name of its own: where two have one, the later is called by its location."""
+    """Make table names unique: if two tables share a name, the later one is named by its location."""
     found: dict[str, ShownPlace] = {}
     for place in places:
         name = place.name if place.name not in found else place.uri
@@ -153,10 +153,10 @@ def _distinct(places: Any) -> tuple[ShownPlace, ...]:
 
 
 def walk(store: Store, deadline: Deadline) -> tuple[list[str], Trouble | None]:
-    """Find the tables below a store's root, by their ``_delta_log``; nothing below a table is looked at.
+    """Find the tables below a store's root by their ``_delta_log``. Folders inside tables are not searched.
 
     Returns:
-        Paths of the tables in order, and what kept the walk from its end.
+        Sorted paths of the tables, and the reason if the search was not completed.
     """
     tables: set[str] = set()
 
@@ -191,7 +191,7 @@ def walk(store: Store, deadline: Deadline) -> tuple[list[str], Trouble | None]:
 
 
 def _table_of(path: str, tables: set[str]) -> str | None:
-    """The table that a path lies in, of those known."""
+    """Return the known table that contains a path."""
     if "" in tables:
         return ""
     return next((path[:end] for end, char in enumerate(path) if char == "/" and path[:end] in tables), None)

@@ -1,4 +1,4 @@
-"""Read how far streaming queries are, by their checkpoints: batches, offsets, and what they have not read yet."""
+"""Read the progress of streaming queries from their checkpoints: batches, offsets and backlogs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pydelta.tools.ui.values import ShownTable, SourceProgress, StreamState, Tro
 __all__ = ["read_stream", "reads_or_writes", "with_backlog"]
 
 _LINES_BEFORE: Final = 2
-"""Of a file of offsets: its format, then the query's settings."""
+"""The lines before the offsets in an offsets file: the format and the query's settings."""
 
 
 def read_stream(location: str, options: Mapping[str, str] | None = None) -> StreamState:
-    """Read a checkpoint; what cannot be read becomes the state's trouble. Writes nothing."""
+    """Read a checkpoint. Errors become the state's trouble. Writes nothing."""
     try:
         uri = normalize_uri(location)
         return _read(open_store(uri, options), uri)
@@ -73,7 +73,7 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _source(line: str) -> SourceProgress:
-    """One line of a file of offsets; a dash stands for a source that has given nothing yet."""
+    """Parse one line of an offsets file. A dash means that the source has not delivered anything yet."""
     shown = hide_text(line)
     try:
         offset = StreamOffset.parse(line)
@@ -87,10 +87,10 @@ def _source(line: str) -> SourceProgress:
 
 
 def with_backlog(streams: Iterable[StreamState], tables: Sequence[ShownTable]) -> list[StreamState]:
-    """Add names and backlogs of the sources that are among some tables."""
+    """Add names and backlogs to the sources that are among the given tables."""
     by_id = {table.table_id: table for table in tables if table.table_id is not None}
 
-    def told(source: SourceProgress) -> SourceProgress:
+    def named(source: SourceProgress) -> SourceProgress:
         table = by_id.get(source.source)
         if table is None or table.version is None or source.version is None:
             return source
@@ -99,10 +99,10 @@ def with_backlog(streams: Iterable[StreamState], tables: Sequence[ShownTable]) -
             backlog_versions=max(table.version - source.version, 0),
         )  # fmt: skip
 
-    return [dataclasses.replace(stream, sources=tuple(map(told, stream.sources))) for stream in streams]
+    return [dataclasses.replace(stream, sources=tuple(map(named, stream.sources))) for stream in streams]
 
 
 def reads_or_writes(stream: StreamState, table: ShownTable) -> bool:
-    """Tell whether a query reads a table, or has written it as its sink."""
+    """Return whether a query reads a table or writes to it."""
     reads = any(source.table == table.place.name for source in stream.sources)
     return reads or (stream.query_id is not None and stream.query_id in table.writers)

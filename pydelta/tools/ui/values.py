@@ -1,4 +1,4 @@
-"""Hold what the page shows: values alone, the same for HTML, JSON and Prometheus. Times are in epoch milliseconds."""
+"""Define the values behind the page, shared by HTML, JSON and Prometheus. Times are in epoch milliseconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Something that is wrong, what to do next, and how much it matters: 2 for an error, 1 for a warning."""
+    """A problem, the next step, and its weight: 2 for an error, 1 for a warning."""
 
     what: str
     next: str | None = None
@@ -36,7 +36,7 @@ class Trouble:
 
     @classmethod
     def of(cls, error: Exception) -> Trouble:
-        """Tell an error in a line, without what may be secret."""
+        """Describe an error in one line, with secrets hidden."""
         if isinstance(error, DeltaError):
             advice = error.hint or "Check its location, and what pydelta doctor says of that."
             return cls(what=hide_text(error.message), next=hide_text(advice), weight=2)
@@ -49,7 +49,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPlace:
-    """Where a table lies, and under which name it is shown; ``registered`` where the metastore has it."""
+    """The location and the shown name of a table. ``registered`` means that the metastore has it."""
 
     name: str
     uri: str
@@ -58,7 +58,7 @@ class ShownPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows that a commit put in, changed and took out; None where it does not say."""
+    """Rows that a commit inserted, updated and deleted; None if it does not record them."""
 
     inserted: int | None = None
     updated: int | None = None
@@ -66,7 +66,7 @@ class Rows:
 
     @property
     def known(self) -> bool:
-        """Whether the commit says anything of rows."""
+        """Whether the commit records any row counts."""
         return (self.inserted, self.updated, self.deleted) != (None, None, None)
 
 
@@ -80,10 +80,10 @@ class CommitState:
     Args:
         version: The version.
         timestamp_ms: Its time.
-        operation: What it was; None where it does not say.
-        who: User, or what else is known of the writer.
-        rows: What it did to rows.
-        metrics: As recorded.
+        operation: Name of the operation; None if not recorded.
+        who: The user, or other information about the writer.
+        rows: Its effect on rows.
+        metrics: Recorded metrics.
     """
 
     version: int
@@ -96,15 +96,15 @@ class CommitState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSums:
-    """Numbers and bytes of a table's files.
+    """Counts and sizes of a table's files.
 
     Args:
-        live, live_bytes: Of the newest version.
+        live, live_bytes: Files of the newest version.
         small: Live files that OPTIMIZE would merge with others of their partition.
-        small_below_bytes: What small means.
+        small_below_bytes: Size below which a file counts as small.
         with_vectors: Live files with a deletion vector.
-        removed, removed_bytes: Files that older versions still read; VACUUM deletes them when their retention is over.
-        most_in_partition: Live files of the partition that has most.
+        removed, removed_bytes: Files that only older versions read; VACUUM deletes them after their retention.
+        most_in_partition: Live files in the partition that has the most.
     """
 
     live: int
@@ -119,7 +119,7 @@ class ShownSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """When something was done last: the version, and its time."""
+    """The version and time of the last run of an operation."""
 
     version: int
     timestamp_ms: int
@@ -130,10 +130,10 @@ class GarbageState:
     """Files that VACUUM would delete.
 
     Args:
-        files, bytes: How many and how large.
-        noncurrent_bytes: Of object versions that are not current; None where no inventory says.
-        timestamp_ms: When that was found.
-        source: In words: a listing, an inventory, the last VACUUM.
+        files, bytes: Number and total size.
+        noncurrent_bytes: Bytes of noncurrent object versions; None without an inventory that lists them.
+        timestamp_ms: Time of the measurement.
+        source: The source in words: a listing, an inventory or the last VACUUM.
     """
 
     files: int | None
@@ -145,16 +145,16 @@ class GarbageState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwinState:
-    """What readers of the symlink manifests see.
+    """The version that readers of the symlink manifests see.
 
     Args:
-        name: Of the twin in the metastore; None without a metastore.
+        name: Name of the twin in the metastore; None without a metastore.
         state: ``current``, ``behind``, ``not synced``, ``blocked``, ``no table`` or ``unknown``.
-        manifest_version: Version that every published manifest is of at least; None when none is published.
-        metastore_version: Version that the twin's entry carries.
+        manifest_version: Lowest version of the published manifests; None if none are published.
+        metastore_version: Version in the twin's entry.
         lag_versions: Versions that the slower of the two is behind.
         lag_seconds: Age of the oldest version that readers do not see.
-        problem: Why it cannot be brought to the newest version.
+        problem: The reason why the twin cannot be updated.
     """
 
     name: str | None
@@ -167,7 +167,7 @@ class TwinState:
 
     @property
     def seen_version(self) -> int | None:
-        """The version that readers get; None where there is none."""
+        """The version that readers see; None if there is none."""
         known = [self.manifest_version] if self.name is None else [self.manifest_version, self.metastore_version]
         versions = [version for version in known if version is not None]
         return min(versions) if len(versions) == len(known) else None
@@ -175,14 +175,14 @@ class TwinState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgress:
-    """How far a stream has read one of its sources.
+    """The progress of a stream in one of its sources.
 
     Args:
-        source: Name of the table, or what the offset itself says.
-        table: Name of the table where it is one of those shown.
-        version: Version of the table that was read up to; None for another kind of source.
-        backlog_versions: Commits that it has not read yet; None where it is not known.
-        offset: The offset as the checkpoint holds it.
+        source: Name of the table, or the content of the offset.
+        table: Name of the table if it is shown.
+        version: Version up to which the table was read; None for other kinds of sources.
+        backlog_versions: Commits not read yet; None if unknown.
+        offset: The offset as stored in the checkpoint.
     """
 
     source: str
@@ -194,16 +194,16 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """A streaming query by its checkpoint.
+    """A streaming query, as read from its checkpoint.
 
     Args:
-        location: Of the checkpoint.
-        query_id: By which tables know it; None where the checkpoint does not say.
+        location: Location of the checkpoint.
+        query_id: Id by which tables know it; None if the checkpoint has none.
         planned_batch: The newest batch whose offsets are written; None before the first.
         done_batch: The newest batch that is done.
-        planned_ms: When the newest batch was planned.
-        sources: What it reads.
-        trouble: Why it could not be read.
+        planned_ms: Time at which the newest batch was planned.
+        sources: Its sources.
+        trouble: The reason why it could not be read.
     """
 
     location: str
@@ -217,16 +217,16 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """A service that was asked.
+    """The result of checking a service.
 
     Args:
-        name: As given.
-        ok: Whether it answers; None while it is being asked for the first time.
-        said: In a few words.
-        link: Where a browser finds it.
-        next: What to do where it does not answer.
-        there: False where it is optional and its host has no name.
-        checked_ms: When it was asked.
+        name: Name as configured.
+        ok: Whether it answers; None during the first check.
+        said: The result in a few words.
+        link: Address for a browser.
+        next: What to do if it does not answer.
+        there: False if it is optional and its host name cannot be resolved.
+        checked_ms: Time of the check.
     """
 
     name: str
@@ -240,22 +240,22 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTable:
-    """Everything that is shown of a table, as it was at ``read_ms``; what was not read is None.
+    """Everything that is shown of a table, as of ``read_ms``. Values that were not read are None.
 
     Args:
         place: Name and location.
-        read_ms: When the log was looked at: no version older than the newest of that moment is shown.
-        troubles: What is wrong, worst first.
+        read_ms: Time at which the log was read. The version shown is the newest of that moment or later.
+        troubles: Problems, worst first.
         version, timestamp_ms: The newest version and its time.
         table_id: Id in the metadata.
-        description, columns, partition_columns, clustering_columns, properties, features, protocol: As the log says.
-        files: Numbers and bytes.
-        checkpoint, optimize, vacuum: When that was done last; None where the commits looked at do not tell.
-        looked_back: How many commits were looked at for that.
-        garbage: What VACUUM would delete, where that is known.
+        description, columns, partition_columns, clustering_columns, properties, features, protocol: As in the log.
+        files: Counts and sizes of files.
+        checkpoint, optimize, vacuum: Last run of each; None if the commits looked at do not show one.
+        looked_back: Number of commits looked at.
+        garbage: What VACUUM would delete, if known.
         twin: What readers of manifests see.
-        writers: Application id -> last transaction's version and time (None where it has none).
-        commits: The newest commits, newest first.
+        writers: Application id -> version and time (None if not recorded) of its last transaction.
+        commits: Newest commits, newest first.
     """
 
     place: ShownPlace
@@ -283,5 +283,5 @@ class ShownTable:
 
     @property
     def weight(self) -> int:
-        """How much is wrong: 0 for nothing."""
+        """The weight of the worst problem: 0 if there is none."""
         return max((trouble.weight for trouble in self.troubles), default=0)

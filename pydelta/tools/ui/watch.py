@@ -1,9 +1,9 @@
-"""Keep what the page shows: read off the request, in threads of each store's own, with deadlines and a short cache.
+"""Keep what the page shows. Threads per store read it outside of requests, with deadlines and a short cache.
 
 ::
 
-    request --needs what was read since t--> jobs that are older are started, each in the lane of its store
-            <--what there is when all are done, or when patience ends: with its time, and what is late--
+    request --needs what was read since t--> older jobs are started, each in the lane of its store
+            <--results when all jobs are done or patience ends, with their times and the late ones--
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _NEVER: Final = float("-inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What is watched, and how.
+    """What to watch, and how.
 
     Args:
-        sources: Where tables are.
-        catalog: The metastore's; None without one.
-        checkpoints: Of streaming queries.
-        services: That are asked.
+        sources: Where to find tables.
+        catalog: The metastore's catalog; None without a metastore.
+        checkpoints: Checkpoints of streaming queries.
+        services: Services to check.
         schedules: Status files of ``jobs/schedule.py`` and ``jobs/maintain.py``.
-        fresh: Seconds for which what was read is shown again without a look at the log.
-        patience: Seconds that a request waits for what is being read.
-        commits: How many commits are looked back.
-        garbage: Seconds that listing one table for garbage may take; None: it is not listed.
-        garbage_every: Seconds for which that is shown.
-        inventory: A list of files in the place of listings.
+        fresh: Seconds during which a result is shown again without looking at the log.
+        patience: Seconds that a request waits for running reads.
+        commits: Number of commits to look back.
+        garbage: Seconds that listing one table for garbage may take; None turns it off.
+        garbage_every: Seconds during which the garbage found is shown.
+        inventory: A list of files to use instead of listings.
     """
 
     sources: Sources
@@ -71,7 +71,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Everything at one moment; tables with what is wrong first."""
+    """Everything at one moment. Tables with problems come first."""
 
     now_ms: int
     tables: tuple[ShownTable, ...]
@@ -80,12 +80,12 @@ class Overview:
     troubles: tuple[Trouble, ...]
 
     def table(self, name: str) -> ShownTable | None:
-        """Return the table of a name or a location, if it is one of those shown."""
+        """Return the table with a name or location, if it is shown."""
         return next((table for table in self.tables if name in (table.place.name, table.place.uri)), None)
 
 
 class _Lane:
-    """Runs work in a few threads that nobody waits for when the process ends."""
+    """Runs work in a few threads that do not keep the process from ending."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -110,7 +110,7 @@ class _Lane:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Something that is read again and again, never twice at once; ``began`` is that of the last result."""
+    """A read that is repeated but never runs twice at once. ``began`` is the start of the read that gave ``result``."""
 
     run: Callable[[], Any]
     lane: _Lane
@@ -128,13 +128,13 @@ class _Jobs:
     lanes: dict[str, _Lane] = field(default_factory=dict)
 
     def lane(self, uri: str) -> _Lane:
-        """The lane of a store: one that does not answer keeps no other waiting."""
+        """Return the lane of a store. A store that does not answer only delays its own lane."""
         scheme, _, rest = uri.partition("://")
         with self.done:
             return self.lanes.setdefault(f"{scheme}://{rest.partition('/')[0]}", _Lane())
 
     def start(self, job: _Job) -> None:
-        """Start a job that is not running; the caller holds the lock."""
+        """Start a job that is not running. The caller holds the lock."""
         job.asked = self.clock()
         job.lane.put(lambda: self._run(job))
 
@@ -143,7 +143,7 @@ class _Jobs:
         result, trouble = job.result, None
         try:
             result = job.run()
-        except Exception as error:  # noqa: BLE001 -- what one table does must not end the thread of others
+        except Exception as error:  # noqa: BLE001 -- a failing table must not end the thread that other tables need
             trouble = Trouble.of(error)
             _LOG.warning("pydelta ui: %s", trouble.what)
         with self.done:
@@ -151,7 +151,7 @@ class _Jobs:
             self.done.notify_all()
 
     def settle(self, jobs: Iterable[_Job], since: float, deadline: Deadline) -> None:
-        """Start what is older than ``since``, and wait until all is done or the deadline is over."""
+        """Start all jobs older than ``since``, and wait until they are done or the deadline passes."""
         wanted = list(jobs)
         with self.done:
             while True:
@@ -164,11 +164,11 @@ class _Jobs:
 
 
 class Watch:
-    """Reads what is watched when somebody asks for it. Safe to use from several threads.
+    """Reads what is watched when a request needs it. Safe to use from several threads.
 
     Args:
-        watched: What, and how.
-        clock: Seconds that only grow.
+        watched: What to watch, and how.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(self, watched: Watched, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -192,19 +192,20 @@ class Watch:
         self._lock = threading.Lock()
 
     def overview(self, *, waits: bool = True) -> Overview:
-        """Return everything, as fresh as was asked for, or what there is when patience ends.
+        """Return everything, as fresh as requested, or what is available when patience ends.
 
         Args:
-            waits: False: what there is at once, while the rest is being read.
+            waits: If False, returns at once what is available and starts reading the rest.
         """
         watched, now = self.watched, self._clock()
         patience = watched.patience if waits else 0.0
         deadline, since = Deadline(patience, clock=self._clock), now - watched.fresh
-        self._jobs.settle([*self._streams, *self._services], since, Deadline(0.0))  # starts them
+        # This starts the jobs without waiting.
+        self._jobs.settle([*self._streams, *self._services], since, Deadline(0.0))
         self._jobs.settle([self._find], since, Deadline(patience / 2, clock=self._clock))
         found: FoundTables = self._find.result or FoundTables(places=())
         tables = self._jobs_of(found.places)
-        # A name that nobody knows may take long to look up: what was not met yet is not waited for.
+        # Looking up an unknown host name may take long, so services that never answered are not waited for.
         met = [job for item, job in zip(watched.services, self._services, strict=True) if item.name in self._met]
         self._jobs.settle([*tables, *self._streams, *met], since, deadline)
         self._start_garbage(found.places, now)
@@ -232,7 +233,7 @@ class Watch:
 
         Raises:
             VersionNotFoundError: The log has no such commit.
-            DeltaError: It cannot be read, or the table is no longer there.
+            DeltaError: The commit cannot be read, or the table no longer exists.
             TimeoutError: The store does not answer in time.
         """
         key = (table.place.uri, table.table_id, version)
@@ -249,7 +250,7 @@ class Watch:
         def read() -> None:
             try:
                 answer.put(read_detail(reader.log, version))
-            except Exception as error:  # noqa: BLE001 -- raised again where it was asked for
+            except Exception as error:  # noqa: BLE001 -- raised again in the thread of the request
                 answer.put(error)
 
         self._jobs.lane(table.place.uri).put(read)
@@ -270,16 +271,16 @@ class Watch:
         return find_places(self.watched.sources, self.watched.catalog, before.places if before else ())
 
     def _jobs_of(self, places: Sequence[ShownPlace]) -> list[_Job]:
-        """The job of each table; those of tables that are gone are forgotten."""
+        """Return the job of each table, and forget those of tables that were dropped."""
         with self._lock:
-            kept = {}
+            current = {}
             for place in places:
                 job = self._tables.get(place.uri)
                 if job is None or job.reader is None or job.reader.place != place:
                     job = self._table_job(place)
-                kept[place.uri] = job
-            self._tables = kept
-            return list(kept.values())
+                current[place.uri] = job
+            self._tables = current
+            return list(current.values())
 
     def _table_job(self, place: ShownPlace) -> _Job:
         watched = self.watched
@@ -288,7 +289,7 @@ class Watch:
         return _Job(run=lambda: reader.read(twin_of), lane=self._jobs.lane(place.uri), reader=reader)
 
     def _start_garbage(self, places: Sequence[ShownPlace], now: float) -> None:
-        """List tables for garbage where that was asked for; no request waits for it."""
+        """Start listing tables for garbage if that is enabled. No request waits for it."""
         watched, seconds = self.watched, self.watched.garbage
         if seconds is None:
             return
@@ -323,11 +324,11 @@ class Watch:
         return dataclasses.replace(state, troubles=tuple(troubles))
 
     def _is_late(self, job: _Job) -> bool:
-        """Whether it has been asked for longer than a request waits."""
+        """Return whether a job has been running longer than a request waits."""
         return job.asked is not None and self._clock() - job.asked >= self.watched.patience
 
     def _late(self, what: str, who: str, job: _Job) -> Trouble:
-        """Say that something takes long; after the patience of a request it counts as an error."""
+        """Describe a slow read. After the patience of a request it counts as an error."""
         asked = job.asked
         seconds = self._clock() - asked if asked is not None else 0.0
         if not self._is_late(job):

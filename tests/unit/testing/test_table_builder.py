@@ -52,5 +52,5 @@ def test_another_engine_reads_what_was_built(tmp_path):
 def test_a_place_that_is_taken_is_refused():
     store = open_store(f"memory://{uuid.uuid4()}/t")
     _build(store)
-    with pytest.raises(InvalidArgumentError, match="is there already"):
+    with pytest.raises(InvalidArgumentError, match="already exists"):
         _build(store)
