@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["VERBS", "Verb", "interfaces_page"]
 
-_SPARK: Final = "takes Spark"
+_SPARK: Final = "needs Spark"
 _LOG: Final = "a view of the log, without rows"
 _LATER: Final = "not yet"
 
@@ -163,8 +163,7 @@ def interfaces_page() -> str:
         [
             "# Which interface has which verb",
             "",
-            "Made from `pydelta/api/verbs.py`; a test compares the rows with the interfaces. A cell without a name",
-            "has the reason.",
+            "Generated from `pydelta/api/verbs.py`; a test compares the rows with the interfaces. Cells without a name have a reason.",
             "",
             "| verb | SQL | Python, in a session | by Spark Connect | `pydelta.open` | `pydelta` | job |",
             "|---|---|---|---|---|---|---|",

@@ -126,14 +126,14 @@ def guide_tables() -> str:
     return "\n".join(
         [
             "## Honoured",
-            "| setting of the reference | the same here | meaning |\n|---|---|---|",
+            "| setting of the reference | our name | meaning |\n|---|---|---|",
             *honoured,
             "",
             "## Refused unless they have one value",
-            "| setting | the value | meaning |\n|---|---|---|",
+            "| setting | allowed value | meaning |\n|---|---|---|",
             *refused,
             "",
-            "## Without meaning here",
+            "## Ignored",
             "| setting | meaning in the reference |\n|---|---|",
             *rest,
         ]

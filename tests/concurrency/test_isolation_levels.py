@@ -63,21 +63,21 @@ def rows(*items: tuple[str, int]) -> Counter:
 
 
 CASES = {
-    "a delete and rows appended meanwhile": Case(
+    "a delete and rows appended in between": Case(
         one=delete_value(1),
         two=append("1", [1]),
         serializable=None,
         write_serializable=rows(("1", 1), ("1", 2), ("2", 3)),
         error=ConcurrentAppendException,
     ),
-    "an overwrite and rows appended meanwhile": Case(
+    "an overwrite and rows appended in between": Case(
         one=overwrite("9", [9]),
         two=append("1", [1]),
         serializable=None,
         write_serializable=rows(("9", 9), ("1", 1)),
         error=ConcurrentAppendException,
     ),
-    "an upsert and its key appended meanwhile": Case(
+    "an upsert and its key appended in between": Case(
         one=upsert_value(7, 7, "3"),
         two=append("3", [7]),
         serializable=None,
@@ -143,7 +143,7 @@ CASES = {
         serializable=rows(("1", 100), ("1", 2), ("2", 3)),
         write_serializable=rows(("1", 100), ("1", 2), ("2", 3)),
     ),
-    "a compaction and rows appended meanwhile": Case(
+    "a compaction and rows appended in between": Case(
         one=compact("1"),
         two=append("1", [8]),
         serializable=BEGINNING + rows(("1", 8)),

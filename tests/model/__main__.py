@@ -1,6 +1,6 @@
-"""Explore all scenarios, then each one that a rule is for without that rule: ``python -m tests.model [SCENARIO]``.
+"""Explore all scenarios, then each rule's scenario without the rule: ``python -m tests.model [SCENARIO]``.
 
-``--page`` writes docs/reference/model.md anew.
+``--page`` updates docs/reference/model.md.
 """
 
 from __future__ import annotations

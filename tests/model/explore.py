@@ -4,8 +4,8 @@
 
     for each state, once:  each actor's next steps | a crash | a lost put that lands | a tick of the clock
 
-What is taken for granted is said in docs/reference/model.md: a transaction commits within the retention of removed
-files, a publisher that was stopped goes on within it, and one that wrote after its lease ran out lives to say so.
+docs/reference/model.md lists the assumptions: a transaction commits within the retention of removed files, a stopped
+publisher continues within it, and one that wrote after its lease ran out lives long enough to leave its doubt.
 """
 
 from __future__ import annotations

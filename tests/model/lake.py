@@ -104,53 +104,53 @@ class Rules(NamedTuple):
     """What the engine keeps to. Each can be taken away, and the explorer has to find what goes wrong then."""
 
     put_if_absent: bool = True
-    """A commit file is created only where there is none."""
+    """A commit file is created only if it does not exist."""
     settle: bool = True
-    """A put without a reply is read back before anybody is told of it."""
+    """A put without a reply is read back before its outcome is reported."""
     same_version: bool = True
-    """A version is given up only once somebody else's commit was seen in it."""
+    """A version is given up only after another writer's commit was seen in it."""
     conflicts: bool = True
-    """A commit moves behind winners only where none changed what it read."""
+    """A commit moves after the winners only if none changed what it read."""
     retention: bool = True
-    """VACUUM keeps what is younger than the retention."""
+    """VACUUM keeps files that are younger than the retention."""
     tombstones: bool = True
-    """VACUUM keeps what was removed within the retention."""
+    """VACUUM keeps files that were removed within the retention."""
     looks_again: bool = True
-    """VACUUM spares what came back between its reading of the log and its START."""
+    """VACUUM keeps files that came back between its reading of the log and its START."""
     vacuum_is_seen: bool = True
     """RESTORE conflicts with a VACUUM that began since it read the table."""
     running_is_seen: bool = True
-    """RESTORE refuses what a VACUUM that is under way may delete."""
+    """RESTORE refuses files that a running VACUUM may delete."""
     missing_is_seen: bool = True
-    """RESTORE looks for the files that it brings back."""
+    """RESTORE checks that the files it brings back exist."""
     followed: bool = True
-    """A transaction that took long looks for the version before its own, at first and once it has put."""
+    """A transaction that took long checks the version before its own, before and after its put."""
     looks_twice_quickly: bool = True
-    """What it takes back it looked at moments ago; after a pause it does not know."""
+    """It takes a commit back only right after that check; after a pause the outcome is unknown."""
     oldest_first: bool = True
     """The log is cleaned up in the order of its versions."""
     anchored: bool = True
     """The log is cleaned up only before a checkpoint that is old enough."""
     lease: bool = True
-    """One publisher at a time."""
+    """Only one publisher works at a time."""
     doubted: bool = True
-    """Who finds that it wrote after its lease leaves a doubt, and the next one does everything anew."""
+    """A publisher that wrote after its lease leaves a doubt, and the next one publishes everything again."""
     manifests_are_kept: bool = True
-    """VACUUM keeps what a published manifest names."""
+    """VACUUM keeps files that a published manifest names."""
     state_last: bool = True
     """The state is written after the manifest."""
     idempotent: bool = True
-    """A batch that the log has already is not committed again."""
+    """A batch that is already in the log is not committed again."""
     query_conflicts: bool = True
-    """A commit of a query conflicts with another one of the same query that it has not seen."""
+    """A commit of a query conflicts with an unseen commit of the same query."""
     looks_after: bool = True
-    """Who named sidecars again looks whether their checkpoint is still the newest, and else writes a whole one."""
+    """A writer that named sidecars again checks that their checkpoint is still the newest, and otherwise writes a full one."""
     hinted: bool = True
-    """Sidecars are named again only of the checkpoint that the hint is at."""
+    """Only sidecars of the checkpoint in the hint are named again."""
     young: bool = True
-    """Sidecars are named again only of a checkpoint that is younger than half of what any clean-up keeps."""
+    """Only sidecars of a checkpoint younger than half of any clean-up's retention are named again."""
     anchor_is_settled: bool = True
-    """The log is cleaned up only before a checkpoint that the hint has come to."""
+    """The log is cleaned up only before a checkpoint that the hint has reached."""
 
 
 def history_of(lake: Lake) -> dict[int, Commit]:

@@ -1,4 +1,4 @@
-"""Write the lines of docs/reference/model.md that are numbers and names."""
+"""Write the generated lines of docs/reference/model.md."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ WHAT = {
     "vacuum": "VACUUM",
     "publish": "a publisher of manifests",
     "v2 checkpoint": "a V2 checkpoint",
-    "whole checkpoint": "a whole V2 checkpoint",
+    "whole checkpoint": "a full V2 checkpoint",
     "sweep": "the log's clean-up",
-    "sweep by hint": "the reference engine's",
-    "sweep at once": "a careless one",
+    "sweep by hint": "the reference engine's clean-up",
+    "sweep at once": "a careless clean-up",
 }
 
 

@@ -39,7 +39,7 @@ def told_the_truth(lake: Lake, names: tuple[str, ...]) -> str:
         if told == "done" and commits and name not in {commit.by for _, commit in lake.history}:
             return f"{name} was acknowledged and is gone"
         if told == "failed" and name in made:
-            return f"{name} was told that it failed, and is or may come into the log"
+            return f"{name} was reported as failed, but is in the log or may still get there"
     return ""
 
 

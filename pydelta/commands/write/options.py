@@ -66,22 +66,22 @@ class WriteMode(enum.Enum):
 
 
 HONOURED: Final[Mapping[str, str]] = {
-    "clusterBy": "columns that OPTIMIZE orders rows by, of a table that the write makes or overwrites; "
+    "clusterBy": "columns that OPTIMIZE orders rows by, if the write creates or overwrites the table; "
     "an append may repeat them",
-    "compression": "codec of the data files, over the table's; `parquet.compression` is the same",
-    "dataChange": "false: the rows were there before, just in other files",
+    "compression": "codec of the data files; overrides the table's; `parquet.compression` is the same",
+    "dataChange": "false: the write only moves existing rows to other files",
     "maxRecordsPerFile": "rows at which a file is closed",
     "mergeSchema": "add the data's new columns to the table",
     "optimizeWrite": "shuffle the rows first, so that each partition gets few files",
     "overwriteSchema": "let an overwrite replace schema and partitioning",
-    "parquet.compression": "see `compression`, which goes first",
-    "partitionOverwriteMode": "dynamic: an overwrite replaces just the partitions that the data has rows for",
+    "parquet.compression": "see `compression`, which takes precedence",
+    "partitionOverwriteMode": "dynamic: an overwrite replaces only the partitions that the data has rows for",
     "path": "location of the table",
-    "replaceOn": "an overwrite replaces the rows for which this condition is true with some row of the data",
-    "replaceUsing": "an overwrite replaces the rows that have the values of some row of the data in these columns",
+    "replaceOn": "an overwrite replaces the rows for which this condition is true with a row of the data",
+    "replaceUsing": "an overwrite replaces the rows whose values in these columns match a row of the data",
     "replaceWhere": "an overwrite replaces the rows of this condition; an append names it in the history",
     "spark.sql.parquet.outputTimestampType": "the form of times: TIMESTAMP_MICROS by default, TIMESTAMP_MILLIS, INT96",
-    "targetAlias": "what `replaceOn` calls the table",
+    "targetAlias": "the table's alias in `replaceOn`",
     "targetFileSize": "size at which a file is closed",
     "txnAppId": "with `txnVersion`: a version of an application is written once",
     "txnVersion": "see `txnAppId`",
@@ -90,9 +90,9 @@ HONOURED: Final[Mapping[str, str]] = {
 """The options of a writer, and what they say."""
 
 PASSED_OVER: Final[Mapping[str, str]] = {
-    "checkpointLocation": "a stream's, not its batches'",
-    "queryName": "a stream's, not its batches'",
-    "serialization.format": "Spark's catalog adds it",
+    "checkpointLocation": "an option of the stream, not of its batches",
+    "queryName": "an option of the stream, not of its batches",
+    "serialization.format": "added by Spark's catalog",
     "parquet.*": "tuning of another Parquet writer, such as `parquet.block.size`; files are laid out by size instead",
 }
 """Options that may be given and have no meaning here; ``.*`` stands for any ending."""
@@ -486,7 +486,7 @@ def _whole(text: str, name: str) -> int:
 def guide_table() -> str:
     """The options as Markdown, for the guide."""
     rows = [f"| `{name}` | {meaning} |" for name, meaning in HONOURED.items()]
-    rows += [f"| `{name}` | passed over: {meaning} |" for name, meaning in PASSED_OVER.items()]
+    rows += [f"| `{name}` | ignored: {meaning} |" for name, meaning in PASSED_OVER.items()]
     return "\n".join(["| option | meaning |\n|---|---|", *rows])
 
 

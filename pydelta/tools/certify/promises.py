@@ -13,7 +13,7 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
         "Of writers that race to create one object, one wins",
         "Two transactions can overwrite each other, and rows are lost with no error.",
     ),
-    "durable": ("No acknowledged commit is lost", "Rows that a job was told are written are not there."),
+    "durable": ("No acknowledged commit is lost", "Rows that a job reported as written are not there."),
     "once": ("No operation is committed twice", "Rows are doubled when a job is run again after an error."),
     "failed": ("What failed left nothing", "A job that is run again after an error doubles its rows."),
     "gapless": ("Versions have no gap, and each can be read", "Readers stop at the gap, or refuse the table."),

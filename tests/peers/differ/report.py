@@ -42,23 +42,23 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "migrating.md"
 _MARKS = ("<!-- compared: written by python -m differ.report -->\n", "<!-- /compared -->\n")
 _SUBJECTS = {
     "assignment": "values of one type for columns of another, in INSERT, UPDATE and MERGE",
-    "catalog": "what spark.catalog says of tables",
+    "catalog": "tables in spark.catalog",
     "change": "conditions and values of DELETE and UPDATE",
     "evolution": "schemas that evolve",
     "generated": "random sequences of statements",
-    "history": "what DESCRIBE HISTORY and DETAIL say",
+    "history": "DESCRIBE HISTORY and DETAIL",
     "merge": "MERGE",
-    "migration": "whole programs, as documentation shows them",
+    "migration": "complete programs, as in documentation",
     "names": "names, views and EXECUTE IMMEDIATE",
     "nulls": "NULL at each level of nested values",
     "odd": "odd folders and odd columns",
-    "pandas": "frames of pandas on Spark",
+    "pandas": "pandas on Spark",
     "partitions": "PARTITION clauses with values of every type",
-    "paths": "paths without a table, and names that a catalog refuses",
+    "paths": "paths without a table, names that a catalog refuses",
     "statements": "parameters, misplaced aggregates, folders of other files",
     "streams": "streams",
     "tables": "CREATE, ALTER, DESCRIBE and SHOW",
-    "types": "each type written, read, compared and merged",
+    "types": "writing, reading, comparing and merging each type",
     "versions": "time travel, RESTORE, VACUUM, OPTIMIZE, change feed",
     "views": "views of every kind under every ALTER",
     "writers": "DataFrameWriterV2, and saveAsTable of other formats",
@@ -169,7 +169,7 @@ def subjects_of(report: Report) -> str:
 
 def table_of(report: Report) -> str:
     """The report as the guide has it. Pure."""
-    lines = [subjects_of(report), "| what differs, and why | programs |", "|---|--:|"]
+    lines = [subjects_of(report), "| difference and reason | programs |", "|---|--:|"]
     ordered = sorted(report.reasons.items(), key=lambda item: (-item[1], item[0]))
     lines += [f"| {reason.replace('|', chr(92) + '|')} | {number} |" for reason, number in ordered]
     return "\n".join(lines) + "\n"

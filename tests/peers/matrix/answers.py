@@ -49,7 +49,7 @@ def outcome(found: list[dict[str, Any]], expected: list[dict[str, Any]], *, with
     """
     have, want = (sorted(_text(row, without) for row in rows) for rows in (found, expected))
     if have == want:
-        return SAME if without is None else f"same, {without} as it is stored"
+        return SAME if without is None else f"same, {without} as stored"
     return f"other rows: {'; '.join(_differing(found, expected, without))[:300]}"
 
 

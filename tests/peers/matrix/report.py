@@ -1,4 +1,4 @@
-"""Make docs/reference/interop.md of the answers."""
+"""Generate docs/reference/interop.md from the answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TITLES = {
 }
 HEAD = """# Who reads what
 
-Each row is a table with one feature, made by statements that are the same for both engines of Spark (`tests/peers/matrix/cases.py`), with
-updates and deletes where the feature allows them. The rows that an engine reads are compared, value by value, with those that the statements
-put there. Made by `make interop RECORD=1`; the column of Trino by `python -m matrix.trino` over the same tables, in the stack's MinIO.
+Each row is a table with one feature, made by the same statements on both Spark engines (`tests/peers/matrix/cases.py`), with updates and deletes
+if the feature allows them. The rows that each engine reads are compared, value by value, with the expected ones. `make interop RECORD=1` makes
+this page; `python -m matrix.trino` the column of Trino, over the same tables in the stack's MinIO.
 
-- **yes**: the rows are those; **refused**: the engine says that it does not read such a table, which loses nothing;
-- **WRONG**: it reads other rows, and does not say so;
-- **in part**: all columns but one are right, which comes as it is stored (a variant as two binaries, say); or times lose what is finer than a
-  millisecond, which is as fine as Trino's Delta connector has them;
+- **yes**: the rows are right; **refused**: the engine refuses to read the table, so nothing is lost;
+- **WRONG**: it reads other rows, without an error;
+- **in part**: one column is read in its stored form (a variant as two binaries, for example); or times are cut to milliseconds, the
+  precision of Trino's Delta connector;
 - **–**: the writer cannot make such a table.
 """
 
@@ -57,7 +57,7 @@ def page(told: dict[str, Any]) -> str:
         parts.append("")
     from matrix.pairs import section
 
-    return "\n".join([*parts, *section(), "## What they said\n", *notes]) + "\n"
+    return "\n".join([*parts, *section(), "## Notes\n", *notes]) + "\n"
 
 
 def _cell(words: str) -> str:

@@ -14,17 +14,17 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference" / "protocol.md"
 INTRODUCTION = """# Protocol
 
-What this engine does with each table feature of the Delta protocol. Made from `pydelta/protocol/feature_table.py`; a
-test compares the two, and looks whether the file that is named as a feature's test speaks of it.
+This engine's support of each table feature of the Delta protocol, generated from `pydelta/protocol/feature_table.py`. A
+test compares the two, and checks that a feature's test file mentions the feature.
 
-- **Readers**: whether tables that list the feature for readers are read; "–" where only writers have to know it.
-- **Writers**: whether tables that list it are written to.
+- **Readers**: whether it reads tables that list the feature for readers; "–" if only writers must know it.
+- **Writers**: whether it writes to tables that list the feature.
 - **Turned on by**: besides `delta.feature.<name> = supported`, or `DeltaTable.addFeatureSupport`.
-- **DROP FEATURE**: whether it can be taken out of the protocol again.
+- **DROP FEATURE**: whether it can be removed from the protocol again.
 - **Test**: below `tests/`, one of those that use it.
 
-What is refused is refused before anything is read or written, by the feature's name. So is every feature that is not
-listed here, such as `catalogManaged`: such a table is its catalog's to read and to commit to.
+A refusal names the feature and comes before anything is read or written. Every feature that is not listed is refused,
+such as `catalogManaged`, whose tables only their catalog reads and commits to.
 [Who reads what](interop.md) compares rows with other engines.
 
 | feature | readers | writers | turned on by | needs | DROP FEATURE | test |
