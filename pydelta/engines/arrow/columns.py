@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydelta.engines.arrow.evaluate import Columns
-from pydelta.engines.arrow.expressions import Field, NotHere, check_simple
+from pydelta.engines.arrow.expressions import NotHere, check_simple
 from pydelta.engines.arrow.tasks.arrow import optional
 from pydelta.log import Snapshot
+from pydelta.predicate.expressions import Column
 from pydelta.protocol.partitions import parse_partition_value
 from pydelta.protocol.schema import (
     EXISTENCE_DEFAULT,
@@ -34,7 +35,6 @@ from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, 
 
 __all__ = [
     "ArrowColumns",
-    "field_of",
     "fields_in",
     "needs_sparks_reader",
     "partition_scalar",
@@ -111,30 +111,6 @@ def fields_in(data_type: DataType) -> Iterator[StructField]:
         yield from fields_in(data_type.value_type)
 
 
-def field_of(schema: StructType, path: Iterable[str], *, expected: DataType | None = None) -> Field:
-    """Resolve a column, or a field within structs, by names that ignore case.
-
-    Args:
-        schema: The table's.
-        path: Names from the column inwards.
-        expected: The type that whoever resolved it before found; another one means that it is something else.
-
-    Raises:
-        NotHere: There is no such column, or it is not of that type.
-    """
-    level: DataType = schema
-    found: list[str] = []
-    for name in path:
-        field = level.field(name) if isinstance(level, StructType) else None
-        if field is None:
-            raise NotHere("a column that is not the table's")
-        found.append(field.name)
-        level = field.data_type
-    if expected is not None and level != expected:
-        raise NotHere("a column of another type than the table's")
-    return Field(tuple(found), level)
-
-
 class ArrowColumns:
     """The columns that expressions read, in files and in partition values.
 
@@ -146,7 +122,7 @@ class ArrowColumns:
         NotHere: One cannot be read here.
     """
 
-    def __init__(self, snapshot: Snapshot, fields: Iterable[Field]) -> None:
+    def __init__(self, snapshot: Snapshot, fields: Iterable[Column]) -> None:
         mode = snapshot.column_mapping_mode
         partitions = {name.lower() for name in snapshot.partition_columns}
         self._partitions: dict[str, tuple[str, DataType]] = {}

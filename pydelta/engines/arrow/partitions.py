@@ -6,9 +6,10 @@ import polars as pl
 
 from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.evaluate import true_rows
-from pydelta.engines.arrow.expressions import Exact, fields_of
+from pydelta.engines.arrow.expressions import Exact
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
+from pydelta.predicate.expressions import fields_of
 
 __all__ = ["files_of_partitions"]
 

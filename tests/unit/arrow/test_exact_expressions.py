@@ -10,10 +10,6 @@ import pytest
 
 from pydelta.engines.arrow.evaluate import evaluate, true_rows
 from pydelta.engines.arrow.expressions import (
-    BOOLEAN,
-    STRING,
-    Constant,
-    Field,
     NotHere,
     arithmetic,
     both,
@@ -23,7 +19,6 @@ from pydelta.engines.arrow.expressions import (
     compare,
     concat,
     either,
-    fields_of,
     is_in,
     is_nan,
     is_null,
@@ -32,6 +27,7 @@ from pydelta.engines.arrow.expressions import (
     opposite,
     text_test,
 )
+from pydelta.predicate.expressions import BOOLEAN, STRING, Column, Literal, fields_of
 from pydelta.protocol.schema import to_arrow_type
 from pydelta.protocol.types import ArrayType, DecimalType, PrimitiveType
 
@@ -44,11 +40,11 @@ T, F, N = True, False, None
 
 
 def column(data_type, name="c"):
-    return Field((name,), data_type)
+    return Column((name,), data_type)
 
 
 def const(value, data_type):
-    return Constant(value, data_type)
+    return Literal(value, data_type)
 
 
 def result(expr, **columns):
