@@ -48,7 +48,7 @@ from pydelta.errors import (
 )
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.commit_info import commit_info
+from pydelta.log.load import commit_info
 from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
 from pydelta.settings.clock import epoch_ms

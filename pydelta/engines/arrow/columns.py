@@ -13,14 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.engines.arrow.evaluate import Columns
-from pydelta.engines.arrow.expressions import NotHere, check_simple
+from pydelta.engines.arrow.evaluate import Columns, true_rows
+from pydelta.engines.arrow.expressions import Exact, NotHere, check_simple
 from pydelta.engines.arrow.tasks.arrow import optional
 from pydelta.log import Snapshot
-from pydelta.predicate.expressions import Column
+from pydelta.log.columns import PV_PREFIX
+from pydelta.predicate.expressions import Column, fields_of
 from pydelta.protocol.partitions import parse_partition_value
 from pydelta.protocol.schema import (
     EXISTENCE_DEFAULT,
@@ -36,6 +38,7 @@ from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, 
 __all__ = [
     "ArrowColumns",
     "fields_in",
+    "files_of_partitions",
     "needs_sparks_reader",
     "partition_scalar",
     "refuse_depth",
@@ -213,3 +216,26 @@ def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
     if text and kind == "float" and len(text) > _FLOAT_DIGITS and not np.isnan(value) and np.float32(value) != value:
         raise NotHere("a partition value of type float of which Java may read another one")  # it was rounded twice
     return pa.scalar(value, to_arrow_type(data_type))
+
+
+def files_of_partitions(snapshot: Snapshot, files: pl.DataFrame, condition: Exact) -> pl.DataFrame:
+    """Keep the files whose partition values make a condition true; each combination of values is looked at once.
+
+    Args:
+        snapshot: The table.
+        files: Rows of its file table.
+        condition: Over its partition columns alone.
+
+    Raises:
+        NotHere: Only Spark is sure of some value.
+    """
+    refuse_table(snapshot)
+    columns = ArrowColumns(snapshot, fields_of(condition))
+    names = snapshot.files.spec.physical_names
+    if not names:
+        return files if true_rows(condition, columns.of_partitions({}), 1)[0] else files.clear()
+    keys = [PV_PREFIX + name for name in names]
+    found = files.select(keys).unique()
+    texts = {name: found[PV_PREFIX + name].to_list() for name in names}
+    holds = true_rows(condition, columns.of_partitions(texts), found.height)
+    return files.join(found.filter(pl.Series(holds)), on=keys, how="semi", nulls_equal=True)

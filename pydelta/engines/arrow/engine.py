@@ -18,11 +18,11 @@ from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, Re
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.changes import FilePlace, delete_rows, find_rows, rewrite
+from pydelta.engines.arrow.columns import files_of_partitions
 from pydelta.engines.arrow.exact import assigned, exact, field_of
 from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
 from pydelta.engines.arrow.local_merge import LocalMerging
-from pydelta.engines.arrow.partitions import files_of_partitions
 from pydelta.engines.arrow.rearrange import ANY_SIZE, RowOrder, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask

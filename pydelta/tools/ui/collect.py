@@ -27,8 +27,7 @@ from pydelta.protocol.actions import Metadata
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.reader_notes import reader_notes
-from pydelta.settings.clock import epoch_ms
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.tools.ui.commits import Detail, commit_state, describe_commit
 from pydelta.tools.ui.formats import duration, of
 from pydelta.tools.ui.values import (

@@ -22,9 +22,9 @@ from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.changes import Change, FilePlace, check_condition, delete_rows, find_rows, rewrite
+from pydelta.engines.arrow.columns import files_of_partitions
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.layout import TableShape
-from pydelta.engines.arrow.partitions import files_of_partitions
 from pydelta.engines.arrow.rearrange import RowOrder, check_plan, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
