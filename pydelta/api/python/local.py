@@ -25,11 +25,10 @@ import pyarrow as pa
 from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.merge import Merge, MergeResult, Merging
 from pydelta.commands.change.update import Update, UpdateResult
-from pydelta.commands.context import Context
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.command import Optimize, OptimizeResult
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
-from pydelta.commands.run import existing_table, run
+from pydelta.commands.run import Context, existing_table, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumResult
 from pydelta.commands.write.command import Write, WriteResult, WriteTarget
 from pydelta.commands.write.options import WriteMode, WriteOptions

@@ -16,8 +16,7 @@ from typing import Final
 
 import polars as pl
 
-from pydelta.commands.context import Context
-from pydelta.commands.run import Task, existing_table
+from pydelta.commands.run import Context, Task, existing_table
 from pydelta.commands.vacuum.clone_notes import noted_clones
 from pydelta.commands.vacuum.delete import Deletion, Doomed, delete_files
 from pydelta.commands.vacuum.list_rows import Inventory, InventoryReader

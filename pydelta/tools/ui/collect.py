@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from pydelta.commands.context import Context
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_rows import Inventory
 from pydelta.commands.vacuum.result import VacuumProgress
