@@ -1,4 +1,4 @@
-"""Project an expression on what pruning understands: columns compared with constants, tests of null, prefixes of text.
+"""Limit an expression to what pruning understands: columns compared with constants, tests of null, prefixes of text.
 
 What pruning knows of a row are bounds and counts, or partition values, under the types that these are kept in. So
 columns go by their paths alone, a cast that changes no value is left out, and these are ``Unknown``: values that are
