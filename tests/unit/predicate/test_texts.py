@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.engines.arrow.exact import exact, fitting, simple_value
+from pydelta.engines.arrow.exact import assigned, exact, fitting, simple_value
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, UnsupportedFeatureError
 from pydelta.predicate import (
@@ -378,6 +378,44 @@ def test_a_condition_that_is_exact_here_has_the_values_that_files_have():
     ):
         with pytest.raises((NotHere, DeltaError)):
             exact(parsed(text), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "value"),
+    [
+        ("i", "5", 5), ("i", "'5'", 5), ("i", "-2147483648", -(2**31)), ("i", "2147483647", 2**31 - 1),
+        ("l", "2147483648", 2**31), ("x", "5", 5.0), ("x", "1.5", 1.5), ("f", "0.5", 0.5),
+        ("f", "16777216", 16777216.0),
+        ("n", "1.5", Decimal("1.5")), ("n", "7", Decimal(7)), ("s", "'a'", "a"), ("b", "TRUE", True),
+        ("b", "'no'", False), ("c", "X'ff'", b"\xff"),
+        ("d", "'1970-01-03'", 2), ("z", "'1970-01-01 00:00:00.000002'", 2), ("t", "'1970-01-01 00:00:01Z'", 10**6),
+        ("d", "NULL", None), ("n", "NULL", None),
+    ],
+)  # fmt: skip
+def test_what_a_column_is_set_to_is_a_value_of_its_type(column, text, value):
+    found = assigned(column, text, SCHEMA)
+    assert (found, type(found.value)) == (Literal(value, SCHEMA.field(column).data_type), type(value))
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "why"),
+    [
+        ("i", "2147483648", "a number beyond integer"), ("i", "-2147483649", "beyond"), ("i", "5.0", "such a constant"),
+        ("i", "TRUE", "such a constant"), ("f", "0.1", "rounds"), ("f", "16777217", "rounds"), ("n", "1.555", "digits"),
+        ("n", "1e0", "such"), ("x", "TRUE", "such"), ("d", "5", "such"), ("t", "5", "such"), ("z", "5", "such"),
+        ("b", "1", "such"), ("s", "5", "such"), ("c", "5", "such"), ("i", "l", "cast"), ("q", "NULL", "struct"),
+        ("b", "i = 1", "not a constant or a column"), ("i", "s", "cast"),
+    ],
+)  # fmt: skip
+def test_what_a_column_would_hold_otherwise_is_left_to_spark(column, text, why):
+    with pytest.raises(NotHere, match=why):
+        assigned(column, text, SCHEMA)
+
+
+def test_a_column_is_set_to_another_one_in_its_own_type():
+    assert assigned("i", "I", SCHEMA) == Column(("i",), PrimitiveType("integer"))
+    assert assigned("l", "q.K", SCHEMA) == Column(("q", "k"), PrimitiveType("long"))
+    assert assigned("l", "i", SCHEMA) == Cast(Column(("i",), PrimitiveType("integer")), PrimitiveType("long"))
 
 
 @pytest.mark.parametrize(
