@@ -11,11 +11,12 @@ from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY, configured_na
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
-from pydelta.txn import HookContext
+from pydelta.txn.hooks import HookContext, after_commits_where, table_says
 
 __all__ = ["sync_after_commit"]
 
 
+@after_commits_where(table_says(ENABLED_PROPERTY))
 def sync_after_commit(context: HookContext) -> None:
     """See ``pydelta.txn.hooks``: what fails here fails no commit, and the next sync makes up for it.
 
@@ -26,8 +27,6 @@ def sync_after_commit(context: HookContext) -> None:
         InvalidArgumentError: The table does not say its name.
         DeltaError: What ``sync_entries`` raises; one that may be tried again says with which command.
     """
-    if not is_enabled(context.snapshot):
-        return
     newest = context.log.update()  # a table that was renamed meanwhile says its new name there
     if not is_enabled(newest):
         return

@@ -66,7 +66,7 @@ from pydelta.manifests import (
 )
 from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import DEFAULT_SCHEMES, FOLDER_PATH
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline
 
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
 

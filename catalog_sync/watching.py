@@ -12,8 +12,7 @@ from catalog_sync.targets import spark_scheme
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
-from pydelta.settings.clock import epoch_ms
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline, epoch_ms
 
 __all__ = ["WatchedMetastore", "open_catalog"]
 

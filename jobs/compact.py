@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from pydelta.commands.context import Context
 from pydelta.commands.optimize.command import Optimize
+from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import Snapshot

@@ -24,7 +24,7 @@ from typing import Any
 
 from catalog_sync.registered import metastore_of, registered_locations, table_location
 from catalog_sync.thrift.client import Metastore
-from pydelta.commands.context import Context
+from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
 from pydelta.commands.vacuum.command import Vacuum, VacuumOptions, VacuumResult
 from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta

@@ -21,8 +21,8 @@ from catalog_sync.twin import NOT_READABLE_KEY, VERSION_KEY, WITHDRAWN_KEY, Hive
 from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.manifests import values_of_directory
 from pydelta.protocol.partitions import HIVE_NULL, hive_escape
+from pydelta.settings.clock import Deadline
 from pydelta.storage.backoff import Backoff
-from pydelta.storage.deadline import Deadline
 
 __all__ = ["ENVIRONMENT", "Metastore", "MetastoreAddress"]
 

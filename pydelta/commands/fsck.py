@@ -17,8 +17,7 @@ from typing import Final
 
 import polars as pl
 
-from pydelta.commands.context import Context
-from pydelta.commands.run import Task
+from pydelta.commands.run import Context, Task
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside

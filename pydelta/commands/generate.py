@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pydelta.commands.context import Context
-from pydelta.commands.run import Task
+from pydelta.commands.run import Context, Task
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.manifests import ManifestOptions, PublishResult, publish

@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from pydelta.commands.context import Context
-from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.engine import NO_ENGINE, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.statement import Statement
 from pydelta.errors import (
     CommitStateUnknownError,
@@ -33,13 +32,50 @@ from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddCDCFile, AddFile
 from pydelta.settings import Settings
-from pydelta.settings.clock import elapsed_ms
+from pydelta.settings.clock import Clock, elapsed_ms, epoch_ms
 from pydelta.storage.discarding import discard
-from pydelta.txn import OptimisticTransaction
+from pydelta.txn import Begin, OptimisticTransaction, start_transaction
 
-__all__ = ["Attempt", "Command", "Refusal", "Task", "existing_table", "refuse_append_only", "run"]
+__all__ = ["Attempt", "Command", "Context", "Refusal", "Task", "existing_table", "refuse_append_only", "run"]
 
 R = TypeVar("R")
+
+
+class Context:
+    """The one way into a command; it does not change.
+
+    Args:
+        log: The table.
+        engine: Reads and writes rows. Without one a command that needs rows is refused.
+        settings: The session's; those that the log was opened with by default.
+        begin: Begins a transaction.
+        clock: Epoch milliseconds, for timestamps in the log.
+    """
+
+    __slots__ = ("begin", "clock", "engine", "log", "settings")
+
+    def __init__(
+        self,
+        log: DeltaLog,
+        engine: Engine = NO_ENGINE,
+        *,
+        settings: Settings | None = None,
+        begin: Begin = start_transaction,
+        clock: Clock = epoch_ms,
+    ) -> None:
+        self.log = log
+        self.engine = engine
+        self.settings = log.settings if settings is None else settings
+        self.begin = begin
+        self.clock = clock
+
+    def start(self) -> OptimisticTransaction:
+        """Begin a transaction whose commit the engine follows."""
+        return self.begin(self.log).notifying(self.engine.committed)
+
+    def beginning(self, begin: Begin) -> Context:
+        """Return the same with another way to begin a transaction."""
+        return Context(self.log, self.engine, settings=self.settings, begin=begin, clock=self.clock)
 
 
 class Refusal(NamedTuple):

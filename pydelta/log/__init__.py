@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pydelta.log.files import FileTable
     from pydelta.log.history import CommitRecord
     from pydelta.log.segment import LogSegment
-    from pydelta.log.snapshot import Snapshot
-    from pydelta.log.sums import FileSums
+    from pydelta.log.snapshot import FileSums, Snapshot
 
 __all__ = [
     "CheckpointResult",
@@ -43,7 +42,7 @@ _HOMES: Final = {
     "CommitRecord": "pydelta.log.history",
     "LogSegment": "pydelta.log.segment",
     "Snapshot": "pydelta.log.snapshot",
-    "FileSums": "pydelta.log.sums",
+    "FileSums": "pydelta.log.snapshot",
 }
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from pydelta.errors import StorageError
-from pydelta.log.snapshot import Snapshot
-from pydelta.log.sums import FileSums
+from pydelta.log.snapshot import FileSums, Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction, action_to_dict
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.paths import LOG_DIR, checksum_file

@@ -20,7 +20,6 @@ from pydelta.log.checkpoint.sidecars import FULL_ACTIONS
 from pydelta.log.checkpoint.write import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
-from pydelta.log.commit_info import commit_info
 from pydelta.log.compaction import plan_run, write_compacted
 from pydelta.log.deltas import build_delta
 from pydelta.log.history import (
@@ -33,12 +32,11 @@ from pydelta.log.history import (
     read_commit_info,
     read_history,
 )
-from pydelta.log.load import LogReader
+from pydelta.log.load import LogReader, commit_info
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
 from pydelta.log.runs import objects_of
 from pydelta.log.segment import CommitFile, Listing, LogSegment
-from pydelta.log.snapshot import Snapshot, VersionCommit
-from pydelta.log.sums import change_of
+from pydelta.log.snapshot import Snapshot, VersionCommit, change_of
 from pydelta.log.vector_files import place_of
 from pydelta.protocol.actions import Action, CommitInfo
 from pydelta.protocol.paths import LOG_DIR, commit_file

@@ -41,8 +41,7 @@ from pydelta.log.deltas import (
     live_tombstones,
     removed_files,
 )
-from pydelta.log.partition_spec import PartitionSpec
-from pydelta.log.pruning import prune_by_generated, prune_by_partition, prune_by_statistics
+from pydelta.log.pruning import PartitionSpec, prune_by_generated, prune_by_partition, prune_by_statistics
 from pydelta.log.runs import RUN_LENGTH, AddRun, joined
 from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
 from pydelta.protocol.actions import AddFile, RemoveFile

@@ -3,19 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
 
 from pydelta.errors import LogCorruptedError
 from pydelta.log.columns import PV_PREFIX
-from pydelta.log.partition_spec import PartitionSpec
 from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_masks
-from pydelta.protocol.schema import leaf_paths, logical_to_physical
+from pydelta.predicate.generated import GeneratedPartitions, generated_partitions
+from pydelta.protocol.schema import leaf_paths, logical_to_physical, physical_partition_columns
 from pydelta.protocol.stats import stat_column
-from pydelta.protocol.types import DataType, DecimalType
+from pydelta.protocol.types import DataType, DecimalType, StructField, StructType
 
-__all__ = ["FileColumns", "prune_by_generated", "prune_by_partition", "prune_by_statistics"]
+__all__ = ["FileColumns", "PartitionSpec", "prune_by_generated", "prune_by_partition", "prune_by_statistics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSpec:
+    """What the file table must know of the schema.
+
+    Args:
+        schema: The table's logical schema.
+        partition_columns: Logical names, in order.
+        physical_names: Keys of ``partitionValues``, in the same order.
+        mode: ``delta.columnMapping.mode``.
+        generated: What generated partition columns tell of other columns.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    physical_names: tuple[str, ...]
+    mode: str
+    generated: GeneratedPartitions = field(default_factory=GeneratedPartitions)
+
+    @classmethod
+    def of(cls, schema: StructType, partition_columns: Sequence[str], mode: str) -> PartitionSpec:
+        """Work out the physical names.
+
+        Raises:
+            LogCorruptedError: A column partitions the table twice.
+        """
+        if len(set(partition_columns)) < len(partition_columns):
+            raise LogCorruptedError(
+                f"The metadata names a partition column twice: {', '.join(partition_columns)}.",
+                hint="Restore the commit that last changed the metadata from a backup of _delta_log.",
+            )
+        return cls(
+            schema=schema,
+            partition_columns=tuple(partition_columns),
+            physical_names=physical_partition_columns(schema, partition_columns, mode),
+            mode=mode,
+            generated=generated_partitions(schema, partition_columns),
+        )
+
+    def partition_schema(self) -> StructType:
+        """Return the partition columns as a struct, logical names as the metadata spells them."""
+        fields = []
+        for name in self.partition_columns:
+            field = self.schema.field(name)
+            if field is None:
+                raise LogCorruptedError(
+                    f"The metadata partitions the table by {name!r}, which is not a column of its schema.",
+                    hint="Restore the commit that last changed the metadata from a backup of _delta_log.",
+                )
+            fields.append(StructField(name, field.data_type))
+        return StructType(tuple(fields))
 
 
 class FileColumns(Protocol):

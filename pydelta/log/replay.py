@@ -9,7 +9,7 @@ from pydelta.errors import LogCorruptedError, ObjectNotFoundError
 from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
 from pydelta.log.deltas import FileDelta, build_delta, merged
 from pydelta.log.files import MOST_IN_MEMORY, FileTable
-from pydelta.log.partition_spec import PartitionSpec
+from pydelta.log.pruning import PartitionSpec
 from pydelta.log.runs import decode_actions, objects_of, runs_of
 from pydelta.log.segment import CheckpointFiles, CommitFile, LogSegment
 from pydelta.protocol.actions import (

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,9 +14,18 @@ import polars as pl
 
 from pydelta.log.files import FileTable
 from pydelta.log.replay import Replayed, State, column_mapping_mode
+from pydelta.log.runs import num_bytes, objects_of, of_kind, runs_of
 from pydelta.log.segment import LogSegment
-from pydelta.log.sums import FileSums
-from pydelta.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from pydelta.protocol.actions import (
+    Action,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
 from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.names import path_text
@@ -25,7 +35,36 @@ from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.settings import TableProperties
 
-__all__ = ["Snapshot", "VersionCommit"]
+__all__ = ["FileSums", "Snapshot", "VersionCommit", "change_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSums:
+    """Number of live files and sum of their sizes in bytes; or a change of both."""
+
+    num_files: int
+    size_bytes: int
+
+    def plus(self, change: FileSums) -> FileSums:
+        """Return the sums after a change."""
+        return FileSums(num_files=self.num_files + change.num_files, size_bytes=self.size_bytes + change.size_bytes)
+
+
+def change_of(actions: Sequence[Action]) -> FileSums | None:
+    """Compute what a commit adds to the sums; None where only the file table can tell.
+
+    An add of a file that is live already changes no count, and a remove may leave its size out. Data-changing adds
+    name new files; adds that change no data are counted only when files are removed with them.
+    """
+    adds, removes = of_kind(actions, AddFile), of_kind(actions, RemoveFile)
+    rearranges = any(not run.data_change for run in runs_of(adds)) or any(
+        isinstance(action, AddFile) and not action.data_change for action in objects_of(adds)
+    )
+    if rearranges and not removes:
+        return None
+    if any(isinstance(action, RemoveFile) and action.size is None for action in objects_of(removes)):
+        return None
+    return FileSums(num_files=len(adds) - len(removes), size_bytes=num_bytes(adds) - num_bytes(removes))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pydelta.log.partition_spec import PartitionSpec
+from pydelta.log.pruning import PartitionSpec
 from pydelta.protocol.actions import Action, AddFile, Metadata, RemoveFile
 from pydelta.protocol.types import parse_schema
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pydelta.manifests.publish import ManifestOptions, publish
-from pydelta.txn import HookContext
+from pydelta.txn.hooks import HookContext, after_commits_where, table_says
 
 __all__ = ["publish_after_commit"]
 
-_SYNCED = "pydelta.sync.enabled"
+_synced = table_says("pydelta.sync.enabled")
 
 
+@after_commits_where(table_says("delta.compatibility.symlinkFormatManifest.enabled"))
 def publish_after_commit(context: HookContext) -> None:
     """See ``pydelta.txn.hooks``: what fails here fails no commit, and the next publication makes up for it.
 
     A table that is synced to a metastore is left to that hook, which publishes the manifests itself.
     """
-    metadata = context.snapshot.metadata
-    if metadata is None or not context.snapshot.properties.symlink_manifest_enabled:
-        return
-    if metadata.configuration.get(_SYNCED, "").strip().lower() == "true":
-        return
-    publish(context.log, ManifestOptions(wait_seconds=context.deadline.remaining()))
+    if not _synced(context):
+        publish(context.log, ManifestOptions(wait_seconds=context.deadline.remaining()))

@@ -27,9 +27,8 @@ import msgspec
 
 from pydelta.errors import ObjectNotFoundError, StorageError
 from pydelta.protocol.malformed import MALFORMED_JSON
-from pydelta.settings.clock import epoch_ms
+from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.storage import PutOutcome, Store
-from pydelta.storage.deadline import Deadline
 
 __all__ = ["LEASE_DIR", "MANIFESTS", "TWIN", "Lease", "LeaseLostError", "ManifestsBusyError", "acquire", "is_doubted"]
 

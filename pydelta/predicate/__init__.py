@@ -2,9 +2,9 @@
 
 ::
 
-    SQL text --parse_predicate--+
-    Spark's filters ------------+--> Expr --partition_mask--> true, false, null   (exact)
-                                          --skipping_mask---> may match, cannot   (loose)
+    SQL text --parse_predicate----------+
+    Catalyst --Tree--> Expr --prunable--+--> Expr --partition_mask--> true, false, null   (exact)
+                                                  --skipping_mask---> may match, cannot   (loose)
     what is not understood is Unknown and rules nothing out
 """
 
@@ -22,7 +22,7 @@ from pydelta.predicate.expressions import (
     Literal,
     Not,
     Or,
-    StartsWith,
+    TextTest,
     Unknown,
     columns,
     conjunction,
@@ -48,7 +48,7 @@ __all__ = [
     "Not",
     "NotEvaluable",
     "Or",
-    "StartsWith",
+    "TextTest",
     "Unknown",
     "columns",
     "conjunction",

@@ -16,6 +16,7 @@ from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError, U
 from pydelta.errors.conditions import Condition
 from pydelta.errors.suggestions import nearest
 from pydelta.predicate.expressions import (
+    WHOLE,
     And,
     Column,
     Compare,
@@ -25,7 +26,7 @@ from pydelta.predicate.expressions import (
     Literal,
     Not,
     Or,
-    StartsWith,
+    TextTest,
 )
 from pydelta.predicate.lexing import Unsure, number_of, text_of
 from pydelta.protocol.partitions import names_zone, parse_partition_value
@@ -40,7 +41,6 @@ _SPELLINGS: Final = {
     "timestamp_ntz": "Write times as 2024-05-01 12:00:00.",
 }
 _OTHER: Final = "Compare the column with a constant of its own type; casts take a session of Spark."
-_WHOLE: Final = ("byte", "short", "integer", "long")
 _EXACT_DOUBLE: Final = 1 << 53
 _MOST_FLOATS: Final = 10
 _LONG_DIGITS: Final = 20
@@ -116,7 +116,7 @@ class Binder:
     def number(self, sign: str, text: str) -> Literal:
         """Read a number."""
         try:
-            return Literal(*number_of(sign, text))
+            return _number_literal(*number_of(sign, text))
         except ValueError as error:
             shown = text if len(text) <= 40 else f"{text[:20]}…"
             if isinstance(error, Unsure):
@@ -176,8 +176,8 @@ class Binder:
         """Look a column up among constants."""
         if not isinstance(child, Column) or not all(isinstance(value, Literal) for value in values):
             raise _not_here("IN of anything but a column and constants")
-        kinds = {value.type for value in values}
-        if len(kinds - {None}) > 1 and not kinds <= {None, *_WHOLE, "decimal", "double"}:
+        kinds = {_kind(value) for value in values}
+        if len(kinds - {None}) > 1 and not kinds <= {None, *WHOLE, "decimal", "double"}:
             raise _not_here("IN with constants of several types")
         convert = self._conversion(child)
         if self._fields[child.path].data_type == PrimitiveType("float"):  # In would hold doubles as single precision
@@ -197,7 +197,7 @@ class Binder:
 
     def like(self, child: Any, pattern: Any, escape: str) -> Expr:
         """Match a pattern that is a text, or a text and what may follow it."""
-        if not isinstance(child, Column) or not isinstance(pattern, Literal) or pattern.type != "string":
+        if not isinstance(child, Column) or not isinstance(pattern, Literal) or _kind(pattern) != "string":
             raise _not_here("LIKE of anything but a column and a text")
         self._conversion(child)
         if self._fields[child.path].data_type != PrimitiveType("string"):
@@ -210,14 +210,14 @@ class Binder:
                 f"LIKE {pattern.value!r} is not supported here.",
                 hint="Without Spark, only patterns such as 'abc%' are supported.",
             )
-        return StartsWith(child, prefix)
+        return TextTest("starts", child, prefix)
 
     # --- types ---------------------------------------------------------------------------------------------
 
     def _alike(self, left: Column, right: Column) -> None:
         """Refuse columns that Spark compares in a type of neither."""
         one, other = self._fields[left.path].data_type, self._fields[right.path].data_type
-        whole = all(isinstance(item, PrimitiveType) and item.name in _WHOLE for item in (one, other))
+        whole = all(isinstance(item, PrimitiveType) and item.name in WHOLE for item in (one, other))
         if one != other and not whole:
             raise _not_here(f"a comparison of {one} with {other}")
         self._conversion(left)
@@ -237,7 +237,7 @@ class Binder:
         name = "decimal" if isinstance(data_type, DecimalType) else str(data_type)
 
         def convert(constant: Literal) -> Literal:
-            value, kind = constant.value, constant.type
+            value, kind = constant.value, _kind(constant)
             if kind == name and kind not in ("decimal", "float"):
                 return constant
             if kind == "string" and name in _FROM_TEXT:
@@ -246,9 +246,9 @@ class Binder:
             found = None
             if kind == "string" and name == "decimal":
                 raise _not_here(f"a comparison of {data_type} with {constant}")
-            if kind in (*_WHOLE, "decimal", "double", "float"):
+            if kind in (*WHOLE, "decimal", "double", "float"):
                 found = _number(value, str(kind), data_type, name)
-                if found is None and (name in _WHOLE or name == "decimal"):
+                if found is None and (name in WHOLE or name == "decimal"):
                     raise _not_here(f"a comparison of {data_type} with {constant}")
             if found is None:
                 raise BindError(
@@ -271,7 +271,7 @@ def _number(value: Any, kind: str, data_type: DataType, name: str) -> Literal | 
         return Literal(float(value), "double")
     if isinstance(data_type, DecimalType):
         return None if kind in ("float", "double") else Literal(Decimal(value), str(data_type))
-    if name not in _WHOLE or kind == "float":
+    if name not in WHOLE or kind == "float":
         return None
     if kind == "double":
         return Literal(int(value), "long") if value.is_integer() and abs(value) < _EXACT_DOUBLE else None
@@ -282,12 +282,28 @@ def _number(value: Any, kind: str, data_type: DataType, name: str) -> Literal | 
     return Literal(value, "long")
 
 
+def _number_literal(value: Any, kind: str) -> Literal:
+    """A number with its type; a decimal's is as wide as its digits, as Spark has it."""
+    if kind != "decimal":
+        return Literal(value, kind)
+    _, digits, exponent = Decimal(value).as_tuple()
+    scale = -int(exponent)
+    return Literal(value, DecimalType(max(len(digits), scale), scale))
+
+
+def _kind(constant: Literal) -> str | None:
+    """The name of a constant's type, a decimal's without its digits; None for a null."""
+    if constant.type is None:
+        return None
+    return "decimal" if isinstance(constant.type, DecimalType) else str(constant.type)
+
+
 def _constant(symbol: str, left: Literal, right: Literal) -> Literal:
     """A comparison of two constants, as far as it needs no cast."""
     if symbol != "<=>" and (left.value is None or right.value is None):
         return Literal(None)
-    whole = left.type in _WHOLE and right.type in _WHOLE
-    if symbol not in ("=", "<=>") or not (whole or left.type == right.type == "string"):
+    kinds = {_kind(left), _kind(right)}
+    if symbol not in ("=", "<=>") or not (kinds <= {*WHOLE} or kinds == {"string"}):
         raise _not_here("a comparison of two constants")
     return Literal(left.value == right.value, "boolean")
 

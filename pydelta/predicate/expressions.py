@@ -1,7 +1,13 @@
-"""Define the conditions that pruning and conflict detection understand, as a small tree; the rest is ``Unknown``.
+"""Define the expressions over the rows of a table: one tree for conditions and values, whoever writes or reads them.
 
-Column paths are tuples of logical names; literals hold Python values (``int``, ``float``, ``str``, ``bool``, ``bytes``,
-``Decimal``, ``date``, ``datetime`` aware for timestamp and naive for timestamp_ntz, None).
+::
+
+    SQL text ------parse_predicate--+            +--prunable--> masks, partition values, conflicts
+    Catalyst ------Tree-------------+--> Expr ---+
+                                                 +--exact-----> engines.arrow.evaluate
+
+A condition is true, false or null, by SQL's three values. Column paths are tuples of logical names. A type is that of
+the table's schema; None where nobody has resolved it yet. What pruning reads needs no types: see ``prunable``.
 """
 
 from __future__ import annotations
@@ -9,32 +15,62 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
+
+from pydelta.protocol.types import DataType, PrimitiveType, parse_type
 
 __all__ = [
+    "BOOLEAN",
     "FALSE",
+    "FLIPPED",
+    "OPERATORS",
+    "STRING",
     "TRUE",
+    "WHOLE",
     "And",
+    "Arithmetic",
+    "CaseWhen",
+    "Cast",
+    "Coalesce",
     "Column",
     "Compare",
+    "Concat",
     "Expr",
     "In",
+    "IsNan",
     "IsNotNull",
     "IsNull",
+    "Like",
     "Literal",
+    "Negative",
     "Not",
     "Or",
-    "StartsWith",
+    "TextTest",
     "Unknown",
     "columns",
     "conjunction",
+    "fields_of",
     "has_unknown",
     "is_partition_only",
     "rename_columns",
     "split_conjuncts",
 ]
 
+BOOLEAN: Final = PrimitiveType("boolean")
+STRING: Final = PrimitiveType("string")
+WHOLE: Final = ("byte", "short", "integer", "long")
+"""The types of whole numbers, the narrowest first."""
+
 OPERATORS: Final = ("=", "<=>", "<", "<=", ">", ">=")
+FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The operator that says the same with the sides exchanged."""
+
+
+class _Condition:
+    """What is true, false or null."""
+
+    __slots__ = ()
+    type: ClassVar[DataType] = BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +78,42 @@ class Column:
     """A column, or a field within a struct column."""
 
     path: tuple[str, ...]
+    type: DataType | None = None
 
     def __str__(self) -> str:
         return ".".join(self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Literal:
-    """A constant. ``type`` is its type's name in the log (``integer``, ``decimal(10,2)`` …) or None for null."""
+    """A constant; None is null.
+
+    Args:
+        value: ``int``, ``float``, ``str``, ``bool``, ``bytes``, ``Decimal``, ``date``, ``datetime`` (aware for
+            timestamp, naive for timestamp_ntz). A day or a time may be the ``int`` that Spark has for it (days or
+            microseconds since 1970), and is where Python's calendar does not have it.
+        type: Its type, or the type's name in the log (``integer``, ``decimal(10,2)`` …); None for a null that takes
+            the type of what it meets.
+    """
 
     value: Any
-    type: str | None = None
+    type: DataType | None
+
+    def __init__(self, value: Any, type: DataType | str | None = None) -> None:  # noqa: A002
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "type", parse_type(type) if isinstance(type, str) else type)
 
     def __str__(self) -> str:
         return f"'{self.value}'" if isinstance(self.value, str) else str(self.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
-    """``left op right``; ``op`` is one of ``OPERATORS`` (``!=`` is ``Not`` of ``=``)."""
+class Compare(_Condition):
+    """``left op right``; ``op`` is one of ``OPERATORS`` (``!=`` is ``Not`` of ``=``).
+
+    Both sides have one type, or they are numbers, which are compared by their values. NaN equals itself and is above
+    all numbers, -0.0 is 0.0, text goes by its bytes.
+    """
 
     op: str
     left: Expr
@@ -71,7 +124,7 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(_Condition):
     """Both."""
 
     left: Expr
@@ -82,7 +135,7 @@ class And:
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(_Condition):
     """Either."""
 
     left: Expr
@@ -93,8 +146,8 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
-    """Negation; of unknown it is unknown."""
+class Not(_Condition):
+    """Negation; of null it is null."""
 
     child: Expr
 
@@ -103,8 +156,8 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class In:
-    """Membership in constants; a None among them makes a miss unknown, as in SQL."""
+class In(_Condition):
+    """Membership in constants, which are as ``Literal`` holds them; a None among them makes a miss null, as in SQL."""
 
     child: Expr
     values: tuple[Any, ...]
@@ -114,8 +167,8 @@ class In:
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull:
-    """True for null, false otherwise; never unknown."""
+class IsNull(_Condition):
+    """True for null, false otherwise; never null."""
 
     child: Expr
 
@@ -124,8 +177,8 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
-class IsNotNull:
-    """False for null, true otherwise; never unknown."""
+class IsNotNull(_Condition):
+    """False for null, true otherwise; never null."""
 
     child: Expr
 
@@ -134,45 +187,160 @@ class IsNotNull:
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith:
-    """A string column begins with a constant."""
+class IsNan(_Condition):
+    """True for NaN, false otherwise; of null it is false."""
 
     child: Expr
-    prefix: str
-
-    def __str__(self) -> str:
-        return f"({self.child} LIKE '{self.prefix}%')"
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """Anything else: nothing is known of its value, so it rules nothing out.
+class TextTest(_Condition):
+    """Text that ``starts`` or ``ends`` with a constant, or ``contains`` it, by its bytes."""
+
+    kind: str
+    child: Expr
+    part: str
+
+    def __str__(self) -> str:
+        before, behind = "%" * (self.kind != "starts"), "%" * (self.kind != "ends")
+        return f"({self.child} LIKE '{before}{self.part}{behind}')"
+
+
+@dataclass(frozen=True, slots=True)
+class Like(_Condition):
+    """Text that matches a pattern of ``%`` and ``_``."""
+
+    child: Expr
+    pattern: Expr
+    escape: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The child's value in another type."""
+
+    child: Expr
+    type: DataType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``left op right`` of one type; ``op`` is ``+``, ``-``, ``*``, ``/`` or ``%``."""
+
+    op: str
+    left: Expr
+    right: Expr
+    type: DataType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """The number with the other sign."""
+
+    child: Expr
+    type: DataType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """The first that is not null."""
+
+    parts: tuple[Expr, ...]
+    type: DataType | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWhen:
+    """``CASE WHEN``: the value of the first condition that is true, else ``otherwise``."""
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr
+    type: DataType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Texts joined; null where one is."""
+
+    parts: tuple[Expr, ...]
+    type: ClassVar[DataType] = STRING
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(_Condition):
+    """A condition that the tree does not hold: nothing is known of its value, so it rules nothing out.
 
     Args:
         text: For messages.
         references: Paths of the columns it reads.
+        reason: Which part of it the tree does not hold.
     """
 
     text: str
     references: frozenset[tuple[str, ...]] = frozenset()
+    reason: str = ""
 
     def __str__(self) -> str:
         return self.text
 
 
-Expr: TypeAlias = Column | Literal | Compare | And | Or | Not | In | IsNull | IsNotNull | StartsWith | Unknown
+Expr: TypeAlias = (
+    Column
+    | Literal
+    | Compare
+    | And
+    | Or
+    | Not
+    | In
+    | IsNull
+    | IsNotNull
+    | IsNan
+    | TextTest
+    | Like
+    | Cast
+    | Arithmetic
+    | Negative
+    | Coalesce
+    | CaseWhen
+    | Concat
+    | Unknown
+)
+_PAIR: Final = (Compare, And, Or, Arithmetic)
+_SINGLE: Final = (Not, In, IsNull, IsNotNull, IsNan, TextTest, Cast, Negative)
+_PRUNED: Final = (Column, Literal, Compare, And, Or, Not, In, IsNull, IsNotNull, TextTest)
 
-TRUE: Final = Literal(True, "boolean")
-FALSE: Final = Literal(False, "boolean")
+TRUE: Final = Literal(True, BOOLEAN)
+FALSE: Final = Literal(False, BOOLEAN)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct parts of an expression."""
-    if isinstance(expr, (Compare, And, Or)):
+    if isinstance(expr, _PAIR):
         return (expr.left, expr.right)
-    if isinstance(expr, (Not, In, IsNull, IsNotNull, StartsWith)):
+    if isinstance(expr, _SINGLE):
         return (expr.child,)
+    if isinstance(expr, Like):
+        return (expr.child, expr.pattern)
+    if isinstance(expr, (Coalesce, Concat)):
+        return expr.parts
+    if isinstance(expr, CaseWhen):
+        return (*(part for branch in expr.branches for part in branch), expr.otherwise)
     return ()
+
+
+def _with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The expression with other parts, as many as it has."""
+    if isinstance(expr, _PAIR):
+        return replace(expr, left=parts[0], right=parts[1])
+    if isinstance(expr, _SINGLE):
+        return replace(expr, child=parts[0])
+    if isinstance(expr, Like):
+        return replace(expr, child=parts[0], pattern=parts[1])
+    if isinstance(expr, (Coalesce, Concat)):
+        return replace(expr, parts=parts)
+    if isinstance(expr, CaseWhen):
+        return replace(expr, branches=tuple(zip(parts[:-1:2], parts[1::2], strict=True)), otherwise=parts[-1])
+    return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -182,6 +350,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
         part = todo.pop()
         yield part
         todo += reversed(children(part))
+
+
+def fields_of(expr: Expr) -> Iterator[Column]:
+    """Find the columns that an expression reads; one may come several times."""
+    return (part for part in walk(expr) if isinstance(part, Column))
 
 
 def columns(expr: Expr) -> frozenset[tuple[str, ...]]:
@@ -196,8 +369,11 @@ def columns(expr: Expr) -> frozenset[tuple[str, ...]]:
 
 
 def has_unknown(expr: Expr) -> bool:
-    """Return whether some part of it is ``Unknown``."""
-    return any(isinstance(part, Unknown) for part in walk(expr))
+    """Return whether some part of it is one that pruning does not understand."""
+    for part in walk(expr):
+        if not isinstance(part, _PRUNED) or (isinstance(part, TextTest) and part.kind != "starts"):
+            return True
+    return False
 
 
 def split_conjuncts(expr: Expr) -> tuple[Expr, ...]:
@@ -230,14 +406,9 @@ def rename_columns(expr: Expr, mapping: Mapping[tuple[str, ...], tuple[str, ...]
     built: list[Expr] = []
     for part in reversed(list(walk(expr))):  # parts come before what they are parts of, the left one last
         if isinstance(part, Column):
-            built.append(Column(mapping.get(part.path, part.path)))
+            built.append(replace(part, path=mapping.get(part.path, part.path)))
         elif isinstance(part, Unknown):
-            built.append(Unknown(part.text, frozenset(mapping.get(path, path) for path in part.references)))
-        elif isinstance(part, (Compare, And, Or)):
-            left, right = built.pop(), built.pop()
-            built.append(replace(part, left=left, right=right))
-        elif isinstance(part, (Not, In, IsNull, IsNotNull, StartsWith)):
-            built.append(replace(part, child=built.pop()))
+            built.append(replace(part, references=frozenset(mapping.get(path, path) for path in part.references)))
         else:
-            built.append(part)
+            built.append(_with_children(part, tuple(built.pop() for _ in children(part))))
     return built.pop()

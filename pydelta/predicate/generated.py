@@ -22,6 +22,8 @@ from functools import reduce
 from typing import Any, Final, TypeAlias
 
 from pydelta.predicate.expressions import (
+    FLIPPED,
+    WHOLE,
     And,
     Column,
     Compare,
@@ -30,7 +32,7 @@ from pydelta.predicate.expressions import (
     IsNull,
     Literal,
     Or,
-    StartsWith,
+    TextTest,
     conjunction,
 )
 from pydelta.protocol.types import DataType, PrimitiveType, StructType
@@ -40,9 +42,7 @@ __all__ = ["GeneratedPartitions", "generated_partitions"]
 _GENERATION: Final = "delta.generationExpression"
 _ANY_ZONE: Final = dt.timedelta(hours=16)
 _MOST_POINTS: Final = 200
-_FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CALENDAR: Final = ("year", "month", "day", "hour")
-_WHOLE: Final = ("byte", "short", "integer", "long")
 
 Bound: TypeAlias = Any
 """A value of the base column: ``date``, naive or aware ``datetime``, ``str``, number; None for no bound."""
@@ -126,8 +126,8 @@ class GeneratedPartitions:
             return _both(self._derived(expr.left), self._derived(expr.right))
         if isinstance(expr, In) and isinstance(expr.child, Column):
             return self._one_of(expr.child, expr.values)
-        if isinstance(expr, StartsWith) and isinstance(expr.child, Column):
-            return self._prefixed(expr.child, expr.prefix)
+        if isinstance(expr, TextTest) and expr.kind == "starts" and isinstance(expr.child, Column):
+            return self._prefixed(expr.child, expr.part)
         if isinstance(expr, IsNull) and isinstance(expr.child, Column):
             parts = [IsNull(Column((rule.column,))) for rule in self._rules_of(expr.child)]
             return conjunction(parts) if parts else None
@@ -181,7 +181,7 @@ class GeneratedPartitions:
         for rule in self._rules_of(column):
             part = Column((rule.column,))
             size = int(rule.argument) if rule.kind == "prefix" else len(prefix) + 1
-            begins: Expr = StartsWith(part, prefix)
+            begins: Expr = TextTest("starts", part, prefix)
             if len(prefix) >= size:
                 begins = Compare("=", part, Literal(prefix[:size], "string"))
             if rule.kind in ("same", "prefix"):  # an empty text is null as a partition value
@@ -269,7 +269,7 @@ def _known(kind: str, base_type: str, data_type: str, argument: str) -> bool:
     if kind == "date":
         return on_time and data_type == "date"
     if kind in _CALENDAR:
-        return on_time and data_type in _WHOLE and (kind != "hour" or base_type != "date")
+        return on_time and data_type in WHOLE and (kind != "hour" or base_type != "date")
     if kind == "trunc":
         return on_time and data_type == "date" and _UNITS.get(argument.lower()) in ("year", "quarter", "month", "week")
     if kind == "trunc-time":
@@ -284,7 +284,7 @@ def _comparison(expr: Expr) -> tuple[Column, str, Any] | None:
         return None
     left, right, op = expr.left, expr.right, expr.op
     if isinstance(right, Column):
-        left, right, op = right, left, _FLIPPED[op]
+        left, right, op = right, left, FLIPPED[op]
     if isinstance(left, Column) and isinstance(right, Literal) and right.value is not None:
         return left, op, right.value
     return None
@@ -379,7 +379,7 @@ def _text(rule: _Rule, low: Bound, high: Bound) -> Iterable[Expr | None]:
 
     first, last = _wall_clock(rule, low, high)
     lower = _at_least(rule, text(first))
-    beyond = StartsWith(Column((rule.column,)), "+")  # years behind 9999, which stand before others as texts
+    beyond = TextTest("starts", Column((rule.column,)), "+")  # years behind 9999, which stand before others as texts
     return None if lower is None else Or(lower, beyond), _at_most(rule, text(last))
 
 

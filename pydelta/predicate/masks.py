@@ -18,6 +18,7 @@ import polars as pl
 
 from pydelta.errors import DeltaError, first_line
 from pydelta.predicate.expressions import (
+    FLIPPED,
     And,
     Column,
     Compare,
@@ -28,14 +29,15 @@ from pydelta.predicate.expressions import (
     Literal,
     Not,
     Or,
-    StartsWith,
+    TextTest,
 )
 from pydelta.protocol.stats import stat_column
+from pydelta.protocol.types import PrimitiveType
 
 __all__ = ["NotEvaluable", "partition_mask", "skipping_mask", "skipping_masks"]
 
 _LONG: Final = 1 << 63
-_FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_DOUBLE: Final = PrimitiveType("double")
 
 
 class NotEvaluable(DeltaError):
@@ -96,8 +98,8 @@ def _value(expr: Expr, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
         return _value(expr.child, names).is_null()
     if isinstance(expr, IsNotNull):
         return _value(expr.child, names).is_not_null()
-    if isinstance(expr, StartsWith):
-        return _value(expr.child, names).str.starts_with(expr.prefix)
+    if isinstance(expr, TextTest) and expr.kind == "starts":
+        return _value(expr.child, names).str.starts_with(expr.part)
     if isinstance(expr, In):
         child = _value(expr.child, names)
         values = [value for value in expr.values if value is not None]
@@ -151,7 +153,7 @@ def _literal(literal: Literal) -> pl.Expr:
     columns are floats, widened, where they come from statistics (``parse_stats_columns``), and decimals, exact, where
     they are partition values.
     """
-    if literal.type == "double":
+    if literal.type == _DOUBLE:
         return pl.lit(literal.value, dtype=pl.Float64)
     return pl.lit(literal.value)
 
@@ -244,7 +246,7 @@ def _possible(expr: Expr, known: _Known) -> Possible:
         return _compare_possible(expr, known)
     if isinstance(expr, In) and isinstance(expr.child, Column):
         return _in_possible(expr, known)
-    if isinstance(expr, StartsWith) and isinstance(expr.child, Column):
+    if isinstance(expr, TextTest) and expr.kind == "starts" and isinstance(expr.child, Column):
         return _prefix_possible(expr, known)
     return _YES, _YES
 
@@ -260,7 +262,7 @@ def _null_possible(column: Column, known: _Known) -> Possible:
 def _compare_possible(expr: Compare, known: _Known) -> Possible:
     left, right, op = expr.left, expr.right, expr.op
     if isinstance(left, Literal):
-        left, right, op = right, left, _FLIPPED[op]
+        left, right, op = right, left, FLIPPED[op]
     if not (isinstance(left, Column) and isinstance(right, Literal)):
         return _YES, _YES
     is_null, is_value = _null_possible(left, known)
@@ -330,12 +332,12 @@ def _in_possible(expr: In, known: _Known) -> Possible:
     return is_value & inside, is_value
 
 
-def _prefix_possible(expr: StartsWith, known: _Known) -> Possible:
+def _prefix_possible(expr: TextTest, known: _Known) -> Possible:
     assert isinstance(expr.child, Column)
     _, is_value = _null_possible(expr.child, known)
     low, high = known.stat("min", expr.child), known.stat("max", expr.child)
     if low is None or high is None or known.bounds(expr.child) != pl.String:
         return is_value, is_value
-    prefix = pl.lit(expr.prefix)
-    reaches = (low.str.slice(0, len(expr.prefix)) <= prefix) & (high >= prefix)
+    prefix = pl.lit(expr.part)
+    reaches = (low.str.slice(0, len(expr.part)) <= prefix) & (high >= prefix)
     return is_value & reaches, is_value

@@ -1,12 +1,13 @@
-"""Read the clock: epoch milliseconds for what is written down, a monotonic clock for how long something took."""
+"""Read the clock: epoch milliseconds for what is written down, a monotonic clock for how long something takes."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-__all__ = ["Clock", "elapsed_ms", "epoch_ms"]
+__all__ = ["Clock", "Deadline", "elapsed_ms", "epoch_ms"]
 
 Clock: TypeAlias = Callable[[], int]
 """Gives epoch milliseconds."""
@@ -20,3 +21,30 @@ def epoch_ms() -> int:
 def elapsed_ms(started: float) -> int:
     """Return the milliseconds since ``started``, a value of ``time.monotonic()``."""
     return int((time.monotonic() - started) * 1000)
+
+
+class Deadline:
+    """The moment until which something may wait.
+
+    Args:
+        seconds: From now on; None for ever.
+        clock: Seconds that only grow.
+
+    Example:
+        >>> now = iter([100.0, 103.0, 111.0])
+        >>> deadline = Deadline(10, clock=lambda: next(now))
+        >>> deadline.remaining(), deadline.remaining()
+        (7.0, 0.0)
+    """
+
+    def __init__(self, seconds: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._end = math.inf if seconds is None else clock() + seconds
+
+    def __repr__(self) -> str:
+        return f"Deadline({self.seconds})"
+
+    def remaining(self) -> float:
+        """Return the seconds that are left; 0 when it is over, infinite without an end."""
+        return math.inf if self._end == math.inf else max(self._end - self._clock(), 0.0)

@@ -14,7 +14,6 @@ from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.merge import Merge, MergeClause, MergeResult, Merging
 from pydelta.commands.change.update import Update, UpdateResult
 from pydelta.commands.clone import Clone, CloneResult
-from pydelta.commands.context import Context
 from pydelta.commands.convert import Convert, ConvertResult, Footers
 from pydelta.commands.create import Create, CreateMode, CreateResult, TableDefinition
 from pydelta.commands.engine import NO_ENGINE, Assignments, Engine
@@ -23,7 +22,7 @@ from pydelta.commands.optimize.command import Optimize, OptimizeResult
 from pydelta.commands.optimize.command import compact_after_write as compact
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
 from pydelta.commands.restore import Restore, RestoreResult
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumOptions, VacuumProgress, VacuumResult
 from pydelta.commands.write.command import RowSource, Write, WriteOptions, WriteResult
 from pydelta.log import DeltaLog, Snapshot

@@ -22,10 +22,10 @@ from pydelta.commands.change.hidden_rows import mark_deleted
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause
 from pydelta.commands.change.update import Update
 from pydelta.commands.clone import Clone
-from pydelta.commands.context import Context
 from pydelta.commands.optimize.command import Optimize
 from pydelta.commands.optimize.reorg import Purge
 from pydelta.commands.restore import Restore
+from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
 from pydelta.commands.stream.sink import Epoch, EpochTransaction, OutputMode
 from pydelta.log import DeltaLog

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pydelta.commands.context import Context
+from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
 from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
 from pydelta.commands.vacuum.result import VacuumMode

@@ -3,13 +3,14 @@
 A hook cannot fail a commit: the version is in the log when it runs. What it raises is logged and handed back.
 Each has a deadline for all that it waits for (``spark.pydelta.hooks.timeout``), since whoever committed waits with it.
 Other packages add hooks through the entry point group ``pydelta.hooks``; each entry names a callable that takes a
-``HookContext``.
+``HookContext``, and says by a decorator which commits concern it: ``after_commits_where(table_says(…))``.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +21,20 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.checksum import read_checksum
 from pydelta.protocol.actions import Action
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline
 from pydelta.txn.background import behind_commits
 
-__all__ = ["ENTRY_POINT_GROUP", "Hook", "HookContext", "HookFailure", "built_in_hooks", "run_hooks"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "Hook",
+    "HookContext",
+    "HookFailure",
+    "after_commits_where",
+    "built_in_hooks",
+    "environment_has",
+    "run_hooks",
+    "table_says",
+]
 
 ENTRY_POINT_GROUP: Final = "pydelta.hooks"
 _logger = logging.getLogger(__name__)
@@ -51,6 +62,34 @@ class HookContext:
 
 
 Hook: TypeAlias = Callable[[HookContext], object]
+
+
+def table_says(name: str) -> Callable[[HookContext], bool]:
+    """Return what asks whether a property of the table is ``true``."""
+
+    def holds(context: HookContext) -> bool:
+        metadata = context.snapshot.metadata
+        return metadata is not None and metadata.configuration.get(name, "").strip().lower() == "true"
+
+    return holds
+
+
+def environment_has(name: str) -> Callable[[HookContext], bool]:
+    """Return what asks whether a variable of the environment is set."""
+    return lambda _: bool(os.environ.get(name))
+
+
+def after_commits_where(concerned: Callable[[HookContext], bool]) -> Callable[[Hook], Hook]:
+    """Let a hook run after the commits alone that concern it; after all others it is not entered."""
+
+    def decorate(hook: Hook) -> Hook:
+        @functools.wraps(hook)
+        def run(context: HookContext) -> object:
+            return hook(context) if concerned(context) else None
+
+        return run
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +136,8 @@ def _num_files(context: HookContext) -> int:
 
 def write_compacted(context: HookContext) -> None:
     """Put the log compaction file that ``pydelta.log.compactionInterval`` asks for at this version."""
-    context.log.compact(context.snapshot)
+    if context.snapshot.properties.log_compaction_interval:
+        context.log.compact(context.snapshot)
 
 
 def built_in_hooks() -> tuple[tuple[str, Hook], ...]:

@@ -15,7 +15,7 @@ import polars as pl
 from pydelta.log.columns import canonical_path, file_key, keys_of
 from pydelta.log.deltas import build_delta
 from pydelta.log.files import FileTable
-from pydelta.log.partition_spec import PartitionSpec
+from pydelta.log.pruning import PartitionSpec
 from pydelta.log.runs import key_columns
 from pydelta.protocol.actions import AddFile, FileKey, Metadata, RemoveFile
 from pydelta.protocol.schema import parse_schema

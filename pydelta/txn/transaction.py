@@ -26,7 +26,7 @@ from pydelta.errors import (
 )
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.commit_info import commit_info
+from pydelta.log.load import commit_info
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.log.runs import gathered, joined, other_than
 from pydelta.protocol import features

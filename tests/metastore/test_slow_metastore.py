@@ -14,7 +14,7 @@ from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 from pydelta.manifests import ManifestOptions, publish, read_state
 from pydelta.settings import Settings
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline
 from pydelta.testing.operations import add_file, append, create_table
 
 SYNCED = {"pydelta_sync_enabled": "true", "pydelta_sync_table": "lake.orders"}

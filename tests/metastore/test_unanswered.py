@@ -17,7 +17,7 @@ from catalog_sync.thrift.memory import MemoryMetastore
 from pydelta.commands.alter.requests import AddColumns, NewColumn
 from pydelta.log import DeltaLog
 from pydelta.protocol.types import PrimitiveType
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.commands import alter_table
 from pydelta.testing.operations import add_file, append, create_table, delete_partition

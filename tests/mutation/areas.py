@@ -23,7 +23,9 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "tests/unit/predicate/test_kept_texts.py",
         "tests/unit/predicate/test_skipping.py",
     ),
-    "pydelta/engines/arrow/predicates.py": (
+    "pydelta/engines/arrow/exact.py": (
+        "tests/unit/arrow/test_exact_expressions.py",
+        "tests/unit/spark/test_exact_translation.py",
         "tests/unit/predicate/test_texts.py",
         "tests/unit/predicate/test_kept_texts.py",
     ),

@@ -23,7 +23,7 @@ from pydelta.predicate import (
     Literal,
     Not,
     Or,
-    StartsWith,
+    TextTest,
     partition_mask,
     skipping_mask,
 )
@@ -86,7 +86,7 @@ def leaves() -> st.SearchStrategy[Expr]:
         within = st.lists(st.none() | VALUES[name], min_size=1, max_size=4).map(lambda v: In(column, tuple(v)))
         options = [compare, flipped, within, st.just(IsNull(column)), st.just(IsNotNull(column))]
         if name == "s":
-            options.append(TEXTS.map(lambda prefix: StartsWith(column, prefix)))
+            options.append(TEXTS.map(lambda prefix: TextTest("starts", column, prefix)))
         return st.one_of(options)
 
     return st.one_of([for_column(name) for name in TYPES])
@@ -177,7 +177,7 @@ def test_of_every_file_of_up_to_three_rows_each_that_matches_is_kept(name):
         Compare(op, *sides) for op in OPERATORS for one in literals for sides in ((column, one), (one, column))
     ]
     found += [In(column, pair) for pair in itertools.pairwise(constants)]
-    found += [StartsWith(column, value) for value in constants if isinstance(value, str)]
+    found += [TextTest("starts", column, value) for value in constants if isinstance(value, str)]
     for expr in found:
         for asked in (expr, Not(expr)):
             matches = {value: evaluate(asked, {name: value}) is True for value in SMALL[name]}

@@ -239,9 +239,8 @@ def generate(
     option: _Option = None,
 ) -> None:
     """Publish symlink manifests: what changed since they were last published."""
-    from pydelta.commands.context import Context
     from pydelta.commands.generate import Generate
-    from pydelta.commands.run import run
+    from pydelta.commands.run import Context, run
     from pydelta.manifests import verify_manifests
 
     log = _log(path, option)
@@ -292,8 +291,7 @@ def vacuum(
 ) -> None:
     """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
     from pydelta.api.console.vacuum_display import live_counts, summary_lines
-    from pydelta.commands.context import Context
-    from pydelta.commands.run import run
+    from pydelta.commands.run import Context, run
     from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
     from pydelta.commands.vacuum.list_sources import inventory_at
 
@@ -334,9 +332,8 @@ def fsck(
     option: _Option = None,
 ) -> None:
     """Look for missing files, holes in the log, unreadable checkpoints and stray files."""
-    from pydelta.commands.context import Context
     from pydelta.commands.fsck import Fsck
-    from pydelta.commands.run import run
+    from pydelta.commands.run import Context, run
 
     report = run(Fsck(repair=repair), Context(_log(path, option)))
     stray = report.stray_files

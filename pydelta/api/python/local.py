@@ -25,11 +25,10 @@ import pyarrow as pa
 from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.merge import Merge, MergeResult, Merging
 from pydelta.commands.change.update import Update, UpdateResult
-from pydelta.commands.context import Context
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.command import Optimize, OptimizeResult
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
-from pydelta.commands.run import existing_table, run
+from pydelta.commands.run import Context, existing_table, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumResult
 from pydelta.commands.write.command import Write, WriteResult, WriteTarget
 from pydelta.commands.write.options import WriteMode, WriteOptions
@@ -37,7 +36,7 @@ from pydelta.engines.arrow.columns import ArrowColumns, fields_in, partition_sca
 from pydelta.engines.arrow.conform import conformed
 from pydelta.engines.arrow.engine import ArrowEngine, column_of, only_spark
 from pydelta.engines.arrow.evaluate import true_rows
-from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
 from pydelta.engines.arrow.local_merge import clauses_of
 from pydelta.engines.arrow.tasks.arrow import file_array, optional
@@ -47,6 +46,7 @@ from pydelta.engines.arrow.text_source import TextFile, TextSource
 from pydelta.engines.arrow.threads import read_files
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, error_context, first_line
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
 from pydelta.protocol.sized_texts import LENGTH

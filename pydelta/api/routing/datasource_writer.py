@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pydelta.commands.context import Context
 from pydelta.commands.engine import RefusingEngine, RewriteOutput
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.write.command import Write, WriteMode, WriteOptions, WriteTarget, plan_write
 from pydelta.commands.write.plan import WritePlan
 from pydelta.engines.arrow.conform import without_empty

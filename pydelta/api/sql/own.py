@@ -14,14 +14,13 @@ from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.features import DropFeature
 from pydelta.commands.alter.requests import SyncIdentity
 from pydelta.commands.clone import Clone
-from pydelta.commands.context import Context
 from pydelta.commands.convert import ParquetFolder, described
 from pydelta.commands.fsck import Fsck
 from pydelta.commands.generate import Generate
 from pydelta.commands.optimize.command import Optimize, PlanOptimize
 from pydelta.commands.optimize.reorg import Purge
 from pydelta.commands.restore import Restore
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.vacuum.command import Vacuum
 from pydelta.engines.spark.catalog.absent import absent_name
 from pydelta.engines.spark.catalog.define import enter

@@ -19,9 +19,8 @@ from typing import Any, Final
 
 from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.requests import UnsetProperties
-from pydelta.commands.context import Context
 from pydelta.commands.optimize.reorg import Purge
-from pydelta.commands.run import Attempt, Command, Task, existing_table, run
+from pydelta.commands.run import Attempt, Command, Context, Task, existing_table, run
 from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot

@@ -16,8 +16,7 @@ from typing import Final
 
 import polars as pl
 
-from pydelta.commands.context import Context
-from pydelta.commands.run import Task, existing_table
+from pydelta.commands.run import Context, Task, existing_table
 from pydelta.commands.vacuum.clone_notes import noted_clones
 from pydelta.commands.vacuum.delete import Deletion, Doomed, delete_files
 from pydelta.commands.vacuum.list_rows import Inventory, InventoryReader
@@ -48,7 +47,7 @@ from pydelta.errors import (
 )
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.commit_info import commit_info
+from pydelta.log.load import commit_info
 from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
 from pydelta.settings.clock import epoch_ms

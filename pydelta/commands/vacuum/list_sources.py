@@ -28,7 +28,7 @@ from pydelta.commands.vacuum.places import place_of as bucket_of
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vector_files import place_of, read_deleted_rows
-from pydelta.predicate import Column, Compare, Expr, Literal, StartsWith, parse_predicate
+from pydelta.predicate import Column, Compare, Expr, Literal, TextTest, parse_predicate
 from pydelta.protocol.schema import physical_name, to_polars_dtype
 from pydelta.storage import Store, normalize_uri, open_store
 from pydelta.storage.ranges import open_stream
@@ -160,7 +160,7 @@ def _under(root: str, snapshot: Snapshot) -> list[Expr]:
     place = bucket_of(root)
     found: list[Expr] = [Compare("=", Column(("bucket",)), Literal(place.bucket, "string"))]
     if place.key:
-        found.append(StartsWith(Column(("key",)), place.key + "/"))
+        found.append(TextTest("starts", Column(("key",)), place.key + "/"))
     return found
 
 

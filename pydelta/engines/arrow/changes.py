@@ -24,13 +24,14 @@ import pyarrow as pa
 from pydelta.commands.engine import RewriteOutput
 from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.evaluate import true_rows
-from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import output_of
 from pydelta.engines.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
 from pydelta.engines.arrow.tasks.split import split_by_partition
 from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
 from pydelta.engines.arrow.threads import cores, read_files, run_groups, with_small_groups
 from pydelta.log import Snapshot
+from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.storage import Store

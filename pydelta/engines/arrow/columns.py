@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.engines.arrow.evaluate import Columns
-from pydelta.engines.arrow.expressions import Field, NotHere, check_simple
+from pydelta.engines.arrow.evaluate import Columns, true_rows
+from pydelta.engines.arrow.expressions import Exact, NotHere, check_simple
 from pydelta.engines.arrow.tasks.arrow import optional
 from pydelta.log import Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.predicate.expressions import Column, fields_of
 from pydelta.protocol.partitions import parse_partition_value
 from pydelta.protocol.schema import (
     EXISTENCE_DEFAULT,
@@ -34,8 +37,8 @@ from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, 
 
 __all__ = [
     "ArrowColumns",
-    "field_of",
     "fields_in",
+    "files_of_partitions",
     "needs_sparks_reader",
     "partition_scalar",
     "refuse_depth",
@@ -111,30 +114,6 @@ def fields_in(data_type: DataType) -> Iterator[StructField]:
         yield from fields_in(data_type.value_type)
 
 
-def field_of(schema: StructType, path: Iterable[str], *, expected: DataType | None = None) -> Field:
-    """Resolve a column, or a field within structs, by names that ignore case.
-
-    Args:
-        schema: The table's.
-        path: Names from the column inwards.
-        expected: The type that whoever resolved it before found; another one means that it is something else.
-
-    Raises:
-        NotHere: There is no such column, or it is not of that type.
-    """
-    level: DataType = schema
-    found: list[str] = []
-    for name in path:
-        field = level.field(name) if isinstance(level, StructType) else None
-        if field is None:
-            raise NotHere("a column that is not the table's")
-        found.append(field.name)
-        level = field.data_type
-    if expected is not None and level != expected:
-        raise NotHere("a column of another type than the table's")
-    return Field(tuple(found), level)
-
-
 class ArrowColumns:
     """The columns that expressions read, in files and in partition values.
 
@@ -146,7 +125,7 @@ class ArrowColumns:
         NotHere: One cannot be read here.
     """
 
-    def __init__(self, snapshot: Snapshot, fields: Iterable[Field]) -> None:
+    def __init__(self, snapshot: Snapshot, fields: Iterable[Column]) -> None:
         mode = snapshot.column_mapping_mode
         partitions = {name.lower() for name in snapshot.partition_columns}
         self._partitions: dict[str, tuple[str, DataType]] = {}
@@ -237,3 +216,26 @@ def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
     if text and kind == "float" and len(text) > _FLOAT_DIGITS and not np.isnan(value) and np.float32(value) != value:
         raise NotHere("a partition value of type float of which Java may read another one")  # it was rounded twice
     return pa.scalar(value, to_arrow_type(data_type))
+
+
+def files_of_partitions(snapshot: Snapshot, files: pl.DataFrame, condition: Exact) -> pl.DataFrame:
+    """Keep the files whose partition values make a condition true; each combination of values is looked at once.
+
+    Args:
+        snapshot: The table.
+        files: Rows of its file table.
+        condition: Over its partition columns alone.
+
+    Raises:
+        NotHere: Only Spark is sure of some value.
+    """
+    refuse_table(snapshot)
+    columns = ArrowColumns(snapshot, fields_of(condition))
+    names = snapshot.files.spec.physical_names
+    if not names:
+        return files if true_rows(condition, columns.of_partitions({}), 1)[0] else files.clear()
+    keys = [PV_PREFIX + name for name in names]
+    found = files.select(keys).unique()
+    texts = {name: found[PV_PREFIX + name].to_list() for name in names}
+    holds = true_rows(condition, columns.of_partitions(texts), found.height)
+    return files.join(found.filter(pl.Series(holds)), on=keys, how="semi", nulls_equal=True)

@@ -1,6 +1,6 @@
 """Implement ``Engine`` in this process, for commands that run without a JVM: conditions are SQL text over columns.
 
-What only Spark computes is refused, with the reason; see ``pydelta.engines.arrow.predicates`` for what a condition
+What only Spark computes is refused, with the reason; see ``pydelta.engines.arrow.exact`` for what a condition
 may hold.
 """
 
@@ -17,14 +17,12 @@ from pydelta.commands.change.merge import MergeClause, Merging
 from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, RefusingEngine, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.engines.arrow.assignments import assigned
 from pydelta.engines.arrow.changes import FilePlace, delete_rows, find_rows, rewrite
-from pydelta.engines.arrow.columns import field_of
-from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.engines.arrow.columns import files_of_partitions
+from pydelta.engines.arrow.exact import assigned, exact, field_of
+from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
 from pydelta.engines.arrow.local_merge import LocalMerging
-from pydelta.engines.arrow.partitions import files_of_partitions
-from pydelta.engines.arrow.predicates import exactly
 from pydelta.engines.arrow.rearrange import ANY_SIZE, RowOrder, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
@@ -34,6 +32,7 @@ from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.predicate import Expr, Unknown, columns, parse_predicate, split_conjuncts
+from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.names import quoted, unquoted
@@ -90,7 +89,7 @@ class ArrowEngine(RefusingEngine):
             )
         expr = parse_predicate(condition, snapshot.schema, time_zone=self._zone)
         try:
-            native = exactly(expr, snapshot.schema)
+            native = exact(expr, snapshot.schema)
             self._refuse_zoneless(snapshot, native)
         except NotHere as reason:
             raise only_spark(reason, snapshot) from None
@@ -143,7 +142,7 @@ class ArrowEngine(RefusingEngine):
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``RewritesFiles.bind_update``; values are constants and columns, as
-        ``pydelta.engines.arrow.assignments`` reads them.
+        ``pydelta.engines.arrow.exact`` reads them.
 
         Raises:
             UnsupportedFeatureError: It takes Spark to compute a value; the message says why.

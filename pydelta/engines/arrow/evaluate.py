@@ -19,23 +19,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.engines.arrow.expressions import (
+from pydelta.engines.arrow.expressions import Exact, NotHere, type_of
+from pydelta.predicate.expressions import (
+    FLIPPED,
     And,
     Arithmetic,
     CaseWhen,
     Cast,
     Coalesce,
+    Column,
     Compare,
     Concat,
-    Constant,
-    Exact,
-    Field,
     In,
     IsNan,
     IsNull,
+    Literal,
     Negative,
     Not,
-    NotHere,
     Or,
     TextTest,
 )
@@ -47,7 +47,6 @@ Columns: TypeAlias = Callable[[tuple[str, ...]], Any]
 _Datum: TypeAlias = Any
 """An array, or a scalar for all rows."""
 
-_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<=>": "<=>"}
 _PLAIN: Final[dict[str, Callable[..., _Datum]]] = {
     "=": pc.equal,
     "<": pc.less,
@@ -110,10 +109,10 @@ class _Evaluation:
         self._column = column
 
     def of(self, expr: Exact) -> _Datum:
-        if isinstance(expr, Field):
+        if isinstance(expr, Column):
             return self._column(expr.path)
-        if isinstance(expr, Constant):
-            return _scalar(expr.value, to_arrow_type(expr.type))
+        if isinstance(expr, Literal):
+            return _scalar(expr.value, to_arrow_type(type_of(expr)))
         if isinstance(expr, Compare):
             return _compared(expr.op, self.of(expr.left), self.of(expr.right))
         if isinstance(expr, And):
@@ -134,7 +133,7 @@ class _Evaluation:
 
     def _value(self, expr: Exact) -> _Datum:
         if isinstance(expr, Cast):
-            return pc.cast(self.of(expr.child), to_arrow_type(expr.type), safe=True)
+            return pc.cast(self.of(expr.child), to_arrow_type(type_of(expr)), safe=True)
         if isinstance(expr, Arithmetic):
             return _computed(expr.op, self.of(expr.left), self.of(expr.right))
         if isinstance(expr, Negative):
@@ -165,7 +164,7 @@ def _compared(op: str, left: _Datum, right: _Datum) -> _Datum:
     if not pa.types.is_floating(left.type):
         return _PLAIN[op](left, right)
     if op in (">", ">="):
-        op, left, right = _FLIPPED[op], right, left
+        op, left, right = FLIPPED[op], right, left
     plain = _PLAIN[op](left, right)  # false where one is NaN, and -0.0 is 0.0
     if op == "=":
         return pc.or_(plain, pc.and_(pc.is_nan(left), pc.is_nan(right)))
@@ -177,7 +176,7 @@ def _compared(op: str, left: _Datum, right: _Datum) -> _Datum:
 
 def _among(value: _Datum, expr: In) -> _Datum:
     present = [item for item in expr.values if item is not None]
-    data_type = to_arrow_type(expr.child.type)
+    data_type = to_arrow_type(type_of(expr.child))
     if pa.types.is_floating(data_type):
         found: _Datum = pa.scalar(False)
         for item in present:

@@ -1,288 +1,106 @@
-"""Define the expressions that this process computes exactly as Spark does; everything else is ``NotHere``.
+"""Build the expressions that this process computes exactly as Spark does; everything else is ``NotHere``.
 
-A typed tree, closed and small. Its functions check the types as they build it: what a node does not compute to the
-last bit as Spark does, for every value of its types, cannot be built. Where a value decides (an overflow, a divisor of
-zero), ``evaluate`` finds out and raises ``NotHere`` too; Spark then computes the whole and says what it says.
+The functions check the types of what they are given: what a node does not compute to the last bit as Spark does, for
+every value of its types, cannot be built. Where a value decides (an overflow, a divisor of zero), ``evaluate`` finds
+out and raises ``NotHere`` too; Spark then computes the whole and says what it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
+from pydelta.predicate.expressions import (
+    BOOLEAN,
+    OPERATORS,
+    STRING,
+    WHOLE,
+    And,
+    Arithmetic,
+    CaseWhen,
+    Cast,
+    Coalesce,
+    Compare,
+    Concat,
+    Expr,
+    In,
+    IsNan,
+    IsNull,
+    Literal,
+    Negative,
+    Not,
+    Or,
+    TextTest,
+)
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType
 
 __all__ = [
-    "BOOLEAN",
-    "And",
-    "Arithmetic",
-    "CaseWhen",
-    "Cast",
-    "Coalesce",
-    "Compare",
-    "Concat",
-    "Constant",
+    "SOURCE",
     "Exact",
-    "Field",
-    "In",
-    "IsNan",
-    "IsNull",
-    "Negative",
-    "Not",
     "NotHere",
-    "Or",
-    "TextTest",
     "arithmetic",
     "both",
     "cast",
+    "check_simple",
     "choice",
     "coalesce",
     "compare",
     "concat",
     "either",
-    "fields_of",
     "is_in",
     "is_nan",
     "is_null",
     "like",
     "negative",
     "opposite",
+    "source_field",
     "text_test",
+    "type_of",
 ]
 
-BOOLEAN: Final = PrimitiveType("boolean")
-STRING: Final = PrimitiveType("string")
-_SIMPLE: Final = frozenset(
-    {
-        "boolean",
-        "byte",
-        "short",
-        "integer",
-        "long",
-        "float",
-        "double",
-        "string",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-    }
-)
+Exact: TypeAlias = Expr
+"""An expression that these functions made: each part has its type, each day and time is an ``int``."""
+
+SOURCE: Final = "\0source"
+"""First part of the path of a column of a merge's source; the second is its place, as text."""
+
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-_WIDTHS: Final = ("byte", "short", "integer", "long")
 _IN_DOUBLE: Final = ("byte", "short", "integer", "float")
-_FLOATS: Final = ("float", "double")
+FLOATS: Final = ("float", "double")
+_SIMPLE: Final = frozenset(("boolean", "string", "binary", *WHOLE, *FLOATS, "date", "timestamp", "timestamp_ntz"))
 _MOST_FLOATS: Final = 10
-OPERATORS: Final = ("=", "<=>", "<", "<=", ">", ">=")
 
 
 class NotHere(Exception):
     """Only Spark computes this; the text says what. It never holds a value of a row or of the condition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A column of the table, or a field in a struct column, by the names that the table has for them."""
-
-    path: tuple[str, ...]
-    type: DataType
+def type_of(expr: Exact) -> DataType:
+    """Return the type of an exact expression."""
+    assert expr.type is not None, "the expression passed exact"
+    return expr.type
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A constant; None is null.
-
-    Args:
-        value: ``int`` for whole numbers, for days since 1970 and for microseconds since then (in UTC, or of a local
-            time), ``float``, ``str``, ``bytes``, ``bool`` or ``Decimal``.
-        type: Its type.
-    """
-
-    value: Any
-    type: DataType
+def source_field(path: tuple[str, ...]) -> bool:
+    """Whether a path is that of a column of the source."""
+    return path[0] == SOURCE
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """``left op right`` of one type; NaN equals itself and is above everything, -0.0 is 0.0, text goes by its bytes."""
-
-    op: str
-    left: Exact
-    right: Exact
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """Both, with three values."""
-
-    left: Exact
-    right: Exact
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """Either, with three values."""
-
-    left: Exact
-    right: Exact
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """Negation; of null it is null."""
-
-    child: Exact
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class In:
-    """Membership in constants of the child's type; a null among them makes a miss null."""
-
-    child: Exact
-    values: tuple[Any, ...]
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """True for null, else false."""
-
-    child: Exact
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class IsNan:
-    """True for NaN, else false; of null it is false."""
-
-    child: Exact
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class TextTest:
-    """Text that ``starts`` or ``ends`` with a constant, or ``contains`` it, by its bytes."""
-
-    kind: str
-    child: Exact
-    part: str
-    type: DataType = BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """The same value in a type that holds every value of the child's."""
-
-    child: Exact
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """``left op right`` of one numeric type: ``+``, ``-``, ``*``; ``/`` of floats; ``%`` by a positive constant."""
-
-    op: str
-    left: Exact
-    right: Exact
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
-class Negative:
-    """The number with the other sign."""
-
-    child: Exact
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
-class Coalesce:
-    """The first that is not null."""
-
-    parts: tuple[Exact, ...]
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
-class CaseWhen:
-    """``CASE WHEN``: the value of the first condition that is true, else ``otherwise``."""
-
-    branches: tuple[tuple[Exact, Exact], ...]
-    otherwise: Exact
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
-class Concat:
-    """Texts joined; null where one is."""
-
-    parts: tuple[Exact, ...]
-    type: DataType = STRING
-
-
-Exact: TypeAlias = (
-    Field
-    | Constant
-    | Compare
-    | And
-    | Or
-    | Not
-    | In
-    | IsNull
-    | IsNan
-    | TextTest
-    | Cast
-    | Arithmetic
-    | Negative
-    | Coalesce
-    | CaseWhen
-    | Concat
-)
-
-
-def parts_of(expr: Exact) -> tuple[Exact, ...]:
-    """The direct parts of an expression."""
-    if isinstance(expr, (Compare, And, Or, Arithmetic)):
-        return (expr.left, expr.right)
-    if isinstance(expr, (Not, In, IsNull, IsNan, TextTest, Cast, Negative)):
-        return (expr.child,)
-    if isinstance(expr, (Coalesce, Concat)):
-        return expr.parts
-    if isinstance(expr, CaseWhen):
-        return (*(part for branch in expr.branches for part in branch), expr.otherwise)
-    return ()
-
-
-def fields_of(expr: Exact) -> Iterator[Field]:
-    """Find the columns that an expression reads; one may come several times."""
-    todo = [expr]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, Field):
-            yield part
-        todo += parts_of(part)
-
-
-def _is(data_type: DataType, names: Sequence[str]) -> bool:
+def _is(data_type: DataType | None, names: Sequence[str]) -> bool:
     return isinstance(data_type, PrimitiveType) and data_type.name in names
 
 
-def _numeric(data_type: DataType) -> bool:
-    return _is(data_type, (*_WIDTHS, *_FLOATS))
+def _numeric(data_type: DataType | None) -> bool:
+    return _is(data_type, (*WHOLE, *FLOATS))
 
 
-def check_simple(data_type: DataType) -> DataType:
+def check_simple(data_type: DataType | None) -> DataType:
     """Return a type whose values are compared here.
 
     Raises:
         NotHere: A struct, list or map, text with a collation, an interval …
     """
-    if isinstance(data_type, DecimalType) or _is(data_type, tuple(_SIMPLE)):
+    if isinstance(data_type, DecimalType) or (isinstance(data_type, PrimitiveType) and data_type.name in _SIMPLE):
         return data_type
     kind = data_type.name if isinstance(data_type, PrimitiveType) else type(data_type).__name__.removesuffix("Type")
     raise NotHere(f"a value of type {kind.partition('(')[0].lower()}")
@@ -326,14 +144,14 @@ def opposite(child: Exact) -> Not:
     return Not(child)
 
 
-def is_in(child: Exact, values: Sequence[Constant]) -> In:
+def is_in(child: Exact, values: Sequence[Literal]) -> In:
     """Look a value up among constants.
 
     Spark compares more than ten of them by a hash that tells 0.0 from -0.0, which ``=`` does not: floats of which
     there are more stay with Spark.
     """
     data_type = _same("IN", child, *values)
-    if _is(data_type, _FLOATS) and len(values) > _MOST_FLOATS:
+    if _is(data_type, FLOATS) and len(values) > _MOST_FLOATS:
         raise NotHere("a long IN list of floats")
     return In(child, tuple(item.value for item in values))
 
@@ -346,21 +164,21 @@ def is_null(child: Exact) -> IsNull:
 
 def is_nan(child: Exact) -> IsNan:
     """Ask whether a float is NaN."""
-    if not _is(child.type, _FLOATS):
+    if not _is(child.type, FLOATS):
         raise NotHere("isnan of a number that is not a float")
     return IsNan(child)
 
 
 def text_test(kind: str, child: Exact, part: Exact) -> TextTest:
     """Look for a constant text; ``kind`` is ``starts``, ``ends`` or ``contains``."""
-    if child.type != STRING or not isinstance(part, Constant) or not isinstance(part.value, str) or not part.value:
+    if child.type != STRING or not isinstance(part, Literal) or not isinstance(part.value, str) or not part.value:
         raise NotHere("a test of text against anything but a constant text")
     return TextTest(kind, child, part.value)
 
 
 def like(child: Exact, pattern: Exact, escape: str) -> Exact:
     """Match a pattern that has no more than a ``%`` at an end or both: all others depend on what a character is."""
-    if child.type != STRING or not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+    if child.type != STRING or not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise NotHere("LIKE with a pattern that is not a constant")
     text = pattern.value
     body = text.removeprefix("%").removesuffix("%") if len(text) > 1 else text
@@ -369,7 +187,7 @@ def like(child: Exact, pattern: Exact, escape: str) -> Exact:
     if text == body:
         return compare("=", child, pattern)
     kind = "ends" if not text.endswith("%") else "contains" if text.startswith("%") else "starts"
-    return text_test(kind, child, Constant(body, STRING))
+    return text_test(kind, child, Literal(body, STRING))
 
 
 def cast(child: Exact, target: DataType) -> Exact:
@@ -377,8 +195,8 @@ def cast(child: Exact, target: DataType) -> Exact:
     source = child.type
     if source == target:
         return child
-    if isinstance(child, Constant) and child.value is None:
-        return Constant(None, check_simple(target))
+    if isinstance(child, Literal) and child.value is None:
+        return Literal(None, check_simple(target))
     if isinstance(target, DecimalType):
         whole = target.precision - target.scale
         if isinstance(source, PrimitiveType) and source.name in _DIGITS and whole >= _DIGITS[source.name]:
@@ -390,7 +208,7 @@ def cast(child: Exact, target: DataType) -> Exact:
         ):
             return Cast(child, target)
     elif isinstance(source, PrimitiveType) and isinstance(target, PrimitiveType):
-        wider = source.name in _WIDTHS and target.name in _WIDTHS[_WIDTHS.index(source.name) :]
+        wider = source.name in WHOLE and target.name in WHOLE[WHOLE.index(source.name) :]
         if wider or (target.name == "double" and source.name in _IN_DOUBLE):
             return Cast(child, target)
     raise NotHere("a cast that may round or fail")
@@ -399,12 +217,12 @@ def cast(child: Exact, target: DataType) -> Exact:
 def arithmetic(op: str, left: Exact, right: Exact) -> Arithmetic:
     """Compute with two numbers of one type, none of them decimal."""
     data_type = _same("arithmetic", left, right)
-    floats = _is(data_type, _FLOATS)
+    floats = _is(data_type, FLOATS)
     if not _numeric(data_type) or op not in ("+", "-", "*", "/", "%"):
         raise NotHere("arithmetic of decimals or dates")
     if op == "/" and not floats:
         raise NotHere("a division of whole numbers")
-    if op == "%" and (floats or not isinstance(right, Constant) or right.value is None or right.value <= 0):
+    if op == "%" and (floats or not isinstance(right, Literal) or right.value is None or right.value <= 0):
         raise NotHere("a remainder of anything but whole numbers by a positive constant")
     return Arithmetic(op, left, right, data_type)
 

@@ -12,15 +12,15 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, M
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import RewriteOutput
 from pydelta.engines.arrow.changes import FilePlace
-from pydelta.engines.arrow.expressions import Exact, Field, NotHere, both, compare
-from pydelta.engines.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, SeveralSources, ranges
+from pydelta.engines.arrow.expressions import SOURCE, Exact, NotHere, both, compare
+from pydelta.engines.arrow.merge_rule import ArrowClause, MergeRule, SeveralSources, ranges
 from pydelta.engines.arrow.merging import ArrowMerge
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
-from pydelta.predicate import Expr
+from pydelta.predicate import Column, Expr
 from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.types import DataType, StructType
 
@@ -83,7 +83,7 @@ class LocalMerging:
         self.schema: StructType = snapshot.schema
         self.condition_sql = " AND ".join(f"(target.{name} = source.{name})" for name in on)
         self.clause_texts: Sequence[str | None] = [None] * len(clauses)
-        columns = {name: Field((SOURCE, str(place)), self._type(name)) for place, name in enumerate(rows.column_names)}
+        columns = {name: Column((SOURCE, str(place)), self._type(name)) for place, name in enumerate(rows.column_names)}
         keys = {name: columns[name] for name in on}
         try:
             rule = self._rule(keys, columns, clauses)
@@ -99,11 +99,11 @@ class LocalMerging:
         return field.data_type
 
     def _rule(
-        self, keys: Mapping[str, Field], columns: Mapping[str, Field], clauses: Sequence[MergeClause]
+        self, keys: Mapping[str, Column], columns: Mapping[str, Column], clauses: Sequence[MergeClause]
     ) -> MergeRule:
         condition: Exact | None = None
         for name, theirs in keys.items():
-            equal = compare("=", Field((name,), theirs.type), theirs)
+            equal = compare("=", Column((name,), theirs.type), theirs)
             condition = equal if condition is None else both(condition, equal)
         assert condition is not None, "there is a key"
         own = []

@@ -19,14 +19,22 @@ import pyarrow.compute as pc
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn
 from pydelta.engines.arrow.evaluate import Columns, evaluate
-from pydelta.engines.arrow.expressions import And, Cast, Compare, Exact, Field, NotHere, fields_of
-from pydelta.predicate import FALSE, Column, Expr, In, Literal
-from pydelta.predicate import Compare as Comparison
+from pydelta.engines.arrow.expressions import Exact, NotHere, source_field
+from pydelta.predicate.expressions import (
+    FALSE,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    In,
+    Literal,
+    fields_of,
+    split_conjuncts,
+)
 from pydelta.protocol.types import DecimalType, PrimitiveType
 
 __all__ = [
     "MOST_LISTED",
-    "SOURCE",
     "ArrowClause",
     "MergeRule",
     "SeveralSources",
@@ -35,11 +43,7 @@ __all__ = [
     "one_array",
     "outwards",
     "ranges",
-    "source_field",
 ]
-
-SOURCE: Final = "\0source"
-"""First part of the path of a column of the source; the second is its place, as text."""
 
 _KEYS: Final = ("boolean", "byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz")
 _RANGED: Final = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
@@ -50,11 +54,6 @@ _DIGITS: Final = 15
 
 class SeveralSources(NotHere):
     """Rows of the source that would change the same row of the table: an error, which Spark words with the key."""
-
-
-def source_field(path: tuple[str, ...]) -> bool:
-    """Whether a path is that of a column of the source."""
-    return path[0] == SOURCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +95,7 @@ class MergeRule:
             NotHere: It demands no equality of a column of the table with one of the source, of a type that is joined.
         """
         keys, rest = [], []
-        for part in _conjuncts(condition):
+        for part in split_conjuncts(condition):
             key = _keys_in(part)
             if key is None:
                 rest.append(part)
@@ -111,7 +110,7 @@ class MergeRule:
         return [number for number, clause in enumerate(self.clauses) if clause.on is on]
 
     @property
-    def table_fields(self) -> Iterator[Field]:
+    def table_fields(self) -> Iterator[Column]:
         """The table's columns that pairing reads."""
         of_pairs = [clause.condition for clause in self.clauses if clause.on is not ClauseOn.NOT_MATCHED]
         for expr in (*(mine for mine, _ in self.keys), *self.rest, *(item for item in of_pairs if item is not None)):
@@ -159,7 +158,7 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
             kind = f"decimal({mine.type.precision},{mine.type.scale})"
         elif kind not in _RANGED:
             continue
-        if not isinstance(target, Field) or len(target.path) > 1:
+        if not isinstance(target, Column) or len(target.path) > 1:
             continue
         column = Column(target.path)
         try:
@@ -174,7 +173,7 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
         except (ValueError, OverflowError):  # a time that Python does not hold narrows nothing
             continue
         low, high = outwards(low, ROUND_FLOOR), outwards(high, ROUND_CEILING)
-        found += [Comparison(">=", column, Literal(low, kind)), Comparison("<=", column, Literal(high, kind))]
+        found += [Compare(">=", column, Literal(low, kind)), Compare("<=", column, Literal(high, kind))]
     return found
 
 
@@ -201,14 +200,6 @@ def both_sides(mine: Columns | None, theirs: pa.Table | None) -> Columns:
         return pc.struct_field(values, inner) if inner else values
 
     return column
-
-
-def _conjuncts(expr: Exact) -> Iterator[Exact]:
-    if isinstance(expr, And):
-        yield from _conjuncts(expr.left)
-        yield from _conjuncts(expr.right)
-    else:
-        yield expr
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -28,9 +28,9 @@ from pydelta.engines.arrow.changes import FilePlace, Rewritten, rewrite
 from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.conform import without_empty
 from pydelta.engines.arrow.evaluate import Columns, evaluate, true_rows
-from pydelta.engines.arrow.expressions import Field, NotHere, fields_of
+from pydelta.engines.arrow.expressions import NotHere, source_field
 from pydelta.engines.arrow.layout import output_of, written_columns
-from pydelta.engines.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array, source_field
+from pydelta.engines.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array
 from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
 from pydelta.engines.arrow.tasks.arrow import file_array, replaced, same_shape
 from pydelta.engines.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
@@ -38,6 +38,7 @@ from pydelta.engines.arrow.tasks.write_files import FileRecord, WriteTask, run_t
 from pydelta.engines.arrow.threads import read_files
 from pydelta.engines.arrow.updates import file_places, refuse_rules, required_places
 from pydelta.log import Snapshot
+from pydelta.predicate.expressions import Column, fields_of
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
@@ -109,7 +110,7 @@ class ArrowMerge:
     def _check_values(self) -> None:
         """Whether the values of all clauses are of the types of their columns, and files hold them as such."""
         partitions = {name.lower() for name in self._snapshot.partition_columns}
-        reading: list[Field] = []
+        reading: list[Column] = []
         for clause in self._rule.clauses:
             for column, value in clause.values.items():
                 target = self._snapshot.schema.field(column)

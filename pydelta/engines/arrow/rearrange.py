@@ -28,9 +28,10 @@ import pyarrow.compute as pc
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout
 from pydelta.engines.arrow.changes import FilePlace
-from pydelta.engines.arrow.columns import ArrowColumns, field_of, needs_sparks_reader, refuse_table
+from pydelta.engines.arrow.columns import ArrowColumns, needs_sparks_reader, refuse_table
 from pydelta.engines.arrow.curves import row_order
-from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.arrow.exact import field_of
+from pydelta.engines.arrow.expressions import NotHere, type_of
 from pydelta.engines.arrow.layout import output_of
 from pydelta.engines.arrow.tasks.arrow import float_leaves
 from pydelta.engines.arrow.tasks.compact import Bin, HandedBack, live_batches, run_bins
@@ -230,7 +231,7 @@ class _OrderBy:
             values: Any = column(field.path)
             if isinstance(values, pa.Scalar):
                 values = pa.repeat(values, rows.num_rows)
-            found.append((values, field.type))
+            found.append((values, type_of(field)))
         return row_order(found, curve=self._curve)
 
 

@@ -18,10 +18,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pydelta.commands.context import Context
 from pydelta.commands.create import Create, CreateMode, TableDefinition
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.write.command import WriteTarget
 from pydelta.commands.write.plan import WritePlan
 from pydelta.engines.arrow.conform import conformed

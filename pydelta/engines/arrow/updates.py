@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from pydelta.engines.arrow.changes import Change, Rewritten
 from pydelta.engines.arrow.columns import ArrowColumns, fields_in
 from pydelta.engines.arrow.evaluate import evaluate
-from pydelta.engines.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.engines.arrow.expressions import Exact, NotHere, type_of
 from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.log import Snapshot
+from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.schema import physical_name, to_arrow_type
 from pydelta.protocol.sized_texts import LENGTH
@@ -50,7 +51,7 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
     columns = ArrowColumns(snapshot, [field for value in values.values() for field in fields_of(value)])
     places = {place: values[column] for column, place in file_places(snapshot, task, values).items()}
     for at, value in places.items():
-        if not task.file_schema.field(at).type.equals(to_arrow_type(value.type)):
+        if not task.file_schema.field(at).type.equals(to_arrow_type(type_of(value))):
             raise NotHere("a value that files hold in another type")
     for wanted in columns.schema:
         if not task.file_schema.field(wanted.name).type.equals(wanted.type):

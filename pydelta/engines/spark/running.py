@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pydelta.commands.context import Context
-from pydelta.commands.run import Command, Task, run
+from pydelta.commands.run import Command, Context, Task, run
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.engines.spark.logs import settings_of
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 from pydelta.api.python.local import ArrowRows, LocalTable
 from pydelta.commands.change.delete import Delete
 from pydelta.commands.change.update import Update
-from pydelta.commands.context import Context
 from pydelta.commands.optimize.command import Optimize
 from pydelta.commands.restore import Restore
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
 from pydelta.commands.write.command import Write
 from pydelta.commands.write.options import WriteMode, WriteOptions

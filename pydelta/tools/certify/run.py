@@ -13,9 +13,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pydelta.api.python.local import LocalTable
-from pydelta.commands.context import Context
 from pydelta.commands.create import Create, CreateMode, TableDefinition
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, first_line
 from pydelta.errors.redaction import hide_text
 from pydelta.log import DeltaLog

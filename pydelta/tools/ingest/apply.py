@@ -22,8 +22,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause, MergeResult
-from pydelta.commands.context import Context
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.stream.sink import Epoch, EpochTransaction, OutputMode
 from pydelta.commands.write.command import Write, WriteMode, WriteOptions
 from pydelta.engines.spark.change.merge import MergeStatement, SparkMerge

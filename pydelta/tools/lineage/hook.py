@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pydelta.protocol.actions import AddFile, CommitInfo
 from pydelta.tools.lineage.events import Tables, dataset_name, input_of, output_of, place_of_input
-from pydelta.tools.lineage.runs import current_run, emitter
-from pydelta.txn import HookContext
+from pydelta.tools.lineage.runs import URL, current_run, emitter
+from pydelta.txn.hooks import HookContext, after_commits_where, environment_has
 
 __all__ = ["tell_of_commit"]
 
@@ -22,6 +22,7 @@ _CHANGED: Final = {
 }
 
 
+@after_commits_where(environment_has(URL))
 def tell_of_commit(context: HookContext) -> None:
     """Send the events of a commit if OPENLINEAGE_URL is set; see ``pydelta.txn.hooks``. Never waits."""
     to = emitter()

@@ -19,10 +19,10 @@ from pydelta.tools.lineage.events import Run, Tables, input_of, place_of_input, 
 from pydelta.tools.outbox import Outbox, checked_endpoint
 from pydelta.txn.context import engine_info
 
-__all__ = ["Emitter", "JobRun", "current_run", "emitter", "job_run", "note_input", "note_table"]
+__all__ = ["URL", "Emitter", "JobRun", "current_run", "emitter", "job_run", "note_input", "note_table"]
 
 _LOG = logging.getLogger(__name__)
-_URL: Final = "OPENLINEAGE_URL"
+URL: Final = "OPENLINEAGE_URL"
 _LAST_SECONDS: Final = 2.0
 
 
@@ -45,10 +45,10 @@ class Emitter:
         Raises:
             InvalidArgumentError: OPENLINEAGE_URL is not an HTTP address.
         """
-        url = env.get(_URL, "").strip()
+        url = env.get(URL, "").strip()
         if not url or env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
             return None
-        checked_endpoint(url, name=_URL)
+        checked_endpoint(url, name=URL)
         path = (env.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage").strip("/")
         key = env.get("OPENLINEAGE_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -64,7 +64,7 @@ class Emitter:
         self.outbox.put(run_event(kind, run, tables, at_ms=at_ms, error=error))
 
 
-_NAMES: Final = (_URL, "OPENLINEAGE_DISABLED", "OPENLINEAGE_ENDPOINT", "OPENLINEAGE_API_KEY", "OPENLINEAGE_NAMESPACE")
+_NAMES: Final = (URL, "OPENLINEAGE_DISABLED", "OPENLINEAGE_ENDPOINT", "OPENLINEAGE_API_KEY", "OPENLINEAGE_NAMESPACE")
 
 
 def emitter() -> Emitter | None:

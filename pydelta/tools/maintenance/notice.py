@@ -11,13 +11,11 @@ import http.server
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.tools.outbox import Outbox, checked_endpoint
-
-if TYPE_CHECKING:
-    from pydelta.txn import HookContext
+from pydelta.txn.hooks import HookContext, after_commits_where, environment_has
 
 __all__ = ["NOTICE_URL", "Listener", "announce_commit"]
 
@@ -27,15 +25,15 @@ _LARGEST: Final = 64 * 1024
 _MOST: Final = 10_000
 
 
+@after_commits_where(environment_has(NOTICE_URL))
 def announce_commit(context: HookContext) -> None:
     """Notify the scheduler of a commit if PYDELTA_NOTICE_URL is set; see ``pydelta.txn.hooks``. Never waits.
 
     Raises:
         InvalidArgumentError: The variable does not hold a valid address.
     """
-    url = os.environ.get(NOTICE_URL)
-    if url:
-        _outbox(url).put({"location": context.snapshot.table_uri, "version": context.snapshot.version})
+    outbox = _outbox(os.environ[NOTICE_URL])
+    outbox.put({"location": context.snapshot.table_uri, "version": context.snapshot.version})
 
 
 @functools.cache

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from pydelta.commands.context import Context
-from pydelta.commands.run import run
+from pydelta.commands.run import Context, run
 from pydelta.commands.vacuum.command import Vacuum
 from pydelta.commands.vacuum.list_rows import Inventory
 from pydelta.commands.vacuum.result import VacuumProgress
@@ -27,8 +26,7 @@ from pydelta.protocol.actions import Metadata
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.reader_notes import reader_notes
-from pydelta.settings.clock import epoch_ms
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.tools.ui.commits import Detail, commit_state, describe_commit
 from pydelta.tools.ui.formats import duration, of
 from pydelta.tools.ui.values import (

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.protocol.paths import LOG_DIR
+from pydelta.settings.clock import Deadline
 from pydelta.storage import Store, normalize_uri, open_store, pages_of, scheme_of
-from pydelta.storage.deadline import Deadline
 from pydelta.tools.ui.values import ShownPlace, Trouble
 
 __all__ = ["Catalog", "FoundTables", "Sources", "find_places", "open_catalog", "walk"]

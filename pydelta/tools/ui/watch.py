@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from pydelta.commands.vacuum.list_rows import Inventory
 from pydelta.errors import TableNotFoundError
-from pydelta.settings.clock import epoch_ms
-from pydelta.storage.deadline import Deadline
+from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
 from pydelta.tools.ui.formats import duration

@@ -12,10 +12,11 @@ import pytest
 
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.changes import FilePlace, rewrite
-from pydelta.engines.arrow.expressions import Constant, Field, NotHere, arithmetic
+from pydelta.engines.arrow.expressions import NotHere, arithmetic
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
 from pydelta.engines.arrow.updates import update_rows
 from pydelta.log import DeltaLog
+from pydelta.predicate.expressions import Column, Literal
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
@@ -27,8 +28,8 @@ from pydelta.testing.tables import TableBuilder
 
 _NAMES = itertools.count()
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")
-ID = Field(("id",), LONG)
-PLUS = arithmetic("+", Field(("v",), LONG), Constant(1, LONG))
+ID = Column(("id",), LONG)
+PLUS = arithmetic("+", Column(("v",), LONG), Literal(1, LONG))
 FEATURES = Protocol(
     min_reader_version=1,
     min_writer_version=7,
@@ -83,7 +84,7 @@ def read(store, action):
 
 def test_rows_that_match_get_new_values_and_all_keep_their_order():
     store = table()
-    output = run(store, {"v": PLUS, "s": Constant("x", STRING)}, matched=(1, 2))
+    output = run(store, {"v": PLUS, "s": Literal("x", STRING)}, matched=(1, 2))
     [add] = output.adds
     found = [(row["id"], row["v"], row["s"]) for row in read(store, add)]
     assert found == [(0, 10, "a"), (1, None, "x"), (2, 31, "x"), (3, 40, None)]
@@ -116,20 +117,20 @@ def test_a_row_keeps_its_id_and_gets_the_version_of_the_commit():
 
 def test_a_partition_column_can_be_read_and_set():
     store = table(partition_columns=["p"])
-    output = run(store, {"v": Field(("p",), LONG)}, matched=(1,))
+    output = run(store, {"v": Column(("p",), LONG)}, matched=(1,))
     assert [row["v"] for row in read(store, output.adds[0])] == [10, 5, 30, 40]
     assert output.adds[0].partition_values == {"p": "5"}
     output = run(store, {"p": ID}, matched=(1, 2))
     found = {add.partition_values["p"]: [row["id"] for row in read(store, add)] for add in output.adds}
     assert found == {"5": [0, 3], "1": [1], "2": [2]}
     assert output.num_rows == 4
-    output = run(store, {"p": Constant(None, LONG)}, matched=(0,), copy_others=False)
+    output = run(store, {"p": Literal(None, LONG)}, matched=(0,), copy_others=False)
     assert [(add.partition_values["p"], read(store, add)[0]["id"]) for add in output.adds] == [(None, 0)]
 
 
 def test_an_overflow_in_a_row_that_stays_is_none():
     store = table()
-    big = arithmetic("*", Field(("v",), LONG), Constant(2**58, LONG))
+    big = arithmetic("*", Column(("v",), LONG), Literal(2**58, LONG))
     with pytest.raises(NotHere, match="beyond its type"):
         run(store, {"v": big}, matched=(0, 3))
     output = run(store, {"v": big}, matched=(1, 0))

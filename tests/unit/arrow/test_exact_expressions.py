@@ -9,11 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pydelta.engines.arrow.evaluate import evaluate, true_rows
+from pydelta.engines.arrow.exact import exact
 from pydelta.engines.arrow.expressions import (
-    BOOLEAN,
-    STRING,
-    Constant,
-    Field,
+    SOURCE,
     NotHere,
     arithmetic,
     both,
@@ -23,7 +21,6 @@ from pydelta.engines.arrow.expressions import (
     compare,
     concat,
     either,
-    fields_of,
     is_in,
     is_nan,
     is_null,
@@ -32,8 +29,23 @@ from pydelta.engines.arrow.expressions import (
     opposite,
     text_test,
 )
+from pydelta.predicate.expressions import (
+    BOOLEAN,
+    STRING,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Unknown,
+    fields_of,
+)
 from pydelta.protocol.schema import to_arrow_type
-from pydelta.protocol.types import ArrayType, DecimalType, PrimitiveType
+from pydelta.protocol.types import ArrayType, DecimalType, PrimitiveType, StructField, StructType
 
 BYTE, SHORT, INTEGER, LONG = (PrimitiveType(name) for name in ("byte", "short", "integer", "long"))
 FLOAT, DOUBLE, BINARY, DATE = (PrimitiveType(name) for name in ("float", "double", "binary", "date"))
@@ -44,11 +56,11 @@ T, F, N = True, False, None
 
 
 def column(data_type, name="c"):
-    return Field((name,), data_type)
+    return Column((name,), data_type)
 
 
 def const(value, data_type):
-    return Constant(value, data_type)
+    return Literal(value, data_type)
 
 
 def result(expr, **columns):
@@ -343,3 +355,65 @@ def test_what_is_not_exact_cannot_be_built(build):
 def test_the_columns_that_are_read_are_found_at_any_depth():
     inner = choice([(compare("<", column(LONG, "a"), const(1, LONG)), column(LONG, "b"))], column(LONG, "d"))
     assert {item.path for item in fields_of(is_in(inner, [const(1, LONG)]))} == {("a",), ("b",), ("d",)}
+
+
+FIELDS = {"i": INTEGER, "l": LONG, "x": DOUBLE, "s": STRING, "b": BOOLEAN, "n": MONEY}
+SCHEMA = StructType(tuple(StructField(name, kind) for name, kind in FIELDS.items()))
+I, L, X, S, B = (column(FIELDS[name], name) for name in "ilxsb")  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        B,
+        const(None, LONG),
+        compare("<", L, const(1, LONG)),
+        both(B, either(opposite(B), is_null(S))),
+        is_in(S, [const("a", STRING), const(None, STRING)]),
+        is_nan(X),
+        *(text_test(kind, S, const("a", STRING)) for kind in ("starts", "ends", "contains")),
+        cast(I, LONG),
+        arithmetic("-", L, const(1, LONG)),
+        negative(X),
+        coalesce(S, const("", STRING)),
+        choice([(B, L), (is_null(L), const(0, LONG))], const(None, LONG)),
+        concat(S, S),
+        compare("=", Column((SOURCE, "0"), LONG), L),
+    ],
+)
+def test_a_tree_that_is_exact_stays_as_it_is(expr):
+    assert exact(expr, SCHEMA) == expr
+
+
+def test_a_tree_of_a_translator_gets_the_types_and_the_spelling_of_the_table():
+    assert exact(Compare("=", Column(("L",)), Literal(None)), SCHEMA) == compare("=", L, const(None, LONG))
+    assert exact(Compare("<", Literal(1, "long"), Column(("i",))), SCHEMA) == compare(
+        ">", cast(I, LONG), const(1, LONG)
+    )
+    assert exact(IsNotNull(Column(("S",), STRING)), SCHEMA) == opposite(is_null(S))
+    assert exact(Like(S, const("a%", STRING), "\\"), SCHEMA) == text_test("starts", S, const("a", STRING))
+    assert exact(Not(Literal(None)), SCHEMA) == opposite(const(None, BOOLEAN))
+    assert exact(In(X, (1, Decimal("0.5"))), SCHEMA) == is_in(X, [const(1.0, DOUBLE), const(0.5, DOUBLE)])
+
+
+@pytest.mark.parametrize(
+    ("expr", "why"),
+    [
+        (Unknown("f(i)"), "such a condition"),
+        (And(B, Not(Unknown("upper(s)", reason="Upper"))), "Upper"),
+        (IsNull(Column(("gone",))), "not the table's"),
+        (IsNull(Column(("l",), INTEGER)), "another type"),
+        (IsNull(Column(("l", "x"))), "not the table's"),
+        (Compare("=", L, Literal(2**63, "long")), "beyond long"),
+        (In(L, (-(2**63) - 1,)), "beyond long"),
+        (Compare("=", L, Literal(1.0, "double")), "different types"),
+        (Compare("=", L, X), "different types"),
+        (Compare("=", Column(("n",)), Literal(Decimal("0.001"), MONEY)), "more digits"),
+        (Compare("=", S, Literal(1, "string")), "such a constant"),
+        (Literal(1, ARRAY), "type array"),
+        (Compare("=", Literal(None), Literal(None)), "type none"),
+    ],
+)
+def test_a_tree_that_is_not_exact_is_left_to_spark_with_the_reason(expr, why):
+    with pytest.raises(NotHere, match=why):
+        exact(expr, SCHEMA)

@@ -18,9 +18,9 @@ from pydelta.api.python.local import LocalTable
 from pydelta.commands.change.merge import ClauseAction, ClauseOn
 from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.engine import ArrowEngine
-from pydelta.engines.arrow.expressions import Constant, Field, both, compare, concat, opposite
+from pydelta.engines.arrow.expressions import SOURCE, both, compare, concat, opposite
 from pydelta.engines.arrow.local_merge import LocalMerging
-from pydelta.engines.arrow.merge_rule import MOST_LISTED, SOURCE, ArrowClause, MergeRule, ranges
+from pydelta.engines.arrow.merge_rule import MOST_LISTED, ArrowClause, MergeRule, ranges
 from pydelta.engines.arrow.merging import ArrowMerge
 from pydelta.errors import (
     BindError,
@@ -32,7 +32,7 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
-from pydelta.predicate import Compare, In
+from pydelta.predicate import Column, Compare, In, Literal
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.types import DecimalType
@@ -298,7 +298,7 @@ def test_what_is_appended_between_few_keys_is_no_conflict(monkeypatch, keys, oth
 def test_few_keys_of_many_digits_are_a_range(digits, kinds):
     """Statistics compare no such decimal as it is: a list of them would narrow nothing."""
     kind = DecimalType(38, 0)
-    rule = MergeRule.of(compare("=", Field(("k",), kind), Field((SOURCE, "0"), kind)), [])
+    rule = MergeRule.of(compare("=", Column(("k",), kind), Column((SOURCE, "0"), kind)), [])
     values = [Decimal(f"{n}".rjust(digits, "1")) for n in (1, 3)]
     source = pa.table({"k": pa.array(values, pa.decimal128(38, 0))})
     assert [type(item) for item in ranges(rule, source, ())] == kinds
@@ -311,18 +311,18 @@ def test_rows_are_filtered_by_what_clauses_and_the_condition_say():
     log = DeltaLog(store)
     snapshot, engine = log.update(), ArrowEngine(log)
     source = rows([1, 2, 3, 9, 8], ["A", "B", "C", "I", "J"])
-    k, s, v = (Field((SOURCE, str(n)), snapshot.schema.fields[n].data_type) for n in range(3))
+    k, s, v = (Column((SOURCE, str(n)), snapshot.schema.fields[n].data_type) for n in range(3))
     long, text = snapshot.schema.fields[0].data_type, snapshot.schema.fields[1].data_type
     rule = MergeRule.of(
-        both(compare("=", Field(("k",), long), k), opposite(compare("=", k, Constant(3, long)))),
+        both(compare("=", Column(("k",), long), k), opposite(compare("=", k, Literal(3, long)))),
         [
             ArrowClause(on=ClauseOn.MATCHED, action=ClauseAction.DELETE,
-                        condition=compare("=", Field(("s",), text), Constant("a", text))),
-            ArrowClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, values={"s": concat(Field(("s",), text), s)}),
+                        condition=compare("=", Column(("s",), text), Literal("a", text))),
+            ArrowClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, values={"s": concat(Column(("s",), text), s)}),
             ArrowClause(on=ClauseOn.NOT_MATCHED, action=ClauseAction.INSERT,
-                        condition=compare("=", k, Constant(9, long)), values={"k": k, "v": v}),
+                        condition=compare("=", k, Literal(9, long)), values={"k": k, "v": v}),
             ArrowClause(on=ClauseOn.NOT_MATCHED_BY_SOURCE, action=ClauseAction.DELETE,
-                        condition=compare(">", Field(("k",), long), Constant(3, long))),
+                        condition=compare(">", Column(("k",), long), Literal(3, long))),
         ],
     )  # fmt: skip
     merge = ArrowMerge(

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
-from pydelta.commands.statement import ANY, REARRANGED, runs_again
-from pydelta.commands.yielding import FOLDER
+from pydelta.commands.statement import ANY, FOLDER, REARRANGED, runs_again
 from pydelta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pydelta.log.commit_info import commit_info
+from pydelta.log.load import commit_info
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore

@@ -14,7 +14,7 @@ from log_tables import add, commit, create, info, log_of, new_store, remove
 
 from pydelta.log import DeltaLog
 from pydelta.log.columns import adds_from_frame, adds_to_frame, canonical_path, map_values, spellings
-from pydelta.log.sums import FileSums, change_of
+from pydelta.log.snapshot import FileSums, change_of
 from pydelta.predicate import And, Column, Compare, IsNull, Literal, Or, Unknown
 from pydelta.protocol.actions import AddFile, DeletionVectorDescriptor, Metadata, Protocol
 from pydelta.testing import CountingStore

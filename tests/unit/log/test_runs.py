@@ -29,7 +29,7 @@ from pydelta.log.runs import (
     removes_of,
     runs_of,
 )
-from pydelta.log.sums import change_of
+from pydelta.log.snapshot import change_of
 from pydelta.protocol.actions import (
     AddFile,
     CommitInfo,

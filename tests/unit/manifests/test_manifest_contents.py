@@ -15,7 +15,7 @@ from catalog_sync.thrift.client import hive_name
 from pydelta.errors import LogCorruptedError, SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.log.columns import PV_PREFIX
-from pydelta.log.partition_spec import PartitionSpec
+from pydelta.log.pruning import PartitionSpec
 from pydelta.manifests.changes import changed_partitions, partition_types
 from pydelta.manifests.contents import (
     check_publishable,

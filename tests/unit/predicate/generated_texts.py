@@ -19,12 +19,12 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from pydelta.engines.arrow.assignments import assigned
 from pydelta.engines.arrow.evaluate import evaluate
-from pydelta.engines.arrow.expressions import Constant, NotHere, fields_of
-from pydelta.engines.arrow.predicates import exactly
+from pydelta.engines.arrow.exact import assigned, exact
+from pydelta.engines.arrow.expressions import NotHere
 from pydelta.errors import DeltaError
-from pydelta.predicate import NotEvaluable, columns, parse_predicate, partition_mask
+from pydelta.predicate import Literal, NotEvaluable, columns, parse_predicate, partition_mask
+from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.schema import to_arrow
 from pydelta.protocol.types import StructField, StructType, parse_type
 
@@ -311,7 +311,7 @@ def here(text: str, table: pa.Table, zone: str | None) -> list[bool | None] | st
     """The value of a condition in each row, without Spark; why it is refused, as text."""
     try:
         expr = parse_predicate(text, SCHEMA, time_zone=zone)
-        native = exactly(expr, SCHEMA)
+        native = exact(expr, SCHEMA)
         found = evaluate(native, lambda path: _column(table, path), table.num_rows).to_pylist()
     except (DeltaError, NotHere) as error:
         return str(error)
@@ -330,7 +330,7 @@ def value_here(column: str, text: str, zone: str | None) -> tuple[str | None] | 
         found = assigned(column, text, SCHEMA, zone)
     except (DeltaError, NotHere) as error:
         return str(error)
-    if not isinstance(found, Constant):
+    if not isinstance(found, Literal):
         return "a column"
     if found.value is None:
         return (None,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydelta.predicate import And, Column, Compare, Expr, In, IsNotNull, IsNull, Literal, Not, Or, StartsWith
+from pydelta.predicate import And, Column, Compare, Expr, In, IsNotNull, IsNull, Literal, Not, Or, TextTest
 
 
 def order_of(value: Any) -> Any:
@@ -36,9 +36,9 @@ def evaluate(expr: Expr, row: Mapping[str, Any]) -> Any:
         return evaluate(expr.child, row) is None
     if isinstance(expr, IsNotNull):
         return evaluate(expr.child, row) is not None
-    if isinstance(expr, StartsWith):
+    if isinstance(expr, TextTest):
         value = evaluate(expr.child, row)
-        return None if value is None else value.startswith(expr.prefix)
+        return None if value is None else value.startswith(expr.part)
     if isinstance(expr, In):
         value = evaluate(expr.child, row)
         if value is None:

@@ -29,7 +29,7 @@ from pydelta.predicate import (
     Literal,
     Not,
     Or,
-    StartsWith,
+    TextTest,
     Unknown,
     partition_mask,
     skipping_mask,
@@ -283,18 +283,18 @@ PREFIXES = ["".join(letters) for length in range(4) for letters in itertools.pro
 def test_a_prefix_keeps_the_files_in_which_a_string_may_begin_so():
     files = Files(Kind(pl.String, tuple(PREFIXES), (), ()))
     for prefix in [text for text in PREFIXES if len(text) < 3]:
-        expr = StartsWith(C, prefix)
+        expr = TextTest("starts", C, prefix)
         files.check(expr, files.that_may_match(expr))
         files.check(Not(expr), files.with_values)
     for column in ("min.c", "max.c"):
-        files.check(StartsWith(C, "zz"), files.with_values, files.frame.drop(column))
+        files.check(TextTest("starts", C, "zz"), files.with_values, files.frame.drop(column))
     values = pl.DataFrame({"c": ["ab", "b", None]})
-    assert partition_mask(StartsWith(C, "a"), values).to_list() == [True, False, None]
+    assert partition_mask(TextTest("starts", C, "a"), values).to_list() == [True, False, None]
 
 
 def test_a_prefix_of_what_is_no_string_rules_nothing_out():
     files = Files(KINDS["integer"])
-    files.check(StartsWith(C, "1"), files.with_values)
+    files.check(TextTest("starts", C, "1"), files.with_values)
 
 
 # Two files that hold the value 1 each: a condition that all rows of them meet, one that none meets, and so on.
@@ -325,9 +325,9 @@ def test_constants_are_decided_and_what_is_no_condition_over_a_column_is_not():
     other = Column(("d",))
     undecided = [
         Compare("<", C, other), Compare("=", Literal(1), Literal(2)), IsNull(MET), IsNotNull(MET), In(MET, (True,)),
-        StartsWith(Literal("x"), "y"), Compare("=", other, Literal(1)), IsNull(other), In(other, (1,)),
-        StartsWith(other, "x"), Column(("c",)), Compare("=", C, Literal(True)), Compare("=", C, Literal(b"1")),
-        In(C, (2, True)), In(C, (2, b"1")),
+        TextTest("starts", Literal("x"), "y"), Compare("=", other, Literal(1)), IsNull(other), In(other, (1,)),
+        TextTest("starts", other, "x"), Column(("c",)), Compare("=", C, Literal(True)), Compare("=", C, Literal(b"1")),
+        In(C, (2, True)), In(C, (2, b"1")), TextTest("ends", C, "x"), TextTest("contains", C, "x"),
     ]  # fmt: skip
     for expr in undecided:
         assert skipping_mask(expr, ONE).to_list() == [True, True], expr
@@ -395,7 +395,7 @@ def test_a_condition_on_partition_values_is_decided_part_by_part():
     for expr in nulls:
         assert partition_mask(expr, frame).to_list() == [True if expr.op == "<=>" else None] * 3
     assert partition_mask(Compare("<", p, Column(("P",))), frame).to_list() == [False, False, None]
-    for unknown in (EITHER, Column(("p", "f")), Column(("nope",)), IsNull(Column(("nope",)))):
+    for unknown in (EITHER, TextTest("ends", q, "a"), Column(("p", "f")), Column(("nope",)), IsNull(Column(("nope",)))):
         with pytest.raises(NotEvaluable):
             partition_mask(unknown, frame)
     with pytest.raises(NotEvaluable, match=r"\(p = 'x'\) cannot be compared") as caught:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pydelta.predicate import And, Column, Compare, In, IsNull, Literal, Or, StartsWith, Unknown, partition_mask
+from pydelta.predicate import And, Column, Compare, In, IsNull, Literal, Or, TextTest, Unknown, partition_mask
 from pydelta.predicate.generated import generated_partitions
 from pydelta.protocol.schema import to_polars_dtype
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
@@ -115,8 +115,8 @@ def test_prefixes_of_texts_and_the_column_itself():
     rows = [("aa",), ("ab",), ("ac",), ("b",), (None,)]
     assert kept(schema, compare("=", "abc"), *rows) == [False, True, False, False, True]
     assert kept(schema, compare(">", "ab"), *rows) == [False, True, True, True, True]
-    assert kept(schema, StartsWith(Column(("c",)), "abc"), *rows) == [False, True, False, False, True]
-    assert kept(schema, StartsWith(Column(("c",)), "a"), *rows) == [True, True, True, False, True]
+    assert kept(schema, TextTest("starts", Column(("c",)), "abc"), *rows) == [False, True, False, False, True]
+    assert kept(schema, TextTest("starts", Column(("c",)), "a"), *rows) == [True, True, True, False, True]
     assert kept(schema, IsNull(Column(("c",))), *rows) == [False] * 4 + [True]
     same = table("integer", ("integer", "c"))
     assert kept(same, compare("<", 3), (1,), (3,), (5,), (None,)) == [True, True, False, True]

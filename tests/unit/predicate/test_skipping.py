@@ -20,7 +20,7 @@ from pydelta.predicate import (
     Literal,
     Not,
     Or,
-    StartsWith,
+    TextTest,
     Unknown,
     columns,
     is_partition_only,
@@ -30,12 +30,25 @@ from pydelta.predicate import (
     skipping_masks,
     split_conjuncts,
 )
-from pydelta.predicate.expressions import walk
+from pydelta.predicate.expressions import (
+    Arithmetic,
+    CaseWhen,
+    Cast,
+    Coalesce,
+    Concat,
+    IsNan,
+    Like,
+    Negative,
+    fields_of,
+    walk,
+)
 from pydelta.predicate.masks import NotEvaluable, partition_mask
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import ArrayType, DecimalType, PrimitiveType, StructField, StructType
 from pydelta.protocol.stats import parse_stats_columns, stat_column
 from pydelta.protocol.types import parse_type
+
+LONG = PrimitiveType("long")
 
 SCHEMA = StructType(
     (
@@ -342,10 +355,30 @@ def test_renaming_keeps_the_shape_and_the_sides_of_every_kind_of_part():
 
     def tree(a, b, c, extra):
         left = And(Compare("<", a, Literal(1)), Not(Or(In(b, (1, 2)), Compare(">", Literal(3), c))))
-        return And(left, Or(And(IsNull(a), IsNotNull(b)), And(StartsWith(c, "x"), Unknown("f", frozenset({extra})))))
+        return And(
+            left, Or(And(IsNull(a), IsNotNull(b)), And(TextTest("starts", c, "x"), Unknown("f", frozenset({extra}))))
+        )
 
     renamed = rename_columns(tree(a, b, c, ("a",)), {("a",): ("A", "1"), ("s", "b"): ("B",)})
     assert renamed == tree(Column(("A", "1")), Column(("B",)), c, ("A", "1"))
+
+
+def test_renaming_reaches_the_values_that_rows_are_computed_of_too():
+    def tree(name):
+        column = Column((name,), LONG)
+        case = CaseWhen(((IsNan(column), Negative(column, LONG)), (IsNull(column), Literal(1))), column, LONG)
+        joined = Concat((column, Coalesce((Cast(column, LONG), column), LONG)))
+        return Or(Like(joined, case, "!"), Compare("=", Arithmetic("+", column, Literal(2), LONG), column))
+
+    assert rename_columns(tree("a"), {("a",): ("b",)}) == tree("b")
+    assert columns(tree("a")) == {("a",)}
+    assert [part.type for part in fields_of(tree("a"))] == [LONG] * 9
+
+
+@pytest.mark.parametrize("kind", ["starts", "ends", "contains"])
+def test_a_condition_that_pruning_does_not_read_is_not_one_over_partitions_alone(kind):
+    assert is_partition_only(TextTest(kind, Column(("P",)), "x"), ["p"]) == (kind == "starts")
+    assert not is_partition_only(IsNan(Column(("p",))), ["p"])
 
 
 def bounds_of(low, high, *, nulls=0):

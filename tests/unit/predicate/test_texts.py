@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.engines.arrow.expressions import Constant, NotHere
-from pydelta.engines.arrow.predicates import exactly, fitting, simple_value
+from pydelta.engines.arrow.exact import assigned, exact, fitting, simple_value
+from pydelta.engines.arrow.expressions import NotHere
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, UnsupportedFeatureError
 from pydelta.predicate import (
     And,
@@ -19,10 +19,11 @@ from pydelta.predicate import (
     Literal,
     Not,
     Or,
-    StartsWith,
+    TextTest,
     parse_predicate,
     parse_value,
 )
+from pydelta.predicate.expressions import Cast
 from pydelta.predicate.lexing import NotRead, number_of, text_of, tokens
 from pydelta.protocol.types import DecimalType, PrimitiveType, StructField, StructType, parse_type
 
@@ -231,7 +232,7 @@ def test_precedence_is_that_of_spark():
     ],
 )  # fmt: skip
 def test_a_pattern_is_a_text_and_what_may_follow(text, prefix):
-    assert parsed(text) == StartsWith(Column((text[0],)), prefix)
+    assert parsed(text) == TextTest("starts", Column((text[0],)), prefix)
 
 
 @pytest.mark.parametrize(
@@ -330,6 +331,9 @@ def test_two_constants_are_compared_where_that_needs_no_cast():
 
 def test_a_value_is_a_constant_or_a_column_and_nothing_more():
     assert parse_value("-5", SCHEMA) == Literal(-5, "integer")
+    assert parse_value("-1.50", SCHEMA).type == DecimalType(3, 2)
+    assert parse_value("0.001", SCHEMA).type == DecimalType(3, 3)
+    assert parse_value("9223372036854775808", SCHEMA).type == DecimalType(19, 0)
     assert parse_value("(`I`)", SCHEMA) == Column(("i",))
     assert parse_value("q.K -- the key", SCHEMA) == Column(("q", "k"))
     for text in ("1 = 1", "i OR b", "i 5", "'a' LIKE 'a'"):
@@ -343,18 +347,29 @@ def test_a_value_is_a_constant_or_a_column_and_nothing_more():
 
 def test_a_condition_that_is_exact_here_has_the_values_that_files_have():
     whole = PrimitiveType("long")
-    assert exactly(parsed("i IN (1, 2)"), SCHEMA).values == (1, 2)
-    assert exactly(parsed("i IN (NULL)"), SCHEMA).values == (None,)
-    assert exactly(parsed("1 < i"), SCHEMA).op == ">"
-    assert exactly(parsed("1 <= l"), SCHEMA).right == Constant(1, whole)
-    assert exactly(parsed("x = 5"), SCHEMA).right == Constant(5.0, PrimitiveType("double"))
-    assert exactly(parsed("n = 1.5"), SCHEMA).right == Constant(Decimal("1.5"), DecimalType(10, 2))
-    assert exactly(parsed("d = '1970-01-03'"), SCHEMA).right == Constant(2, PrimitiveType("date"))
-    assert exactly(parsed("t = '1970-01-01 01:00:00.000001+01:00'"), SCHEMA).right.value == 1
-    assert exactly(parsed("l = 9223372036854775807"), SCHEMA).right.value == 2**63 - 1
-    assert exactly(parsed("l > -9223372036854775808"), SCHEMA).right.value == -(2**63)
+    assert exact(parsed("i IN (1, 2)"), SCHEMA).values == (1, 2)
+    assert exact(parsed("i IN (NULL)"), SCHEMA).values == (None,)
+    assert exact(parsed("1 < i"), SCHEMA).op == ">"
+    assert exact(parsed("1 <= l"), SCHEMA).right == Literal(1, whole)
+    assert exact(parsed("x = 5"), SCHEMA).right == Literal(5.0, PrimitiveType("double"))
+    assert exact(parsed("n = 1.5"), SCHEMA).right == Literal(Decimal("1.5"), DecimalType(10, 2))
+    assert exact(parsed("d = '1970-01-03'"), SCHEMA).right == Literal(2, PrimitiveType("date"))
+    assert exact(parsed("t = '1970-01-01 01:00:00.000001+01:00'"), SCHEMA).right.value == 1
+    assert exact(parsed("i = 5"), SCHEMA).left == Column(("i",), PrimitiveType("integer"))
+    assert exact(parsed("i = 5L"), SCHEMA).left == Cast(Column(("i",), PrimitiveType("integer")), whole)
+    assert exact(parsed("f = 5"), SCHEMA).left == Cast(Column(("f",), PrimitiveType("float")), PrimitiveType("double"))
+    assert exact(parsed("i IN (2147483647)"), SCHEMA).child == Column(("i",), PrimitiveType("integer"))
+    assert exact(parsed("i IN (NULL, 2147483648)"), SCHEMA).child == Cast(
+        Column(("i",), PrimitiveType("integer")), whole
+    )
+    assert exact(parsed("NULL"), SCHEMA) == Literal(None, "boolean")
+    assert exact(parsed("NULL OR NOT NULL"), SCHEMA).left == Literal(None, "boolean")
+    assert exact(parsed("d <=> NULL"), SCHEMA).right == Literal(None, "date")
+    assert exact(parsed("l = 9223372036854775807"), SCHEMA).right.value == 2**63 - 1
+    assert exact(parsed("l > -9223372036854775808"), SCHEMA).right.value == -(2**63)
     for text in (
         "l = 9223372036854775808",
+        "i IN (9223372036854775808)",
         "l < -9223372036854775809",
         "n = 1.555",
         "q IS NULL",
@@ -362,7 +377,45 @@ def test_a_condition_that_is_exact_here_has_the_values_that_files_have():
         "i = x",
     ):
         with pytest.raises((NotHere, DeltaError)):
-            exactly(parsed(text), SCHEMA)
+            exact(parsed(text), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "value"),
+    [
+        ("i", "5", 5), ("i", "'5'", 5), ("i", "-2147483648", -(2**31)), ("i", "2147483647", 2**31 - 1),
+        ("l", "2147483648", 2**31), ("x", "5", 5.0), ("x", "1.5", 1.5), ("f", "0.5", 0.5),
+        ("f", "16777216", 16777216.0),
+        ("n", "1.5", Decimal("1.5")), ("n", "7", Decimal(7)), ("s", "'a'", "a"), ("b", "TRUE", True),
+        ("b", "'no'", False), ("c", "X'ff'", b"\xff"),
+        ("d", "'1970-01-03'", 2), ("z", "'1970-01-01 00:00:00.000002'", 2), ("t", "'1970-01-01 00:00:01Z'", 10**6),
+        ("d", "NULL", None), ("n", "NULL", None),
+    ],
+)  # fmt: skip
+def test_what_a_column_is_set_to_is_a_value_of_its_type(column, text, value):
+    found = assigned(column, text, SCHEMA)
+    assert (found, type(found.value)) == (Literal(value, SCHEMA.field(column).data_type), type(value))
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "why"),
+    [
+        ("i", "2147483648", "a number beyond integer"), ("i", "-2147483649", "beyond"), ("i", "5.0", "such a constant"),
+        ("i", "TRUE", "such a constant"), ("f", "0.1", "rounds"), ("f", "16777217", "rounds"), ("n", "1.555", "digits"),
+        ("n", "1e0", "such"), ("x", "TRUE", "such"), ("d", "5", "such"), ("t", "5", "such"), ("z", "5", "such"),
+        ("b", "1", "such"), ("s", "5", "such"), ("c", "5", "such"), ("i", "l", "cast"), ("q", "NULL", "struct"),
+        ("b", "i = 1", "not a constant or a column"), ("i", "s", "cast"),
+    ],
+)  # fmt: skip
+def test_what_a_column_would_hold_otherwise_is_left_to_spark(column, text, why):
+    with pytest.raises(NotHere, match=why):
+        assigned(column, text, SCHEMA)
+
+
+def test_a_column_is_set_to_another_one_in_its_own_type():
+    assert assigned("i", "I", SCHEMA) == Column(("i",), PrimitiveType("integer"))
+    assert assigned("l", "q.K", SCHEMA) == Column(("q", "k"), PrimitiveType("long"))
+    assert assigned("l", "i", SCHEMA) == Cast(Column(("i",), PrimitiveType("integer")), PrimitiveType("long"))
 
 
 @pytest.mark.parametrize(

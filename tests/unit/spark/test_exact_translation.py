@@ -8,24 +8,23 @@ from typing import Any
 
 import pytest
 
-from pydelta.engines.arrow.expressions import (
+from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.spark.scan.filters import Tree
+from pydelta.predicate.expressions import (
     And,
     Arithmetic,
     CaseWhen,
     Cast,
     Coalesce,
+    Column,
     Compare,
-    Constant,
-    Field,
     In,
     IsNull,
+    Literal,
     Negative,
     Not,
-    NotHere,
     TextTest,
 )
-from pydelta.engines.spark.change.exact import exact
-from pydelta.engines.spark.scan.filters import Tree
 from pydelta.protocol.types import DecimalType, PrimitiveType, StructField, StructType
 
 PREFIX = "org.apache.spark.sql.catalyst.expressions."
@@ -56,16 +55,16 @@ def literal(value: str | None, data_type: str) -> dict[str, Any]:
 
 
 def translated(*nodes: dict[str, Any], fetched: dict[tuple[int, str], Any] | None = None) -> Any:
-    return exact(Tree.read(nodes, lambda position, what: (fetched or {})[position, what], lambda: ""), SCHEMA)
+    return Tree.read(nodes, lambda position, what: (fetched or {})[position, what], lambda: "").exact(SCHEMA)
 
 
 I, L = attribute("I", "integer"), attribute("l", "long")  # noqa: E741
-FIELD_L = Field(("l",), LONG)
+FIELD_L = Column(("l",), LONG)
 
 
 def test_a_comparison_names_the_column_as_the_table_does():
     found = translated(node("LessThan", 2), I, literal("3", "integer"))
-    assert found == Compare("<", Field(("i",), PrimitiveType("integer")), Constant(3, PrimitiveType("integer")))
+    assert found == Compare("<", Column(("i",), PrimitiveType("integer")), Literal(3, PrimitiveType("integer")))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_constants_that_python_cannot_hold_are_left_to_spark(text, data_type):
 
 def test_a_cast_of_a_constant_is_computed_by_the_jvm():
     nodes = [node("EqualTo", 2), L, node("Cast", 1, dataType="long"), literal("7", "string")]
-    assert translated(*nodes, fetched={(2, "fold"): 7}).right == Constant(7, LONG)
+    assert translated(*nodes, fetched={(2, "fold"): 7}).right == Literal(7, LONG)
     with pytest.raises(NotHere, match="cannot be computed"):
         translated(*nodes)  # it fails there: the query is to say so
 
@@ -111,7 +110,7 @@ def test_a_cast_of_a_constant_is_computed_by_the_jvm():
 def test_a_cast_of_a_column_only_widens():
     assert translated(node("IsNull", 1), node("Cast", 1, dataType="long"), L) == IsNull(FIELD_L)  # as IN has it
     nodes = [node("EqualTo", 2), node("Cast", 1, dataType="long"), I, L]
-    assert translated(*nodes).left == Cast(Field(("i",), PrimitiveType("integer")), LONG)
+    assert translated(*nodes).left == Cast(Column(("i",), PrimitiveType("integer")), LONG)
     with pytest.raises(NotHere, match="cast"):
         translated(node("EqualTo", 2), node("Cast", 1, dataType="integer"), L, I)
 
@@ -119,7 +118,7 @@ def test_a_cast_of_a_column_only_widens():
 def test_a_field_in_a_struct_goes_by_its_ordinal():
     struct = {"type": "struct", "fields": [{"name": "Deep", "type": "long", "nullable": True, "metadata": {}}]}
     nodes = [node("IsNull", 1), node("GetStructField", 1, ordinal=0, name="deep"), attribute("st", struct)]
-    assert translated(*nodes) == IsNull(Field(("St", "Deep"), LONG))
+    assert translated(*nodes) == IsNull(Column(("St", "Deep"), LONG))
 
 
 def test_joined_conditions_and_in():
@@ -142,7 +141,7 @@ def test_a_large_set_is_fetched():
 
 def test_like_asks_for_its_escape():
     nodes = [node("Like", 2), attribute("s", "string"), literal("a%", "string")]
-    assert translated(*nodes, fetched={(0, "escape"): "\\"}) == TextTest("starts", Field(("s",), STRING), "a")
+    assert translated(*nodes, fetched={(0, "escape"): "\\"}) == TextTest("starts", Column(("s",), STRING), "a")
     with pytest.raises(NotHere, match="LIKE"):
         translated(*nodes, fetched={(0, "escape"): "a"})
 
@@ -155,7 +154,7 @@ def test_between_names_its_value_once():
         node("CommonExpressionDef", 1), L,
     ]  # fmt: skip
     fetched = {(3, "common"): "a", (6, "common"): "a", (8, "common"): "a"}
-    low, high = (Compare(op, FIELD_L, Constant(value, LONG)) for op, value in ((">=", 1), ("<=", 3)))
+    low, high = (Compare(op, FIELD_L, Literal(value, LONG)) for op, value in ((">=", 1), ("<=", 3)))
     assert translated(*nodes, fetched=fetched) == And(low, high)
     with pytest.raises(NotHere, match="CommonExpressionRef"):
         translated(*nodes, fetched={**fetched, (6, "common"): "b"})
@@ -163,11 +162,11 @@ def test_between_names_its_value_once():
 
 def test_values():
     one = literal("1", "long")
-    assert translated(node("Add", 2), L, one) == Arithmetic("+", FIELD_L, Constant(1, LONG), LONG)
+    assert translated(node("Add", 2), L, one) == Arithmetic("+", FIELD_L, Literal(1, LONG), LONG)
     assert translated(node("UnaryMinus", 1), L) == Negative(FIELD_L, LONG)
-    assert translated(node("Coalesce", 2), L, one) == Coalesce((FIELD_L, Constant(1, LONG)), LONG)
+    assert translated(node("Coalesce", 2), L, one) == Coalesce((FIELD_L, Literal(1, LONG)), LONG)
     case = [node("CaseWhen", 2), node("IsNull", 1), L, one]
-    assert translated(*case) == CaseWhen(((IsNull(FIELD_L), Constant(1, LONG)),), Constant(None, LONG), LONG)
+    assert translated(*case) == CaseWhen(((IsNull(FIELD_L), Literal(1, LONG)),), Literal(None, LONG), LONG)
     assert translated(node("CaseWhen", 3), *case[1:], L).otherwise == FIELD_L
     assert translated(node("If", 3), *case[1:], L).otherwise == FIELD_L
     checked = [node("CheckOverflowInTableInsert", 1), node("Cast", 1, dataType="long"), I]

@@ -9,8 +9,24 @@ from typing import Any
 
 import pytest
 
-from pydelta.engines.spark.scan.filters import convert
-from pydelta.predicate import And, Column, Compare, In, IsNotNull, IsNull, Literal, Not, Or, StartsWith, Unknown
+from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.spark.scan.filters import Tree
+from pydelta.predicate import (
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    TextTest,
+    Unknown,
+    conjunction,
+)
+from pydelta.protocol.types import PrimitiveType, StructField, StructType
 
 PREFIX = "org.apache.spark.sql.catalyst.expressions."
 
@@ -25,6 +41,10 @@ def attribute(name: str, data_type: Any = "integer") -> dict[str, Any]:
 
 def literal(value: str | None, data_type: str) -> dict[str, Any]:
     return node("Literal", value=value, dataType=data_type)
+
+
+def convert(nodes: list[dict[str, Any]], fetch: Any, *, text: Any = lambda: "") -> Expr:
+    return conjunction(Tree.read(nodes, fetch, text).conjuncts())
 
 
 def nothing(position: int, what: str) -> Any:
@@ -103,6 +123,43 @@ def test_a_date_beyond_pythons_calendar_is_unknown():
     assert isinstance(convert(nodes, nothing), Unknown)
 
 
+@pytest.mark.parametrize(("data_type", "far"), [("timestamp", 10**18), ("timestamp_ntz", -(10**18))])
+def test_a_time_beyond_pythons_calendar_is_unknown_and_still_decides_rows(data_type, far):
+    schema = StructType((StructField("t", PrimitiveType(data_type)),))
+    equal = [node("EqualTo", 2), attribute("t", data_type), literal("shown", data_type)]
+    among = [node("In", 2), attribute("t", data_type), literal("shown", data_type)]
+    fetched = {(2, "micros"): far, (0, "list"): [str(far)]}
+    assert isinstance(convert(equal, fetching(fetched)), Unknown)
+    assert isinstance(convert(among, fetching(fetched)), Unknown)
+    assert Tree.read(equal, fetching(fetched), str).exact(schema).right.value == far
+    assert Tree.read(among, fetching(fetched), str).exact(schema).values == (far,)
+
+
+def test_what_only_rows_are_computed_of_is_unknown_as_a_whole():
+    for nodes in (
+        [node("IsNaN", 1), attribute("x", "double")],
+        [node("Contains", 2), attribute("s", "string"), literal("a", "string")],
+        [node("Like", 2), attribute("s", "string"), literal("a%", "string")],
+        [node("IsNull", 1), node("Coalesce", 2), attribute("s", "string"), literal("a", "string")],
+        [node("Coalesce", 2), attribute("b", "boolean"), literal("true", "boolean")],
+        [node("Rand", 0)],
+        [literal("a", "string")],
+        [attribute("i")],
+    ):
+        found = convert(nodes, fetching({(0, "escape"): "\\"}), text=lambda: "text")
+        assert (str(found), type(found)) == ("text", Unknown)
+
+
+def test_a_constant_that_is_not_sure_rules_files_out_and_decides_no_row():
+    nodes = [node("InSet", 1, hset=None), attribute("s", "string")]
+    assert convert(nodes, fetching({(0, "set"): ["a", "null"]})) == In(Column(("s",)), ("a", "null"))
+    lost = [node("EqualTo", 2), attribute("s", "string"), literal("a\ufffd", "string")]
+    assert convert(lost, nothing) == Compare("=", Column(("s",)), Literal("a\ufffd", "string"))
+    schema = StructType((StructField("s", PrimitiveType("string")),))
+    with pytest.raises(NotHere, match="cannot be read"):
+        Tree.read(lost, nothing, str).exact(schema)
+
+
 def test_an_in_list_and_a_large_in_set_give_the_same_tree():
     small = [node("In", 3), attribute("i"), literal("1", "integer"), literal("2", "integer")]
     large = [node("InSet", 1, hset=None), attribute("i")]
@@ -145,7 +202,7 @@ def test_null_checks_prefixes_and_boolean_columns():
     assert convert([node("IsNull", 1), attribute("s")], nothing) == IsNull(Column(("s",)))
     assert convert([node("IsNotNull", 1), attribute("s")], nothing) == IsNotNull(Column(("s",)))
     prefix = [node("StartsWith", 2), attribute("s", "string"), literal("ab", "string")]
-    assert convert(prefix, nothing) == StartsWith(Column(("s",)), "ab")
+    assert convert(prefix, nothing) == TextTest("starts", Column(("s",)), "ab")
     assert convert([attribute("b", "boolean")], nothing) == Compare("=", Column(("b",)), Literal(True, "boolean"))
 
 

@@ -28,7 +28,7 @@ from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Operation, TransactionState, start_transaction
 from pydelta.txn.context import author, committing_for, engine_info
-from pydelta.txn.hooks import HookContext, run_hooks
+from pydelta.txn.hooks import HookContext, after_commits_where, environment_has, run_hooks, table_says
 
 _NAMES = itertools.count()
 NO_PAUSE = Backoff(first_ms=0, sleep=lambda seconds: None)
@@ -398,6 +398,24 @@ def test_installed_hooks_run_after_the_built_in_ones(log, store, monkeypatch):
     assert [failure.name for failure in done.hook_failures] == ["broken"]
     assert ran == [[checksum_file(0), commit_file(0)]]
     assert run_hooks.__doc__
+
+
+def test_a_hook_is_entered_after_the_commits_alone_that_concern_it(log, monkeypatch):
+    seen = []
+    by_table = after_commits_where(table_says("my.wish"))(lambda context: seen.append(context.snapshot.version))
+    by_process = after_commits_where(environment_has("MY_WISH"))(lambda context: seen.append("process"))
+    hooks = [("table", by_table), ("process", by_process)]
+    monkeypatch.delenv("MY_WISH", raising=False)
+    create_table(log)
+    txn = begin(log, hooks=hooks)
+    txn.commit([add_file("1", [1])], WRITE)
+    txn = begin(log, hooks=hooks)
+    txn.update_metadata(txn.snapshot.metadata.replace(configuration={"my.wish": " TRUE "}))
+    assert txn.commit([], WRITE).hook_failures == ()
+    assert seen == [2]
+    monkeypatch.setenv("MY_WISH", "yes")
+    begin(log, hooks=hooks).commit([add_file("1", [2])], WRITE)
+    assert seen == [2, 3, "process"]
 
 
 def test_observers_see_the_committed_state_once_and_after_the_hooks(log, store):

@@ -17,8 +17,8 @@ from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, VersionNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish
+from pydelta.settings.clock import Deadline
 from pydelta.storage import LocalStore, MemoryStore, register_store
-from pydelta.storage.deadline import Deadline
 from pydelta.testing import CountingStore
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, hide_value, optimize
 from pydelta.tools.ui.collect import MANY_SMALL, Reader, measure_garbage, read_detail

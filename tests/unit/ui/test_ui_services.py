@@ -15,8 +15,8 @@ from ui_lake import QUERY, write_checkpoint_of_query
 from jobs.schedule import StatusFile
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.settings.clock import Deadline
 from pydelta.storage import MemoryStore
-from pydelta.storage.deadline import Deadline
 from pydelta.testing.operations import add_file, append, create_table
 from pydelta.tools.maintenance.status import StatusOf, write_status
 from pydelta.tools.ui import formats as words

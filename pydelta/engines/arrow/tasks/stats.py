@@ -24,7 +24,7 @@ from pydelta.engines.arrow.tasks.arrow import leaf_column
 from pydelta.protocol.stats import has_bounds, json_bound, truncate_max, truncate_min
 from pydelta.protocol.types import DataType
 
-__all__ = ["FileStatistics", "IndexedLeaf"]
+__all__ = ["IndexedLeaf", "StatisticsCollector"]
 
 IndexedLeaf = tuple[tuple[str, ...], DataType]
 """Physical path and type of a column that gets statistics."""
@@ -32,7 +32,7 @@ IndexedLeaf = tuple[tuple[str, ...], DataType]
 _MILLISECOND = dt.timedelta(milliseconds=1)
 
 
-class FileStatistics:
+class StatisticsCollector:
     """Collects the statistics of one file.
 
     Args:

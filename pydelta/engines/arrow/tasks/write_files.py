@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pydelta.engines.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
 from pydelta.engines.arrow.tasks.dictionaries import DICTIONARY_BYTES, leaves, negative_zeros, with_dictionary
 from pydelta.engines.arrow.tasks.split import PartitionColumn, split_by_partition
-from pydelta.engines.arrow.tasks.stats import FileStatistics, IndexedLeaf
+from pydelta.engines.arrow.tasks.stats import IndexedLeaf, StatisticsCollector
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
 from pydelta.protocol.partitions import parse_partition_value, partition_dir
 from pydelta.settings.clock import epoch_ms
@@ -459,7 +459,7 @@ class _File:
         self._dictionary = dictionary
         schema = pa.schema([*task.file_schema, *task.constants])
         self._sink = cast(Any, store.open_writer(path))
-        self._statistics = FileStatistics(task.file_schema, task.indexed, int96=task.int96)
+        self._statistics = StatisticsCollector(task.file_schema, task.indexed, int96=task.int96)
         statistics: bool | list[str] = True
         constants = dict(zip(task.constants.names, self._constants, strict=True))
         plain = {name for name, value in constants.items() if str(value.as_py()) == "-0.0"}

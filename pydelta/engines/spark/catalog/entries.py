@@ -364,8 +364,7 @@ def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -
     """Where the table's own property names the entry, let it give the new name: commits would make the old one anew."""
     from pydelta.commands.alter.command import Alter
     from pydelta.commands.alter.requests import SetProperties
-    from pydelta.commands.context import Context
-    from pydelta.commands.run import run
+    from pydelta.commands.run import Context, run
 
     log = log_for_path(spark, after.location)
     metadata = log.update().metadata

@@ -22,15 +22,14 @@ from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.changes import Change, FilePlace, check_condition, delete_rows, find_rows, rewrite
+from pydelta.engines.arrow.columns import files_of_partitions
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.layout import TableShape
-from pydelta.engines.arrow.partitions import files_of_partitions
 from pydelta.engines.arrow.rearrange import RowOrder, check_plan, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.updates import update_rows
 from pydelta.engines.spark.change.assignments import BoundAssignments
-from pydelta.engines.spark.change.exact import exact
 from pydelta.engines.spark.logs import SessionSettings
 from pydelta.engines.spark.maintenance.optimize import rearranging_task
 from pydelta.engines.spark.scan.filters import Tree
@@ -96,7 +95,7 @@ class ArrowFirst:
             return f"spark: {limit.setting} is 0"
         try:
             self._refuse(files, limit)
-            check_condition(snapshot, exact(condition, snapshot.schema))
+            check_condition(snapshot, condition.exact(snapshot.schema))
         except NotHere as reason:
             return f"spark: {reason}"
         return "arrow"
@@ -120,14 +119,14 @@ class ArrowFirst:
 
         def work() -> pl.DataFrame:
             self.refuse_session()
-            return files_of_partitions(snapshot, files, exact(condition, snapshot.schema))
+            return files_of_partitions(snapshot, files, condition.exact(snapshot.schema))
 
         return _attempt(work)[0]
 
     def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
         """Find the rows of a condition; None where that is Spark's to do. See ``Engine.match_rows``."""
         return self.tried(
-            SCANNED, files, lambda: find_rows(snapshot, files, exact(condition, snapshot.schema), self._place(snapshot))
+            SCANNED, files, lambda: find_rows(snapshot, files, condition.exact(snapshot.schema), self._place(snapshot))
         )
 
     def write_without(
@@ -152,7 +151,7 @@ class ArrowFirst:
             for item in assignments.items:
                 if len(item.path) > 1 or item.expression is None:
                     raise NotHere("a field in a struct that is set")
-                values[item.path[0]] = exact(Tree.of(item.expression.expression), snapshot.schema)
+                values[item.path[0]] = Tree.of(item.expression.expression).exact(snapshot.schema)
             return update_rows(snapshot, task, values, copy_others=copy_others)
 
         return self._rewritten(snapshot, files, rows, change)

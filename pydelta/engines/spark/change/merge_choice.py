@@ -19,17 +19,16 @@ from pyspark.errors import PySparkException
 from pydelta.commands.change.merge import MergeMatches
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import RewriteOutput
-from pydelta.engines.arrow.expressions import Exact, Field, NotHere, fields_of
-from pydelta.engines.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, ranges, source_field
+from pydelta.engines.arrow.expressions import SOURCE, Exact, NotHere, source_field, type_of
+from pydelta.engines.arrow.merge_rule import ArrowClause, MergeRule, ranges
 from pydelta.engines.arrow.merging import ArrowMerge
 from pydelta.engines.arrow.tasks.arrow import file_array
 from pydelta.engines.spark.change.binding import folded
 from pydelta.engines.spark.change.choice import REWRITTEN, SCANNED, ArrowFirst, written_by
-from pydelta.engines.spark.change.exact import exact
 from pydelta.engines.spark.change.merge_bind import BoundMerge
 from pydelta.engines.spark.scan.filters import Tree
 from pydelta.log import Snapshot
-from pydelta.predicate import Expr
+from pydelta.predicate.expressions import Column, Expr, fields_of
 from pydelta.protocol.schema import to_arrow_type
 from pydelta.protocol.types import StructType
 
@@ -113,14 +112,14 @@ class ArrowFirstMerge:
         task = self._arrow.write_task(self._snapshot)
         self._merge = ArrowMerge(self._snapshot, rule, self.rows, task=task, place=written_by(task))
 
-    def _collected(self, used: Mapping[int, Field]) -> pa.Table:
+    def _collected(self, used: Mapping[int, Column]) -> pa.Table:
         """The source's rows; the columns that are read in the types that they have in the table's terms."""
         try:
             found = self._frame.toArrow()
             columns = []
             for place, column in enumerate(found.columns):
                 if place in used:
-                    target = to_arrow_type(used[place].type)
+                    target = to_arrow_type(type_of(used[place]))
                     chunks = [file_array(chunk, target) for chunk in column.chunks]
                     columns.append(pa.chunked_array(chunks, type=target))
                 else:
@@ -150,7 +149,7 @@ def foresee_arrow(
 
 def _rule(
     spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: Any
-) -> tuple[MergeRule, dict[int, Field]]:
+) -> tuple[MergeRule, dict[int, Column]]:
     """What a merge does, as this process can do it, and the source's columns that it reads, by their places.
 
     Raises:
@@ -163,7 +162,7 @@ def _rule(
     ids |= {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
 
     def read(expression: Any) -> Exact:
-        return exact(Tree.of(expression), snapshot.schema, ids)
+        return Tree.of(expression).exact(snapshot.schema, ids)
 
     clauses = []
     for item in bound.clauses:
@@ -182,7 +181,7 @@ def _rule(
     return rule, used
 
 
-def _fields(rule: MergeRule) -> list[Field]:
+def _fields(rule: MergeRule) -> list[Column]:
     """The source's columns that a rule reads."""
     parts = [part for key in rule.keys for part in key] + list(rule.rest)
     for clause in rule.clauses:

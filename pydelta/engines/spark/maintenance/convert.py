@@ -19,8 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType as SparkStructType
 
 from pydelta.commands.convert import Convert, FileStatistics, data_files
-from pydelta.engines.arrow.tasks.stats import FileStatistics as Collector
-from pydelta.engines.arrow.tasks.stats import IndexedLeaf
+from pydelta.engines.arrow.tasks.stats import IndexedLeaf, StatisticsCollector
 from pydelta.engines.spark.catalog.entries import adopt_entry
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.engines.spark.errors import condition_of, raised_in
@@ -246,7 +245,7 @@ def footer_statistics(store: Store, path: str, size: int, leaves: Sequence[Index
     schema = footer.schema.to_arrow_schema()
     held = _bounded_columns(footer)
     indexed = [leaf for leaf in leaves if ".".join(leaf[0]) in held]
-    return FileStatistics(path=path, stats=Collector(schema, indexed, int96=False).finish(footer))
+    return FileStatistics(path=path, stats=StatisticsCollector(schema, indexed, int96=False).finish(footer))
 
 
 def _bounded_columns(footer: pq.FileMetaData) -> Mapping[str, Any]:

@@ -1,45 +1,62 @@
-"""Translate Catalyst expressions into the engine's predicates; what has no counterpart becomes ``Unknown``.
+"""Translate Catalyst expressions into the engine's, for pruning and for rows; what has no counterpart is ``Unknown``.
 
-An expression crosses as JSON in one call. JSON loses three things, which are fetched from the node itself by its
-position: the values of an ``InSet``, binary literals, and the instant of a timestamp (its text is in the session zone).
+::
+
+    Tree (JSON of the expression) --a closed list of nodes--> Expr --+--prunable--> conjuncts
+                                                                     +--exact-----> what Arrow computes, or NotHere
+
+Nothing is parsed again as text: types and columns are those that Spark resolved. An expression crosses as JSON in one
+call. JSON loses three things, which are fetched from the node itself by its position: the values of an ``InSet``,
+binary literals, and the instant of a timestamp (its text is in the session zone).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark import SparkContext
 
+from pydelta.engines.arrow.exact import exact
+from pydelta.engines.arrow.expressions import Exact, NotHere, check_simple
 from pydelta.engines.spark.java_names import JavaNames
-from pydelta.predicate import (
+from pydelta.errors import SchemaError
+from pydelta.predicate.expressions import (
+    WHOLE,
     And,
+    Arithmetic,
+    CaseWhen,
+    Cast,
+    Coalesce,
     Column,
     Compare,
+    Concat,
     Expr,
     In,
+    IsNan,
     IsNotNull,
     IsNull,
+    Like,
     Literal,
+    Negative,
     Not,
     Or,
-    StartsWith,
+    TextTest,
     Unknown,
     split_conjuncts,
 )
+from pydelta.predicate.projection import is_beyond, prunable
+from pydelta.protocol.types import DataType, DecimalType, StructField, StructType, parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Node", "Tree", "conjuncts_in", "conjuncts_of", "convert", "literal_of", "times_in", "to_expressions"]
+__all__ = ["Node", "Sources", "Tree", "conjuncts_in", "conjuncts_of", "literal_of", "to_expressions"]
 
-_EPOCH_DATE: Final = dt.date(1970, 1, 1)
-_EPOCH: Final = dt.datetime(1970, 1, 1)
-_EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _COMPARISONS: Final = {
     "EqualTo": "=",
     "EqualNullSafe": "<=>",
@@ -48,8 +65,31 @@ _COMPARISONS: Final = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
-_INTEGERS: Final = {"byte": 0, "short": 1, "integer": 2, "long": 3}
-_TIMES: Final = frozenset(("timestamp", "timestamp_ntz"))
+_ARITHMETIC: Final = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%"}
+_TEXTS: Final = {"StartsWith": "starts", "EndsWith": "ends", "Contains": "contains"}
+_SAME: Final[Mapping[str, Callable[..., Expr]]] = {
+    "And": And,
+    "Or": Or,
+    "Not": Not,
+    "IsNull": IsNull,
+    "IsNotNull": IsNotNull,
+    "IsNaN": IsNan,
+    "UnaryMinus": lambda child: Negative(child, child.type),
+    "Coalesce": lambda *parts: Coalesce(parts, parts[0].type),
+    "Concat": lambda *parts: Concat(parts),
+    "If": lambda condition, value, otherwise: CaseWhen(((condition, value),), otherwise, otherwise.type),
+    "CheckOverflowInTableInsert": lambda child: child,  # a cast that ``exact`` takes cannot overflow
+    **{name: lambda left, right, op=op: Compare(op, left, right) for name, op in _COMPARISONS.items()},
+    **{name: lambda left, right, op=op: Arithmetic(op, left, right, left.type) for name, op in _ARITHMETIC.items()},
+}
+"""Catalyst's expressions that are made of those of their children."""
+
+_TIMES: Final = ("timestamp", "timestamp_ntz")
+_LOST: Final = "\ufffd"
+"""What stands in a Java text for bytes that are not UTF-8."""
+
+_LARGE: Final = "a large set of such values"
+_TOO_DEEP: Final = "an expression that is nested too deeply"
 _NAMING: Final = ".With"
 _SEPARATOR: Final = "\x01"
 
@@ -59,8 +99,8 @@ times: the micros of each, as texts), "fold" (the constant), "escape" (of LIKE) 
 expression)."""
 
 
-class _NoCounterpart(Exception):
-    """The node cannot be expressed."""
+Sources: TypeAlias = Mapping[int, tuple[str, ...]]
+"""Paths of the columns of a MERGE's source, by the ids that Spark has for them; those of the table have no path."""
 
 
 @dataclass(slots=True)
@@ -102,14 +142,33 @@ class Tree:
         return cls(root, fetch, text)
 
     def conjuncts(self) -> tuple[Expr, ...]:
-        """Return the conjuncts as predicates; ``Unknown`` with its SQL text where one has no counterpart."""
-        return tuple(split_conjuncts(_boolean(self.root, self.fetch, self.text)))
+        """Return the conjuncts for pruning; ``Unknown`` with its SQL text where one has no counterpart."""
+        found = _Translation(self.fetch).condition(self.root)
+        return split_conjuncts(prunable(found, self.text))
+
+    def exact(self, schema: StructType, sources: Sources | None = None) -> Exact:
+        """Return what the expression means, for this process to compute.
+
+        Args:
+            schema: The table's: every other column that the expression reads must be one of it, with its type.
+            sources: Of a MERGE, the columns of both sides.
+
+        Raises:
+            NotHere: Some part of it is Spark's alone; the text names its kind, and no value.
+        """
+        translation = _Translation(self.fetch, sources)
+        try:
+            found = translation.condition(self.root)
+        except RecursionError as error:
+            raise NotHere(_TOO_DEEP) from error
+        if translation.doubt:
+            raise NotHere(translation.doubt)
+        return exact(found, schema)
 
 
 def to_expressions(filters: Sequence[Any]) -> tuple[Expr, ...]:
     """Turn Catalyst filter expressions of one conjunction into our conjuncts; those that say nothing are left out."""
-    converted = (_from_jvm(item) for item in filters)
-    return tuple(expr for item in converted for expr in split_conjuncts(item) if not isinstance(expr, Unknown))
+    return tuple(expr for item in filters for expr in Tree.of(item).conjuncts() if not isinstance(expr, Unknown))
 
 
 def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
@@ -138,15 +197,12 @@ def literal_of(value: Any, data_type: str) -> Literal | None:
         value: A number, text or bytes; days for a date, microseconds for a time.
         data_type: Its type's name in the log.
     """
+    kind = parse_type(data_type)
     try:
-        return _from_internal(value, data_type)
-    except _NoCounterpart:
+        found = _held(value, kind)
+    except NotHere:
         return None
-
-
-def _from_jvm(expression: Any) -> Expr:
-    tree = Tree.of(expression)
-    return _boolean(tree.root, tree.fetch, tree.text)
+    return None if is_beyond(found, kind) else Literal(found, None if found is None else kind)
 
 
 def _fetching(expression: Any) -> Fetch:
@@ -173,21 +229,6 @@ def _fetching(expression: Any) -> Fetch:
     return fetch
 
 
-def convert(nodes: Sequence[Mapping[str, Any]], fetch: Fetch, *, text: Callable[[], str] = lambda: "") -> Expr:
-    """Turn a Catalyst expression as JSON into our tree.
-
-    Args:
-        nodes: ``expression.toJSON()`` decoded: nodes in pre-order.
-        fetch: Values that the JSON lost, by position in it.
-        text: The expression's SQL, asked for only when an ``Unknown`` is made.
-
-    Returns:
-        The tree. Parts of an ``AND`` or ``OR`` that have no counterpart are ``Unknown``; anything else that contains
-        one is ``Unknown`` as a whole.
-    """
-    return _boolean(Tree.read(nodes, fetch, text).root, fetch, text)
-
-
 def _parse(nodes: Sequence[Mapping[str, Any]], position: int) -> tuple[Node, int]:
     body = nodes[position]
     node = Node(position, str(body["class"]).rsplit(".", 1)[-1], body, [])
@@ -210,186 +251,226 @@ def _spelt_out(node: Node, fetch: Fetch, named: dict[str, Node]) -> Node:
     return Node(node.position, node.name, node.body, [_spelt_out(child, fetch, named) for child in node.children])
 
 
-def _boolean(node: Node, fetch: Fetch, text: Callable[[], str]) -> Expr:
-    try:
+class _Translation:
+    """Of one expression.
+
+    Args:
+        fetch: Values that the JSON lost; see ``Fetch``.
+        sources: Of a MERGE, the columns of both sides.
+    """
+
+    def __init__(self, fetch: Fetch, sources: Sources | None = None) -> None:
+        self._fetch = fetch
+        self._sources = sources
+        self.doubt = ""
+        """Which constant is known well enough to rule files out, and not to decide a row."""
+
+    def condition(self, node: Node) -> Expr:
+        """Translate an expression; a part of an AND, OR or NOT that has no counterpart is ``Unknown``, as a whole."""
         if node.name in ("And", "Or"):
-            left, right = (_boolean(child, fetch, text) for child in node.children)
-            return And(left, right) if node.name == "And" else Or(left, right)
+            left, right = node.children
+            return _SAME[node.name](self.condition(left), self.condition(right))
         if node.name == "Not":
-            return Not(_boolean(node.children[0], fetch, text))
-        return _atom(node, fetch)
-    except _NoCounterpart:
-        return Unknown(text(), _references(node))
+            return Not(self.condition(node.children[0]))
+        try:
+            return self._of(node)
+        except NotHere as reason:
+            return Unknown("", frozenset(_references(node)), str(reason))
 
+    def _of(self, node: Node) -> Expr:
+        if node.name in _SAME:
+            return _SAME[node.name](*self._children(node))
+        if node.name not in _SPECIAL:
+            raise NotHere(node.name)
+        return _SPECIAL[node.name](self, node)
 
-def _references(node: Node) -> frozenset[tuple[str, ...]]:
-    if node.name == "AttributeReference":
-        return frozenset({(str(node.body["name"]),)})
-    return frozenset(path for child in node.children for path in _references(child))
+    def _children(self, node: Node) -> list[Expr]:
+        return [self._of(child) for child in node.children]
 
+    def _column(self, node: Node) -> Expr:
+        path, top = list[str](), node
+        while top.name == "GetStructField":
+            field = _field(top)
+            if "__COLLATIONS" in field.metadata:
+                raise NotHere("text with a collation")
+            path.append(field.name)
+            top = top.children[0]
+        if top.name != "AttributeReference":
+            raise NotHere("a field of a computed struct")
+        return Column((*self._top(top), *reversed(path)), _type_of(node))
 
-def _atom(node: Node, fetch: Fetch) -> Expr:
-    if node.name in _COMPARISONS:
-        left, right = (_operand(child, fetch) for child in node.children)
-        return Compare(_COMPARISONS[node.name], left, right)
-    if node.name == "In":
-        times = times_in(node, fetch)
+    def _top(self, node: Node) -> tuple[str, ...]:
+        """The path of a whole column: its name, or where it is among those of the source."""
+        path = () if self._sources is None else self._sources.get(int(node.body["exprId"]["id"]))
+        if path is None:
+            raise NotHere("a column of neither side")
+        return path or (str(node.body["name"]),)
+
+    def _literal(self, node: Node) -> Expr:
+        data_type, text = _type(node.body["dataType"]), node.body.get("value")
+        if text is None:
+            return Literal(None, data_type)
+        name = str(check_simple(data_type))
+        if name == "binary":
+            return Literal(self._fetch(node.position, "bytes"), data_type)
+        if name in _TIMES:
+            return Literal(_held(self._fetch(node.position, "micros"), data_type), data_type)
+        if name == "date":
+            return Literal(_date(str(text)), data_type)
+        if name == "string" and _LOST in str(text):
+            self.doubt = "a constant that cannot be read"
+        return Literal(_held(text, data_type), data_type)
+
+    def _cast(self, node: Node) -> Expr:
+        target = _type(node.body["dataType"])
+        if not _foldable(node):
+            return Cast(self._of(node.children[0]), target)
+        try:
+            value = self._fetch(node.position, "fold")
+        except Exception as error:  # it must fail in the query, not here
+            raise NotHere("a constant that cannot be computed") from error
+        return Literal(_held(value, check_simple(target)), target)
+
+    def _in(self, node: Node) -> Expr:
+        times = self._times(node)
         if times is not None:
-            return In(_column(node.children[0]), tuple(_from_internal(*item).value for item in times))
-        value, *items = (_operand(child, fetch) for child in node.children)
-        if not isinstance(value, Column) or not all(isinstance(item, Literal) for item in items):
-            raise _NoCounterpart
-        return In(value, tuple(item.value for item in items if isinstance(item, Literal)))
-    if node.name == "InSet":
-        return _in_set(node, fetch)
-    if node.name in ("IsNull", "IsNotNull"):
-        column = _column(node.children[0])
-        return IsNull(column) if node.name == "IsNull" else IsNotNull(column)
-    if node.name == "StartsWith":
-        column, prefix = _column(node.children[0]), _operand(node.children[1], fetch)
-        if not isinstance(prefix, Literal) or not isinstance(prefix.value, str):
-            raise _NoCounterpart
-        return StartsWith(column, prefix.value)
-    if node.name == "Literal" and node.body.get("dataType") == "boolean":
-        return _literal(node, fetch)
-    if node.name in ("AttributeReference", "GetStructField") and _type_of(node) == "boolean":
-        return Compare("=", _column(node), Literal(True, "boolean"))
-    raise _NoCounterpart
+            return In(self._of(node.children[0]), times)
+        child, *values = self._children(node)
+        constants = [value for value in values if isinstance(value, Literal)]
+        if len(constants) < len(values):
+            raise NotHere("IN with values that are not constants")
+        if any(value.type != child.type for value in constants):
+            self.doubt = "IN of different types"
+        return In(child, tuple(value.value for value in constants))
+
+    def _times(self, node: Node) -> tuple[Any, ...] | None:
+        """The times that an IN lists, read in one call; None where it lists anything else."""
+        items = node.children[1:]
+        kinds = {str(item.body.get("dataType")) for item in items if item.name == "Literal"}
+        if len(kinds) != 1 or not kinds <= {*_TIMES} or any(item.name != "Literal" for item in items):
+            return None
+        kind = parse_type(kinds.pop())
+        return tuple(_held(None if text == "null" else text, kind) for text in self._fetch(node.position, "list"))
+
+    def _in_set(self, node: Node) -> Expr:
+        child = self._of(node.children[0])
+        data_type, name = check_simple(child.type), str(child.type)
+        texts = None if name == "binary" else self._fetch(node.position, "set")
+        if texts is None:
+            raise NotHere(_LARGE)
+        if name in ("boolean", "float", "double") or isinstance(data_type, DecimalType):
+            self.doubt = _LARGE
+        if name == "string" and "null" in texts:  # the text, or no value: the JVM writes both the same way
+            self.doubt = _LARGE
+        absent = None if name == "string" else "null"
+        return In(child, tuple(None if text == absent else _held(text, data_type) for text in texts))
+
+    def _text_test(self, node: Node) -> Expr:
+        child, part = self._children(node)
+        if not isinstance(part, Literal) or not isinstance(part.value, str):
+            raise NotHere("a test of text against anything but a constant text")
+        return TextTest(_TEXTS[node.name], child, part.value)
+
+    def _like(self, node: Node) -> Expr:
+        child, pattern = self._children(node)
+        return Like(child, pattern, str(self._fetch(node.position, "escape")))
+
+    def _case_when(self, node: Node) -> Expr:
+        parts = self._children(node)
+        otherwise = parts.pop() if len(parts) % 2 else Literal(None, parts[1].type)
+        return CaseWhen(tuple(zip(parts[::2], parts[1::2], strict=True)), otherwise, otherwise.type)
 
 
-def times_in(node: Node, fetch: Fetch) -> list[tuple[int | None, str]] | None:
-    """Read the times that an IN lists, in one call, each with its type; None where it lists anything else."""
-    items = node.children[1:]
-    kinds = {str(item.body.get("dataType")) for item in items if item.name == "Literal"}
-    if len(kinds) != 1 or not kinds <= _TIMES or any(item.name != "Literal" for item in items):
-        return None
-    (kind,) = kinds
-    return [(None if text == "null" else int(text), kind) for text in fetch(node.position, "list")]
+_SPECIAL: Final[Mapping[str, Callable[[_Translation, Node], Expr]]] = {
+    "AttributeReference": _Translation._column,
+    "GetStructField": _Translation._column,
+    "Literal": _Translation._literal,
+    "Cast": _Translation._cast,
+    "In": _Translation._in,
+    "InSet": _Translation._in_set,
+    "Like": _Translation._like,
+    "CaseWhen": _Translation._case_when,
+    **dict.fromkeys(_TEXTS, _Translation._text_test),
+}
+"""Catalyst's expressions whose translation is more than that of their children."""
 
 
-def _operand(node: Node, fetch: Fetch) -> Expr:
-    if node.name == "Literal":
-        return _literal(node, fetch)
-    if node.name == "Cast":
-        return _cast(node, fetch)
-    return _column(node)
+def _references(node: Node) -> Iterator[tuple[str, ...]]:
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if part.name == "AttributeReference":
+            yield (str(part.body["name"]),)
+        todo += part.children
 
 
-def _column(node: Node) -> Column:
-    path: list[str] = []
-    while node.name == "GetStructField":
-        path.append(_field_name(node))
-        node = node.children[0]
-    if node.name != "AttributeReference" or _collated(node.body.get("dataType")):
-        raise _NoCounterpart
-    return Column((str(node.body["name"]), *reversed(path)))
-
-
-def _field_name(node: Node) -> str:
-    """A struct's field by its ordinal: the name in the node is as the user wrote it."""
-    data_type = _type_of(node.children[0])
-    if not isinstance(data_type, Mapping) or data_type.get("type") != "struct":
-        raise _NoCounterpart
-    field = data_type["fields"][int(node.body["ordinal"])]
-    if _collated(field["type"]) or "__COLLATIONS" in field.get("metadata", {}):
-        raise _NoCounterpart
-    return str(field["name"])
-
-
-def _type_of(node: Node) -> Any:
-    if node.name == "GetStructField":
-        parent = _type_of(node.children[0])
-        return parent["fields"][int(node.body["ordinal"])]["type"] if isinstance(parent, Mapping) else None
-    return node.body.get("dataType")
-
-
-def _collated(data_type: Any) -> bool:
-    return isinstance(data_type, str) and data_type.startswith("string collate")
-
-
-def _cast(node: Node, fetch: Fetch) -> Expr:
-    child, target = node.children[0], node.body["dataType"]
-    if child.name in ("AttributeReference", "GetStructField"):
-        source = _type_of(child)
-        if source in _INTEGERS and target in _INTEGERS and _INTEGERS[source] <= _INTEGERS[target]:
-            return _column(child)  # a wider integer compares the same
-        raise _NoCounterpart
-    if not _foldable(child):
-        raise _NoCounterpart
+def _type(value: Any) -> DataType:
     try:
-        value = fetch(node.position, "fold")
-    except Exception as error:
-        raise _NoCounterpart from error  # a cast that fails must fail in the query, not in planning
-    return _from_internal(value, target)
+        return parse_type(value)
+    except (SchemaError, KeyError, TypeError) as error:
+        raise NotHere("a type that tables do not have") from error
+
+
+def _type_of(node: Node) -> DataType:
+    """The type of a column, or of a field in it."""
+    return _field(node).data_type if node.name == "GetStructField" else _type(node.body.get("dataType"))
+
+
+def _field(node: Node) -> StructField:
+    """A struct's field by its ordinal: the name in the node is as the user wrote it."""
+    parent = _type_of(node.children[0])
+    if not isinstance(parent, StructType):
+        raise NotHere("a field of something other than a struct")
+    return parent.fields[int(node.body["ordinal"])]
 
 
 def _foldable(node: Node) -> bool:
     return node.name == "Literal" or (node.name == "Cast" and _foldable(node.children[0]))
 
 
-def _literal(node: Node, fetch: Fetch) -> Literal:
-    data_type, text = node.body["dataType"], node.body.get("value")
-    if text is None:
-        return Literal(None)
-    if data_type == "binary":
-        return Literal(fetch(node.position, "bytes"), "binary")
-    if data_type in ("timestamp", "timestamp_ntz"):
-        return _from_internal(fetch(node.position, "micros"), data_type)
-    if data_type == "date":
-        return Literal(_date(str(text)), "date")
-    return _from_internal(text, data_type)
-
-
-def _in_set(node: Node, fetch: Fetch) -> Expr:
-    column, data_type = _column(node.children[0]), _type_of(node.children[0])
-    texts = None if data_type == "binary" else fetch(node.position, "set")
-    if texts is None or not isinstance(data_type, str):
-        raise _NoCounterpart
-    return In(column, tuple(_set_item(item, data_type).value for item in texts))
-
-
-def _set_item(text: str, data_type: str) -> Literal:
-    if text == "null" and data_type != "string":
-        return Literal(None)
-    return _from_internal(int(text) if data_type in ("date", "timestamp", "timestamp_ntz") else text, data_type)
-
-
-def _from_internal(value: Any, data_type: Any) -> Literal:
-    """Spark's internal value (or its text) -> a literal."""
-    if not isinstance(data_type, str) or _collated(data_type):
-        raise _NoCounterpart
-    if value is None:
-        return Literal(None)
-    try:
-        return Literal(_python_value(value, data_type), data_type)
-    except (ValueError, OverflowError, InvalidOperation) as error:
-        raise _NoCounterpart from error
-
-
-def _python_value(value: Any, data_type: str) -> Any:
-    if data_type in _INTEGERS:
-        return int(value)
-    if data_type in ("float", "double"):
-        return float(value)
-    if data_type == "boolean":
-        return value if isinstance(value, bool) else str(value) == "true"
-    if data_type == "string":
-        return str(value)
-    if data_type == "binary" and isinstance(value, (bytes, bytearray)):
-        return bytes(value)
-    if data_type == "date":
-        return _EPOCH_DATE + dt.timedelta(days=int(value))
-    if data_type == "timestamp":
-        return _EPOCH_UTC + dt.timedelta(microseconds=int(value))
-    if data_type == "timestamp_ntz":
-        return _EPOCH + dt.timedelta(microseconds=int(value))
-    if data_type.startswith("decimal"):
-        return Decimal(str(value))
-    raise _NoCounterpart
-
-
 def _date(text: str) -> dt.date:
     try:
         return dt.date.fromisoformat(text)
-    except ValueError as error:  # beyond what Python's calendar holds
-        raise _NoCounterpart from error
+    except ValueError as error:
+        raise NotHere("a date beyond the year 9999, or before the year 1") from error
+
+
+def _held(value: Any, data_type: DataType) -> Any:
+    """Spark's internal value, or its text -> a constant as ``Literal`` has it."""
+    name = str(data_type)
+    try:
+        if value is None:
+            return None
+        if isinstance(data_type, DecimalType):
+            return Decimal(str(value))
+        if name in _READ:
+            return _READ[name](value)
+        if name in _SINCE:
+            return _moment(int(value), *_SINCE[name])
+    except (ValueError, InvalidOperation) as error:
+        raise NotHere("a constant that cannot be read") from error
+    if name == "boolean":
+        return value if isinstance(value, bool) else str(value) == "true"
+    if name == "binary" and isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    raise NotHere("a constant that cannot be read")
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(WHOLE, int),
+    **dict.fromkeys(("float", "double"), float),
+    "string": str,
+}
+_SINCE: Final[Mapping[str, tuple[Any, str]]] = {
+    "date": (dt.date(1970, 1, 1), "days"),
+    "timestamp": (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), "microseconds"),
+    "timestamp_ntz": (dt.datetime(1970, 1, 1), "microseconds"),
+}
+
+
+def _moment(count: int, start: Any, unit: str) -> Any:
+    """A day or a time; its count where Python's calendar does not have it."""
+    try:
+        return start + dt.timedelta(**{unit: count})
+    except OverflowError:
+        return count

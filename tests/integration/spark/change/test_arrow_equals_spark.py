@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from pydelta.engines.arrow.changes import FilePlace, find_rows
 from pydelta.engines.arrow.expressions import NotHere
-from pydelta.engines.spark.change.exact import exact
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -65,7 +64,7 @@ def test_every_condition_finds_the_rows_that_spark_finds(session, tmp_path, data
     for text in texts:
         try:
             bound = engine.bind_condition(snapshot, text)
-            found = find_rows(snapshot, files, exact(bound.native.tree, snapshot.schema), place)
+            found = find_rows(snapshot, files, bound.native.tree.exact(snapshot.schema), place)
         except (NotHere, DeltaError):
             continue
         taken[text] = {(number, int(at)) for number, rows in found.items() for at in rows.positions()}

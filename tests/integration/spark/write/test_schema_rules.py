@@ -28,7 +28,7 @@ from pydelta.errors import (
     UnsafeOperationError,
 )
 from pydelta.log import DeltaLog
-from pydelta.predicate import Column, Compare, Literal, StartsWith
+from pydelta.predicate import Column, Compare, Literal, TextTest
 from pydelta.protocol.types import DecimalType, PrimitiveType
 from pydelta.tables import DeltaTable
 from pydelta.testing.commands import alter_table
@@ -132,7 +132,7 @@ def test_filters_prune_generated_partitions_without_statistics(spark, tmp_path):
     late = Compare(">", Column(("at",)), Literal(datetime.fromtimestamp(bound, tz=UTC), "timestamp"))
     assert snapshot.num_files == 20
     assert 5 <= snapshot.files.select(data_filters=[late]).height <= 8
-    assert snapshot.files.select(data_filters=[StartsWith(Column(("name",)), "ann")]).height == 10
+    assert snapshot.files.select(data_filters=[TextTest("starts", Column(("name",)), "ann")]).height == 10
     assert planned("at > timestamp '2024-03-15 00:00:00' and name = 'anna'") == (3, 3)
     assert planned("at between timestamp '2024-03-03' and timestamp '2024-03-05'")[0] == 2
 
