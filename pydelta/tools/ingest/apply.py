@@ -54,8 +54,7 @@ class Upsert:
     Args:
         keys: Key columns.
         order_by: Column that decides which record is newest, or None for the order of the source.
-        deletes: Whether records have ``deleted``, for deleted rows, and ``position``, which decides which one is
-            newest.
+        deletes: Whether records carry ``deleted``, which deletes their row, and ``position``, which orders them.
         one_row_each: Refuse a batch with two newest records of one key instead of choosing one.
     """
 

@@ -222,7 +222,7 @@ def _lite(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -> Ac
 
 
 def _expired(state: MaintenanceState, last_ms: int | None, now_ms: int) -> list[Removals]:
-    """Return the removals that have passed their retention, but had not at the last VACUUM."""
+    """Return the removals whose retention has ended since the last VACUUM."""
     done_ms = -1 if last_ms is None else last_ms - state.retention_ms
     return [item for item in state.removals if done_ms <= item.last_ms < now_ms - state.retention_ms]
 
