@@ -371,8 +371,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     for entry in entries:
-        when = f"every {entry.every} s" if entry.every else f"daily {entry.at:%H:%M}" if entry.at else "never"
-        when = "kept running" if entry.keeps else when
+        when = f"daily {entry.at:%H:%M}" if entry.at else "never"
+        if entry.keeps:
+            when = "kept running"
+        elif entry.every:
+            when = f"every {entry.every} s"
         print(f"{when}: {' && '.join(' '.join(command) for command in entry.commands)}", flush=True)
     if options.check:
         return 0

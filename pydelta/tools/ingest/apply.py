@@ -229,7 +229,9 @@ def _newest(rows: DataFrame, upsert: Upsert) -> DataFrame:
     """Select the newest record of each key: by offset in a Kafka partition, otherwise by time, position or column."""
     keys = [_key(name).alias(f"k{number}") for number, name in enumerate(upsert.keys)]
     names = [f"k{number}" for number in range(len(keys))]
-    first = _key(upsert.order_by) if upsert.order_by else F.col("position") if upsert.deletes else F.lit(0)
+    first = F.col("position") if upsert.deletes else F.lit(0)
+    if upsert.order_by:
+        first = _key(upsert.order_by)
     deleted = F.col("deleted") if upsert.deletes else F.lit(False)
     record = F.struct(F.col("row"), deleted.alias("deleted"))
     ordered = rows.select(

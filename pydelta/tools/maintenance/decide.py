@@ -142,7 +142,9 @@ def _optimize(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -
         return None
     small = state.compaction
     crowded = policy.compact and small.saved >= policy.compact_min_files
-    orders = ActionKind.CLUSTER if state.clustered else ActionKind.ZORDER if policy.zorder_by else None
+    orders = ActionKind.ZORDER if policy.zorder_by else None
+    if state.clustered:
+        orders = ActionKind.CLUSTER
     if orders == ActionKind.CLUSTER and not policy.cluster:
         return None  # OPTIMIZE of a clustered table also orders rows, but the policy turned that off.
     ratio = state.unordered_bytes / state.bytes if state.bytes else 0.0
