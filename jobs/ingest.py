@@ -125,7 +125,7 @@ def _rows(
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Convert Spark's errors to the message that the input cannot be read."""
+    """Convert Spark's errors to one that says that the input cannot be read."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException
 

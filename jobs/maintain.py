@@ -79,10 +79,10 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--requests-per-day", type=int, metavar="N", help="send at most this many requests per day")
     parser.add_argument(
-        "--book", default="ops.maintenance", metavar="DATABASE.TABLE", help="name of the book (ops.maintenance)"
+        "--book", default="ops.maintenance", metavar="DATABASE.TABLE", help="name of the journal (ops.maintenance)"
     )
     parser.add_argument(
-        "--book-location", metavar="URI", help="location of the book; by default that of its entry or database"
+        "--book-location", metavar="URI", help="location of the journal; by default that of its entry or database"
     )
     parser.add_argument("--inventory", metavar="TABLE", help="location or name of the inventory table, for VACUUM")
     parser.add_argument(

@@ -8,7 +8,7 @@ and one line of JSON reports how each ended.
 
 With ``--status FILE`` the state of each line of the schedule is written there. ``--healthy`` reads it, and further
 ``--status`` files in the same format that commands write, and ends with 1 if the last run of a line failed, does not
-end or did not begin. It prints which and why. Problems of single tables are printed as warnings, because the service
+end or did not begin. It prints the reasons. Problems of single tables are printed as warnings, because the service
 works.
 """
 
@@ -240,7 +240,7 @@ class Scheduler:
             if due is None or latest is None:
                 continue
             if due > now:
-                # The clock was set back, maybe by a day, if the time lies beyond what a run at this moment would give.
+                # A time later than a run at this moment would set means that the clock was set back, maybe by a day.
                 self._next[number] = min(due, latest)
                 continue
             self._last[number] = now
@@ -371,8 +371,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     for entry in entries:
-        when = f"every {entry.every} s" if entry.every else f"daily {entry.at:%H:%M}" if entry.at else "never"
-        when = "kept running" if entry.keeps else when
+        when = f"daily {entry.at:%H:%M}" if entry.at else "never"
+        if entry.keeps:
+            when = "kept running"
+        elif entry.every:
+            when = f"every {entry.every} s"
         print(f"{when}: {' && '.join(' '.join(command) for command in entry.commands)}", flush=True)
     if options.check:
         return 0

@@ -28,6 +28,7 @@ from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
 from pydelta.commands.vacuum.command import Vacuum, VacuumOptions, VacuumResult
 from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
+from pydelta.commands.vacuum.result import VacuumMode
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
@@ -185,10 +186,11 @@ def _vacuum(
         if isinstance(inventory, InvalidArgumentError):
             raise inventory
         log = DeltaLog.for_table(location, options=conf)
+        mode: VacuumMode = "full" if inventory is None else "inventory"
         command = Vacuum(
             retention_hours=options.retain,
             dry_run=options.dry_run,
-            mode="lite" if options.lite else "inventory" if inventory is not None else "full",
+            mode="lite" if options.lite else mode,
             inventory=inventory,
             where=options.where,
             enforce_retention=Settings.resolve(conf).retention_check and not options.no_retention_check,

@@ -103,7 +103,7 @@ def _replayed(stage: Stage, path: str, version: int) -> DataFrame:
 
 
 def _rows_in_files(path: str) -> int:
-    """Count the person's rows in the live files, including hidden ones, as a look into the files would find them."""
+    """Count the person's rows that the live files still contain, including hidden ones."""
     files = DeltaLog.for_table(path).update().files.core["path"]
     frames = [pl.read_parquet(Path(path) / file, columns=["customer"]) for file in files]
     return sum(frame.filter(pl.col("customer") == _FORGOTTEN).height for frame in frames)

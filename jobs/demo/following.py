@@ -59,7 +59,7 @@ def _write_files(folder: Path, year: pl.DataFrame) -> None:
 
 
 class _Job:
-    """``jobs/ingest_stream.py`` from a folder into a table, one file per batch."""
+    """A process that runs ``jobs/ingest_stream.py`` from a folder into a table, one file per batch."""
 
     def __init__(self, folder: Path, incoming: Path, table: str) -> None:
         self._said = folder / "stream.log"

@@ -37,7 +37,7 @@ _CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
-    # A loaded machine may take longer than a writer waits by default, and that time is what is measured.
+    # On a loaded machine a sync may take longer than a writer waits by default, and the run measures that time.
     "spark.pydelta.hooks.timeout": "2m",
 }
 
@@ -233,7 +233,7 @@ class Lake:
         return []
 
     def _emptied(self, folder: str) -> list[str]:
-        """Delete a folder with Hadoop, which also knows the markers of folders, and check that it is empty."""
+        """Delete a folder with Hadoop, which also deletes the markers of folders, and check that it is empty."""
         from py4j.protocol import Py4JError
 
         from pydelta.engines.spark.jvm import Jvm
@@ -253,7 +253,7 @@ class Lake:
 
 
 def _uncached(key: dict[str, str]) -> dict[str, str]:
-    """Add a setting to a key that stops Hadoop from reusing a cached file system with another key."""
+    """Add to a key the setting that stops Hadoop from reusing a cached file system with another key."""
     return key | {"fs.s3a.impl.disable.cache": "true"} if key else {}
 
 

@@ -45,7 +45,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The expectation and the finding of a hop, in words. ``right`` means that they agree."""
+    """The expected and the actual result of a hop, in words. ``right`` means that they agree."""
 
     expected: str
     found: str
@@ -153,7 +153,7 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 
 
 def lines_of(outcome: Outcome) -> list[str]:
-    """Format an outcome: one line if it is right, otherwise also the expectation, the finding and the next step."""
+    """Format an outcome: one line if it is right, otherwise more lines with both results and the next step."""
     head = f"{outcome.state.value:<8}{outcome.seconds:6.1f} s  {outcome.name}"
     if outcome.state is State.RIGHT:
         same = outcome.expected == outcome.found

@@ -97,7 +97,7 @@ def updated(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def merge_source(count: int) -> pl.DataFrame:
-    """Build the source rows of the MERGE: every tenth id of the table, and as many new ones."""
+    """Build the source rows of the MERGE: every tenth id of the table, and an equal number of new ids."""
     ids = [*range(0, count, 10), *range(count, count + count // 10)]
     return first_rows(count + count // 10).filter(pl.col("id").is_in(ids)).with_columns(customer=pl.lit("merged"))
 

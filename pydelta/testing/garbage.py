@@ -1,4 +1,4 @@
-"""Make a table with files of every age, for tests of what may be deleted. Files have a few bytes and no Parquet."""
+"""Make a table with files of every age, for tests of what may be deleted. Files hold a few bytes, not Parquet."""
 
 from __future__ import annotations
 

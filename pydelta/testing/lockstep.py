@@ -12,7 +12,7 @@ _PATIENCE_S: Final = 30.0
 
 
 class Lockstep:
-    """A participant. ``at`` blocks it until the schedule lets it continue, so it can observe a transaction."""
+    """A participant that ``at`` blocks until the schedule lets it continue. It can be a transaction's observer."""
 
     def __init__(self) -> None:
         self._go = threading.Semaphore(0)

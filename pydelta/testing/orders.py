@@ -35,7 +35,7 @@ class Turn:
     lists: set[str] = field(default_factory=set)
 
     def touches(self, other: Turn) -> bool:
-        """Return whether the order of two turns can matter: one writes something that the other uses or lists."""
+        """Return whether the order of two turns can matter: one writes what the other reads, writes or lists."""
         return self._changes(other) or other._changes(self)
 
     def _changes(self, other: Turn) -> bool:
@@ -153,7 +153,7 @@ def run_every_order(
 
 
 def _races(turns: Sequence[Turn]) -> Iterator[tuple[int, str]]:
-    """Find turns where the other participant going first could change the result. Yields the place and that name."""
+    """Find places where running the other participant first could change the outcome. Yields place and participant."""
     for later, turn in enumerate(turns):
         before = [place for place in range(later) if turns[place].name != turn.name and turns[place].touches(turn)]
         if not before:

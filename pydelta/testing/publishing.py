@@ -33,7 +33,7 @@ class ObservedStore(_Wrapper):
 
 
 def generate() -> LogOperation:
-    """Publish the newest version's manifests. Does nothing if another publisher is busy or vectors forbid it."""
+    """Publish the newest version's manifests, unless another publisher is busy or deletion vectors forbid it."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         try:

@@ -28,14 +28,14 @@ from pydelta.tools.certify.worker import Line, WorkerOrder
 __all__ = ["Crew", "read_in_process"]
 
 _LIVES: Final = 20
-"""How often a process is started at most."""
+"""Maximum number of times that a process is started."""
 _GRACE_SECONDS: Final = 300.0
-"""Seconds after the deadline for an operation under way. Then its process hangs and is killed."""
+"""Seconds that a running operation has after the deadline. Then its process counts as hung and is killed."""
 
 
 @dataclass(slots=True)
 class _Child:
-    """A process of the plan, across its restarts."""
+    """A process of the plan, including its restarts."""
 
     plan: Process
     ready: threading.Event = field(default_factory=threading.Event)

@@ -78,7 +78,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         engine: The engine that it writes with: pydelta, delta-rs, spark or trino.
         steps: Its operations, in order.
         faults: Faults of its store.
-        kills: Operations in which it is killed from outside, with the milliseconds after their beginning.
+        kills: Operations during which it is killed from outside, with the milliseconds since their beginning.
     """
 
     number: int
@@ -197,7 +197,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Args:
         level: ``delta.isolationLevel`` of the table.
-        events: In no particular order.
+        events: Events, in no particular order.
         commits: Existing versions, ascending.
         lost: Files that are missing.
         reads: Reads by the engines after the run.

@@ -43,7 +43,9 @@ def kinds_without(texts: Sequence[str]) -> dict[str, dict[Kind, int]]:
     left = {engine: dict(weights) for engine, weights in _WEIGHTS.items()}
     for text in texts:
         engine, colon, kind = text.rpartition(":")
-        places = [left[engine]] if engine in left else [] if colon else list(left.values())
+        places = [left[engine]] if engine in left else []
+        if not colon:
+            places = list(left.values())
         if not any(kind in weights for weights in places):
             known = "; ".join(f"{name}: {', '.join(weights)}" for name, weights in _WEIGHTS.items())
             raise InvalidArgumentError(

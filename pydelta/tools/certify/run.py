@@ -139,7 +139,7 @@ def _race(store: Store) -> str:
 
 
 class _Run:
-    """A run over its own table."""
+    """A run on its own table."""
 
     def __init__(self, plan: CertifyPlan, request: Request, table: str) -> None:
         self._plan, self._request, self._table = plan, request, table

@@ -1,7 +1,7 @@
-"""Make a plan that breaks a promise smaller while it still breaks it: processes first, then operations, then faults.
+"""Make a failing plan smaller while it still breaks a promise: first processes, then operations, then faults.
 
 A store that fails by chance does not fail in every run, so a plan counts as breaking if one of several runs breaks. The
-result may be larger than necessary, but it was always seen to break.
+result may be larger than necessary, but a run of it did break a promise.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _parts(process: Process) -> Iterator[Process]:
 
 
 def _without(items: Sequence[_Item], pieces: int) -> Iterator[tuple[_Item, ...]]:
-    """Yield the items without one of this many pieces of about equal size, the last piece first."""
+    """Divide the items into pieces of about equal size, and yield all but one piece, leaving out the last one first."""
     size = -(-len(items) // pieces)
     for start in reversed(range(0, len(items), size)):
         left = (*items[:start], *items[start + size :])

@@ -53,8 +53,7 @@ class Upsert:
     Args:
         keys: Key columns.
         order_by: Column that decides which record is newest, or None for the order of the source.
-        deletes: Whether records have ``deleted``, for deleted rows, and ``position``, which decides which one is
-            newest.
+        deletes: Whether records carry ``deleted``, which deletes their row, and ``position``, which orders them.
         one_row_each: Refuse a batch with two newest records of one key instead of choosing one.
     """
 
@@ -229,7 +228,9 @@ def _newest(rows: DataFrame, upsert: Upsert) -> DataFrame:
     """Select the newest record of each key: by offset in a Kafka partition, otherwise by time, position or column."""
     keys = [_key(name).alias(f"k{number}") for number, name in enumerate(upsert.keys)]
     names = [f"k{number}" for number in range(len(keys))]
-    first = _key(upsert.order_by) if upsert.order_by else F.col("position") if upsert.deletes else F.lit(0)
+    first = F.col("position") if upsert.deletes else F.lit(0)
+    if upsert.order_by:
+        first = _key(upsert.order_by)
     deleted = F.col("deleted") if upsert.deletes else F.lit(False)
     record = F.struct(F.col("row"), deleted.alias("deleted"))
     ordered = rows.select(

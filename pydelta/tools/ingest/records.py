@@ -154,8 +154,7 @@ def _parsers(how: RecordFormat) -> tuple[Column, Column]:
                 "Avro records need the schema that they were written with.",
                 hint="Give --schema FILE with the Avro schema as JSON.",
             )
-        # A bad record and a record of nulls both become a struct of nulls. A field that only decoding fills tells them
-        # apart.
+        # A bad record becomes a struct of nulls, as a record of nulls does. Only decoding a good one fills this field.
         reader = json.loads(how.avro_schema)
         reader["fields"] = [*reader["fields"], {"name": CORRUPT, "type": "boolean", "default": True}]
         options = {**how.options, "mode": "PERMISSIVE", "avroSchema": json.dumps(reader)}
@@ -166,8 +165,8 @@ def _parsers(how: RecordFormat) -> tuple[Column, Column]:
     parsed = decoded.isNotNull() & decoded[CORRUPT].isNull()
     if how.name == "csv":
         return F.from_csv(text, _ddl(schema), options), parsed & (F.trim(text) != "")
-    # Spark reads the first value of a record and ignores what follows. Wrapping the record in an array of one and in an
-    # array of two values rules out that anything follows.
+    # Spark reads the first value of a record and ignores what follows. Nothing follows if the record forms an array of
+    # one value alone, and an array of two values together with another one.
     alone = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
     alone &= F.json_array_length(F.concat(F.lit("["), text, F.lit(",0]"))) == 2
     return F.from_json(text, schema, options), parsed & F.coalesce(alone, F.lit(False))

@@ -194,13 +194,15 @@ class _Telling:
             durations = (progress or {}).get("durationMs", {})
             sources = (progress or {}).get("sources", [])
             reached = sources[0].get("endOffset") if sources else None
+            if reached is not None and not isinstance(reached, str):
+                reached = json.dumps(reached)
             self.next = number + 1
             self.tell(
                 BatchReport(
                     number=number,
                     counts=self.batches.done[number],
                     seconds=round(durations.get("triggerExecution", 0) / 1000, 3),
-                    reached=None if reached is None else reached if isinstance(reached, str) else json.dumps(reached),
+                    reached=reached,
                 )
             )
 

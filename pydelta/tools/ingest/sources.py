@@ -83,7 +83,7 @@ def open_records(spark: SparkSession, source: RecordSource, *, stream: bool = Tr
     Args:
         spark: The session.
         source: The source.
-        stream: Open a stream, or else only the current records.
+        stream: Whether to open a stream instead of only the current records.
     """
     reader = spark.readStream if stream else spark.read
     if source.kind == "kafka":

@@ -278,7 +278,7 @@ class _Hashing:
         """Do nothing, because nothing is buffered."""
 
     def close(self) -> None:
-        """Do nothing, because the opener of the inner stream closes it."""
+        """Do nothing, because the inner stream is closed where it was opened."""
 
     def writable(self) -> bool:
         """Return True."""
@@ -333,7 +333,7 @@ def _discard(store: Store, paths: Iterable[str]) -> None:
 
 
 def _remove_old(store: Store, bucket: str, inventory_id: str, head: str, keep: int | None) -> tuple[str, ...]:
-    """Remove older deliveries: the checksum first, so that none ever looks complete when it is not; data files last."""
+    """Remove older deliveries: the checksum first, so that a partly removed one never looks complete."""
     if keep is None:
         return ()
     complete = [item for item in find_deliveries(store, bucket, inventory_id=inventory_id) if item.complete]

@@ -228,7 +228,7 @@ def _marks(bucket: str, deliveries: Sequence[Delivery], manifests: Sequence[Inve
 
 
 def _is_loaded(txn: OptimisticTransaction, mark: str, version: int, now_ms: int) -> bool:
-    """Return whether the table is as new. A recorded time in the future is an old error and does not count."""
+    """Return whether the table already has a list as new as this. A recorded time in the future does not count."""
     before = txn.txn_version(mark)
     if before is None:
         return False

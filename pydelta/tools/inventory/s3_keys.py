@@ -94,7 +94,7 @@ class S3Keys:
 
     @staticmethod
     def usable(connection: Connection) -> bool:
-        """Return whether this module can sign requests for a connection that needs no proxy."""
+        """Return whether requests need no proxy, and can be signed with given keys or need no signature."""
         if connection.kind != "s3" or connection.proxy is not None:
             return False
         if connection.credential is None and not connection.get("skip_signature"):

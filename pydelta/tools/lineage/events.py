@@ -148,7 +148,7 @@ def output_of(snapshot: Snapshot, engine: str, *, rows: int | None, files: int, 
 
 
 def place_of_input(location: str) -> dict[str, Any]:
-    """Describe files that were read, by their location."""
+    """Describe files that were read, of which only the location is known."""
     namespace, name = dataset_name(location)
     return {"namespace": namespace, "name": name, "facets": {}}
 

@@ -142,7 +142,9 @@ def _optimize(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -
         return None
     small = state.compaction
     crowded = policy.compact and small.saved >= policy.compact_min_files
-    orders = ActionKind.CLUSTER if state.clustered else ActionKind.ZORDER if policy.zorder_by else None
+    orders = ActionKind.ZORDER if policy.zorder_by else None
+    if state.clustered:
+        orders = ActionKind.CLUSTER
     if orders == ActionKind.CLUSTER and not policy.cluster:
         return None  # OPTIMIZE of a clustered table also orders rows, but the policy turned that off.
     ratio = state.unordered_bytes / state.bytes if state.bytes else 0.0
@@ -222,7 +224,7 @@ def _lite(state: MaintenanceState, policy: MaintenancePolicy, now_ms: int) -> Ac
 
 
 def _expired(state: MaintenanceState, last_ms: int | None, now_ms: int) -> list[Removals]:
-    """Return the removals that have passed their retention, but had not at the last VACUUM."""
+    """Return the removals whose retention has ended since the last VACUUM."""
     done_ms = -1 if last_ms is None else last_ms - state.retention_ms
     return [item for item in state.removals if done_ms <= item.last_ms < now_ms - state.retention_ms]
 

@@ -74,7 +74,7 @@ class Compaction:
 
     @property
     def saved(self) -> int:
-        """How many files fewer the table would have."""
+        """The number of files that merging saves."""
         return self.files - self.new_files
 
 
@@ -112,7 +112,7 @@ class ActionFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceState:
-    """The state of a table that its maintenance needs. Times in epoch milliseconds, sizes in bytes.
+    """The state of a table, as far as its maintenance needs it. Times in epoch milliseconds, sizes in bytes.
 
     Args:
         name: Name of the table.

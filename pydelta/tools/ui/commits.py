@@ -237,7 +237,7 @@ def _phrase(name: str, value: str) -> str:
 
 
 class _Counts(msgspec.Struct, rename="camel"):
-    """The statistics of a file that are read here."""
+    """The part of a file's statistics that this module reads."""
 
     num_records: int | None = None
 

@@ -1,4 +1,4 @@
-"""Render the pages and the JSON from values. Text from other people is escaped, and nothing is read here."""
+"""Render the pages and the JSON from values. Text from other people is escaped. This module reads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve the pages, the JSON and the metrics over HTTP. Only GET is supported, and ``Watch`` provides the values."""
+"""Serve the pages, the JSON and the metrics over HTTP. Only GET and HEAD work, and ``Watch`` provides the values."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:
 
 
 def read_schedule(path: str, *, now_ms: int) -> list[ServiceState]:
-    """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``, one state per line of it."""
+    """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``, and return a state per line."""
     try:
         rows = json.loads(Path(path).read_text())
         return [_line(row, now_ms) for row in rows]
