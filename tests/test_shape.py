@@ -187,9 +187,9 @@ def test_nothing_names_a_machine_path_or_a_registry():
 
 # What a module can do: the words that the first line of its docstring may begin with.
 VERBS = """
-    Add Answer Append Apply Ask Bind Bring Build Cancel Change Check Choose Clone Collect Commit Compact Compare Compute
-    Cast Convert Copy Count Create Decide Declare Decode
-    Define Delete Derive Describe Dispatch Draw Drop Encode Evaluate Examine
+    Add Answer Append Apply Ask Bind Bring Build Cancel Change Check Choose Clone Close Collect Commit Compact Compare
+    Cast Compute Convert Copy Count Create Decide Declare Decode
+    Define Delete Derive Describe Dispatch Draw Drop Enable Encode Evaluate Examine Explain
     Feed Find
     Fit Follow Generate Get Give Group Guard Hide Hold Implement Judge Keep Let Limit List Load Look Make Map Mark Match
     Measure Merge Move Name Normalise Note Open Optimise Order Parse Plan Prepare Print Provide Prune Publish Purge

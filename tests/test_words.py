@@ -35,7 +35,8 @@ VERBS = frozenset((ROOT / "tests" / "verbs.txt").read_text().split())
 TO_REWRITE = (
     "catalog_sync/",
     "jobs/",
-    "pydelta/api/",
+    "pydelta/api/cli/",
+    "pydelta/api/python/",
     "pydelta/commands/",
     "pydelta/engines/",
     "pydelta/errors/",

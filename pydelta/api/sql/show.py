@@ -1,4 +1,4 @@
-"""Answer DESCRIBE and SHOW as Spark parsed them: frames with Spark's own columns, from the log."""
+"""Answer DESCRIBE and SHOW as Spark parsed them: DataFrames with Spark's own columns, from the log."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def show(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def nothing_to_do(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Answer ``REFRESH TABLE`` and ``ANALYZE TABLE``, which have nothing to do: the log has versions and statistics.
+    """Answer ``REFRESH TABLE`` and ``ANALYZE TABLE``: the log already has versions and statistics.
 
-    What is cached, though, follows the commits of this session alone until it is refreshed.
+    REFRESH still refreshes cached data, which otherwise follows only this session's commits.
     """
     target = _target(nodes, node.child())
     if target is None:
