@@ -188,7 +188,7 @@ def test_nothing_names_a_machine_path_or_a_registry():
 # What a module can do: the words that the first line of its docstring may begin with.
 VERBS = """
     Add Answer Append Apply Ask Bind Bring Build Cancel Change Check Choose Clone Close Collect Commit Compact Compare
-    Cast Compute Convert Copy Count Create Decide Declare Decode
+    Assign Cast Compute Convert Copy Count Create Decide Declare Decode
     Define Delete Derive Describe Dispatch Draw Drop Enable Encode Evaluate Examine Explain
     Feed Find
     Fit Follow Generate Get Give Group Guard Hide Hold Implement Judge Keep Let Limit List Load Look Make Map Mark Match

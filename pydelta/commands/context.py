@@ -1,4 +1,4 @@
-"""Hold what every command is given: the table, the engine, the settings, the clock and how a transaction begins."""
+"""Hold what every command receives: the table, the engine, the settings, the clock and how a transaction begins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Context"]
 
 
 class Context:
-    """The one way into a command; it does not change.
+    """The arguments that all commands share; immutable.
 
     Args:
         log: The table.
-        engine: Reads and writes rows. Without one a command that needs rows is refused.
-        settings: The session's; those that the log was opened with by default.
+        engine: Reads and writes rows. Without one, a command that needs rows is refused.
+        settings: The session's settings; by default those that the log was opened with.
         begin: Begins a transaction.
         clock: Epoch milliseconds, for timestamps in the log.
     """
@@ -40,9 +40,9 @@ class Context:
         self.clock = clock
 
     def start(self) -> OptimisticTransaction:
-        """Begin a transaction whose commit the engine follows."""
+        """Begin a transaction, and notify the engine of its commit."""
         return self.begin(self.log).notifying(self.engine.committed)
 
     def beginning(self, begin: Begin) -> Context:
-        """Return the same with another way to begin a transaction."""
+        """Return a copy that begins transactions in another way."""
         return Context(self.log, self.engine, settings=self.settings, begin=begin, clock=self.clock)

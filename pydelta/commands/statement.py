@@ -1,15 +1,15 @@
-"""Run a DELETE, UPDATE or MERGE again by itself when another writer changed or rearranged rows that it had read.
+"""Run a DELETE, UPDATE or MERGE again when another writer changed or rearranged rows that it had read.
 
 ::
 
-    others are announced --> wait for them a little
+    other changes are announced --> wait for them briefly
     attempt --> committed ------------------------------------------------------------> its result
-        `-----> a winner conflicts over rows, and tries are left ----------------------> announce it, run again
+        `-----> a winner conflicts over rows, and retries are left --------------------> announce it, run again
                                   `-> anything else -----------------------------------> the conflict is raised
 
-Each attempt is a transaction of its own over the newest version, so what it commits is what the statement does to that
-version: isolation is that of a statement which was sent later. What belongs to the statement stays with it: its clock
-and zone, the source of a MERGE as it was read first. See ADR 0011 and 0030.
+Each attempt is a separate transaction over the newest version, so it commits the statement's effect on that version,
+as if the statement had been sent later. The statement's inputs stay the same: its clock and zone, and the source of a
+MERGE as first read. See ADR 0011 and 0030.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REARRANGED: Final = "rearranged"
 ANY: Final = "any"
 """Run again after any conflict over rows."""
 _YOUNG_MS: Final = 30_000
-"""A change that was not run again for so long is not waited for by others: its process may have died."""
+"""Announcements older than this are not waited for, because their process may have died."""
 _LOOK_AGAIN_MS: Final = 50
 _OVER_ROWS: Final = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
 
@@ -51,11 +51,11 @@ def runs_again(lost: DeltaConcurrentModificationException, *, retry_on: str, ret
     Args:
         lost: The conflict.
         retry_on: ``REARRANGED`` or ``ANY``.
-        retries: How often it was run again already.
-        most: How often it may be.
+        retries: How often it was already run again.
+        most: The maximum of retries.
 
     Returns:
-        False after a conflict over the table's definition or over an application's versions, whatever the settings.
+        Always False after a conflict over the table's definition or over an application's versions.
     """
     if retries >= most or not isinstance(lost, _OVER_ROWS):
         return False
@@ -67,7 +67,7 @@ class Statement:
 
     Args:
         log: The table.
-        engine: Told when the statement is run again.
+        engine: Notified when the statement is run again.
     """
 
     def __init__(self, log: DeltaLog, engine: Engine) -> None:
@@ -79,18 +79,18 @@ class Statement:
 
     @property
     def metrics(self) -> Mapping[str, int | str]:
-        """What the history says of it; nothing of a statement that was run once."""
+        """Metrics for the history; empty for a statement that was run once."""
         if self._lost is None:
             return {}
         reason = f"version {self._lost.winning_version}: {self._lost.winning_operation or 'another writer'}"
         return {"numRetries": self.retries, "retryReason": reason}
 
     def begins_on(self, snapshot: Snapshot) -> None:
-        """Note what an attempt reads.
+        """Note the version that an attempt reads.
 
         Raises:
-            DeltaConcurrentModificationException: The conflict of the attempt before: the table's definition has changed
-                since, and the user wrote the statement for the one before.
+            DeltaConcurrentModificationException: The conflict of the attempt before. The table's definition has changed
+                since the first attempt, for which the user wrote the statement.
         """
         if self._first is None:
             self._first = snapshot
@@ -98,15 +98,15 @@ class Statement:
             raise self._lost
 
     def run(self, attempt: Callable[[], _R], *, is_fixed: Callable[[], bool] = lambda: True) -> _R:
-        """Run attempts until one ends otherwise than by a conflict after which the statement runs again.
+        """Run attempts until one succeeds or fails for good.
 
         Args:
-            attempt: Begins a transaction of its own each time.
-            is_fixed: Whether what the statement brings along is no part of the table: what was read of it before a
-                winner changed rows must not be written behind that winner.
+            attempt: Begins a new transaction on each call.
+            is_fixed: Returns whether the statement's other inputs do not depend on the table. Data read from the table
+                before a winner changed it must not be written after that winner.
 
         Raises:
-            DeltaConcurrentModificationException: Another kind of conflict, or one attempt too many.
+            DeltaConcurrentModificationException: The conflict cannot be retried, or no retries are left.
         """
         settings = self._log.settings
         if settings.change_max_retries:
@@ -116,7 +116,7 @@ class Statement:
                 younger_than_ms=_YOUNG_MS,
                 look_again_ms=_LOOK_AGAIN_MS,
             )
-        say_again: Callable[[], None] | None = None
+        announce_again: Callable[[], None] | None = None
         with contextlib.ExitStack() as until_done:
             while True:
                 try:
@@ -128,16 +128,16 @@ class Statement:
                     if not again or lost is self._lost or not is_fixed():
                         raise
                     _logger.info("run again: %s", lost.message, extra={"table": self._log.uri})
-                    if say_again is None:
-                        say_again = until_done.enter_context(announced(self._log.store))
+                    if announce_again is None:
+                        announce_again = until_done.enter_context(announced(self._log.store))
                     else:
-                        say_again()
+                        announce_again()
                     self.retries, self._lost = self.retries + 1, lost
                     self._engine.bind_again()
 
 
 def _same_definition(first: Snapshot, now: Snapshot) -> bool:
-    """Whether two snapshots have one definition; values that an identity column has given out are no part of it."""
+    """Return whether two snapshots have one definition, ignoring the values that identity columns have handed out."""
     if first.metadata is None or now.metadata is None or first.protocol != now.protocol:
         return False
     return first.metadata == now.metadata or only_marks_moved(first.metadata, now.metadata)

@@ -1,16 +1,15 @@
-"""Let maintenance, and changes that begin, give way to a change that they were in the way of.
+"""Make maintenance and new changes back off while a conflicting change retries.
 
 ::
 
-    change that is run again --> puts ``_pydelta/changing/<uuid>``, each time anew, and deletes it when it is done
-    change that begins ------------------> something young there: waits, up to a short bound, then goes on
-    OPTIMIZE, before it reads the table --> something there: waits, up to a bound, then goes on
-    auto-compaction ----------------------> something there: leaves it to the next one
+    change that is run again --> puts ``_pydelta/changing/<uuid>`` on each retry, and deletes it when it is done
+    change that begins ------------------> a recent announcement: waits, up to a short bound
+    OPTIMIZE, before it reads the table --> an announcement: waits, up to a bound
+    auto-compaction ----------------------> an announcement: leaves the work to the next one
 
-A commit over the same files costs a change that is under way all of its work; who waits before it reads loses nothing
-that was done. Without that, changes that take long would lose to short ones for ever. Nothing depends on the
-announcement: it may be late, lost, or be left behind by a process that died, whose announcement is deleted when it is
-old.
+A commit over the same files costs a running change all of its work, while waiting before reading costs nothing that was
+done. Without that, long changes would always lose to short ones. Nothing depends on the announcement: it may be late,
+lost, or left by a process that died; others delete it when it is old.
 """
 
 from __future__ import annotations
@@ -36,34 +35,34 @@ _STALE_MS: Final = 15 * 60_000
 
 @contextlib.contextmanager
 def announced(store: Store) -> Iterator[Callable[[], None]]:
-    """Tell others of the table that a change is run again; a store that refuses is passed over.
+    """Announce to other writers that a change is run again; a failure to announce is ignored.
 
     Yields:
-        What says so once more, each time that it is run again.
+        A function that announces it again, for each further retry.
     """
     path = f"{FOLDER}/{uuid.uuid4()}"
 
-    def say() -> None:
+    def announce() -> None:
         try:
             store.put(path, b"{}")
         except DeltaError as error:
             _logger.info("a change could not be announced: %s", error.message)
 
-    say()
+    announce()
     try:
-        yield say
+        yield announce
     finally:
         with contextlib.suppress(DeltaError):
             store.delete_many([path])
 
 
 def changes_under_way(store: Store, *, now_ms: int, younger_than_ms: int = _STALE_MS) -> int:
-    """Count the announced changes of a table with one listing; what is a quarter of an hour old is deleted.
+    """Count the announced changes of a table with one listing; delete those older than a quarter of an hour.
 
     Args:
-        store: The table's.
+        store: The table's store.
         now_ms: Epoch milliseconds.
-        younger_than_ms: Others are not counted.
+        younger_than_ms: Older announcements are not counted.
     """
     try:
         found = list(store.list_from("", prefix=FOLDER))
@@ -71,7 +70,7 @@ def changes_under_way(store: Store, *, now_ms: int, younger_than_ms: int = _STAL
         stale = [path for path, age in ages.items() if age > _STALE_MS]
         if stale:
             store.delete_many(stale)
-    except DeltaError as error:  # who may not list that folder need not wait
+    except DeltaError as error:  # A user who may not list that folder does not wait.
         _logger.info("announced changes could not be listed: %s", error.message)
         return 0
     return sum(age <= younger_than_ms for age in ages.values())
@@ -89,15 +88,15 @@ def give_way(
     """Wait while changes of a table are announced.
 
     Args:
-        store: The table's.
-        most_ms: No longer than this; 0 does not even look.
-        younger_than_ms: Announcements that are older than this are not waited for.
-        look_again_ms: How long to wait between two looks.
-        sleep: Takes seconds.
-        clock: Epoch milliseconds.
+        store: The table's store.
+        most_ms: The longest wait; 0 does not even list.
+        younger_than_ms: Older announcements are ignored.
+        look_again_ms: The wait between two listings.
+        sleep: Sleeps for seconds.
+        clock: Returns epoch milliseconds.
 
     Returns:
-        Milliseconds that were waited.
+        Milliseconds waited.
     """
     began = clock()
     waited = 0
