@@ -213,7 +213,7 @@ def data_files(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
         *folders, name = item.path.split("/")
         if _STREAM_LOG in folders:
             raise UnsupportedFeatureError(
-                f"The folder is the output of a stream, and {_STREAM_LOG} says which of its files count.",
+                f"The folder is the output of a stream, whose {_STREAM_LOG} decides which files count.",
                 features=(_STREAM_LOG,),
                 hint="Read it with spark.read.parquet and write the rows to a Delta table.",
             )

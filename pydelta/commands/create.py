@@ -58,7 +58,7 @@ __all__ = [
 
 
 REPLACES: Final = Refusal(
-    "it cannot be replaced: its rows would go",
+    "it cannot be replaced: its rows would be removed",
     "Set delta.appendOnly to false first, if you really want to replace it.",
 )
 

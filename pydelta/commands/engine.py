@@ -156,7 +156,7 @@ class RewritesFiles(Protocol):
     """Whether the engine does so, or refuses each of these steps."""
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
-        """Write the live rows of ``files`` except those given into new files (``dataChange`` true), unchanged.
+        """Copy the live rows of ``files``, except those given, unchanged into new files (``dataChange`` true).
 
         If the table has a change feed, the rows given go to ``changes`` as ``delete``.
 
@@ -295,7 +295,7 @@ class RefusingEngine:
             InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(
-            f"This needs to {step}, which takes a Spark session.",
+            f"This needs to {step}, which needs a Spark session.",
             hint="Run it in a Spark session, as SQL or through DeltaTable.",
         )
 

@@ -50,7 +50,7 @@ __all__ = ["Fsck", "FsckReport"]
 
 _READERS: Final = 16
 _WRITING_MS: Final = 24 * 3_600_000
-"""How long after its last change an incomplete checkpoint may still be being written."""
+"""How long after its last change an incomplete checkpoint may still be in progress."""
 _CHECKPOINTS: Final = (LogFileKind.CHECKPOINT_CLASSIC, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
 
 

@@ -1,7 +1,7 @@
 """Restore a table to an older version in one commit (RESTORE).
 
 The old version's files that are no longer live return as ``add``, and files it did not have leave as ``remove``; the
-history stays. RESTORE first looks for files that VACUUM or a user has deleted, and then refuses to commit.
+history stays. If VACUUM or a user has deleted one of the files that would return, nothing is committed.
 """
 
 from __future__ import annotations

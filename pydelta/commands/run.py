@@ -3,7 +3,7 @@
 ::
 
     run(command, context)
-      statement   a change of rows waits for others that are run again, and runs again after a conflict over rows
+      statement   a change of rows waits for others that run again, and runs again after a conflict over rows
         attempt   begin -> table exists -> append-only -> txnVersion -> the command: reads, plans, writes, commits
           fails   its staged files are deleted, if no commit of it can have landed
           unknown its staged files stay: they may be part of a version
@@ -98,7 +98,7 @@ class Command(Generic[R]):
         raise NotImplementedError
 
     def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
-        """Return whether to begin again at once after losing to another writer in the attempt number ``tries``."""
+        """Return whether to begin again at once after losing to another writer; ``tries`` attempts have been made."""
         del lost, attempt, tries
         return False
 

@@ -2,13 +2,13 @@
 
 ::
 
-    change that is run again --> puts ``_pydelta/changing/<uuid>`` on each retry, and deletes it when it is done
+    change that is run again --> writes ``_pydelta/changing/<uuid>`` on each retry, and deletes it when it is done
     change that begins ------------------> a recent announcement: waits, up to a short bound
     OPTIMIZE, before it reads the table --> an announcement: waits, up to a bound
     auto-compaction ----------------------> an announcement: leaves the work to the next one
 
-A commit over the same files costs a running change all of its work, while waiting before reading costs nothing that was
-done. Without that, long changes would always lose to short ones. Nothing depends on the announcement: it may be late,
+A commit over the same files costs a running change all of its work, while one that waits before it reads loses none.
+Without the wait, long changes would always lose to short ones. Nothing depends on the announcement: it may be late,
 lost, or left by a process that died; others delete it when it is old.
 """
 

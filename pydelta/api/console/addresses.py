@@ -131,7 +131,7 @@ class Addresses:
 
 
 def check_free(addresses: Addresses) -> None:
-    """Refuse ports that cannot be listened on.
+    """Refuse ports on which the server cannot listen.
 
     Raises:
         InvalidArgumentError: A number is not a port, or two servers have the same one.
@@ -183,7 +183,7 @@ def check_private(addresses: Addresses) -> None:
 
 
 def check_login(hadoop: Mapping[str, str]) -> None:
-    """Refuse a log-in of the Thrift server that could admit no user.
+    """Refuse a log-in method of the Thrift server that could admit no user.
 
     Args:
         hadoop: The effective settings ``hive.server2.*``.

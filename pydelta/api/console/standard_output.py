@@ -78,7 +78,7 @@ class _Sparing:
 
 @contextmanager
 def sparing_output() -> Iterator[Output]:
-    """Run a block that standard output and standard error cannot make fail; both are flushed at its end."""
+    """Run a block that failures of standard output and standard error cannot end; both are flushed at its end."""
     output = Output()
     _keep_closed()
     before = sys.stdout, sys.stderr

@@ -79,7 +79,7 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Its width in columns."""
         return self._console.width
 
     def say(self, *parts: str | Styled, style: str = "", wrap: bool = True) -> None:

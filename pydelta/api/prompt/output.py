@@ -125,9 +125,9 @@ def exit_code(error: BaseException) -> int:
 
 
 def explained(error: BaseException) -> str:
-    """Explain an error in one line, with a caret line for a syntax error and the next step for one of ours."""
+    """Explain an error in one line; a syntax error also shows its line with a caret, our own errors the next step."""
     if not isinstance(error, DeltaError):
-        error = raised_in(str(error)) or error  # Spark may quote ours inside a stack trace.
+        error = raised_in(str(error)) or error  # Spark may quote our error inside a stack trace.
     text = str(error).strip() or type(error).__name__
     if not isinstance(error, DeltaError) and not isinstance(error, PySparkException):
         first = text.splitlines()[0]
@@ -138,7 +138,7 @@ def explained(error: BaseException) -> str:
     caret = next((at for at, line in enumerate(rest) if _CARET.match(line)), 0)
     if caret:
         lines += [visible(rest[caret - 1]), rest[caret].replace("-", " ")]
-    elif not isinstance(error, DeltaError):  # A server may have sent one of ours as text.
+    elif not isinstance(error, DeltaError):  # A server may have sent one of our errors as text.
         lines += ["  " + visible(line.strip()) for line in rest if line.startswith("  Next: ")]
     else:
         lines += [visible(line) if not line.startswith("  ") else "  " + visible(line.strip()) for line in rest]

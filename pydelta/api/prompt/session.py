@@ -123,7 +123,7 @@ def remote_session(address: str, conf: Mapping[str, str] | None = None) -> Itera
             f"Spark Connect's client is not installed: {error}", hint='Install it: pip install "pyspark[connect]".'
         ) from error
     except PySparkException as error:
-        raise DeltaEnvironmentError(f"{host}:{port} gives no session: {error}", hint="Look at its log.") from error
+        raise DeltaEnvironmentError(f"{host}:{port} opened no session: {error}", hint="Look at its log.") from error
     try:
         yield spark
     finally:

@@ -55,7 +55,7 @@ def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = 
     """Answer ``spark.table(name)``; None when the name is not one of this engine's tables."""
     try:
         travel = travel_from_options(options or {})
-    except InvalidArgumentError as error:  # Spark has its own error for them.
+    except InvalidArgumentError as error:  # Spark has its own error for these options.
         raise error.called(Condition.of("INVALID_TIME_TRAVEL_SPEC")) from None
     plan = RelationResolver(spark).table(parse_identifier(spark, name), travel)
     return None if plan is None else Jvm.of(spark).frame(plan)

@@ -1,4 +1,4 @@
-"""Route ``spark.conf.get``: a reference engine's setting that is not set returns that engine's default.
+"""Route ``spark.conf.get``: an unset setting of the reference engine returns that engine's default.
 
 A setting that has no default there returns None.
 """

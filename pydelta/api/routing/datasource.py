@@ -1,7 +1,7 @@
 """Register the Python data source ``delta``: the last resort for routes that ``enable`` does not cover.
 
 It reads whole rows through Python workers without column pruning, so it is correct but slow. Its driver-side methods
-run in a separate Python process without the JVM, so the options hold everything that they know.
+run in a separate Python process without the JVM, and see only the options.
 """
 
 from __future__ import annotations

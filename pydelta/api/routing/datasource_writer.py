@@ -200,7 +200,7 @@ def _refuse_rules(plan: WritePlan, data: StructType) -> None:
     if rules:
         listed = sorted(rules)
         raise UnsupportedFeatureError(
-            f"The write needs {', '.join(listed)}, which takes the engine in the session.",
+            f"The write needs {', '.join(listed)}, which needs the engine in the session.",
             features=listed,
             hint="Call pydelta.enable(spark) and write with df.write.format('delta').",
         )

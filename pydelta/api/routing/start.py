@@ -25,7 +25,7 @@ __all__ = ["configure_spark_with_delta_pip", "session"]
 def session(
     app_name: str = "pydelta", *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return the running session or a new one, classic, with the engine enabled.
+    """Return a classic session with the engine enabled: the running one, or a new one.
 
     A new local session creates no folder in the working directory: see ``places`` for where managed tables go. If
     ``conf`` has keys for S3 or Azure (``spark.hadoop.fs.s3a.*``), the session loads the package with Hadoop's file

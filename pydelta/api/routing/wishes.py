@@ -84,7 +84,7 @@ def watch_builders() -> None:
     @functools.wraps(created)
     def create(self: _Session, *given: Any, **named: Any) -> None:
         created(self, *given, **named)
-        if len(given) + len(named) == 1:  # Spark's own code passes more than the context.
+        if len(given) + len(named) == 1:  # Spark's own code passes more arguments.
             _enabled_if_asked(self)
 
     setattr(get_or_create, _WATCHED, True)

@@ -114,7 +114,7 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
                     raise InvalidArgumentError(
                         f"{name} is what Trino and Presto read of the Delta table at {entry.location}, and the data "
                         f"was to be written as {source}.",
-                        hint='Leave the format out, or say format("delta").',
+                        hint='Leave the format out, or use format("delta").',
                     )
                 _check_folder(self, options.get("path"), format)
                 if entry is not None and not entry.by_path:

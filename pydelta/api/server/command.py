@@ -90,7 +90,7 @@ def run_server(
             if counting is not None:
                 counting.stop()
         if left:
-            err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY tells whether they committed.")
+            err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY shows whether they committed.")
         return _UNKNOWN if left else 0
 
 
@@ -133,7 +133,7 @@ def _listening(addresses: Addresses) -> list[str]:
     if addresses.metrics is not None:
         lines.append(f"Metrics: http://{in_url(addresses.metrics_host)}:{addresses.metrics}/metrics")
     if addresses.no_login and not addresses.is_loopback:
-        lines.append(f"Without a log-in: whoever reaches {addresses.host} can use it, under any name.")
+        lines.append(f"No log-in: everyone who reaches {addresses.host} can use it, under any name.")
     return lines
 
 
@@ -145,8 +145,8 @@ def _wait(server: Server, stopping: Stopping) -> None:
             _raise_if_ended(server.process)  # A process that is ending stops Spark first.
             raise DeltaEnvironmentError(
                 "Spark stopped by itself: the cluster ended the application, or lost it.",
-                hint="Look at the page of the cluster's master and start the server again; commits that clients were "
-                "told of are there.",
+                hint="Look at the page of the cluster's master and start the server again; commits that were reported "
+                "to clients are there.",
             )
 
 
@@ -154,6 +154,6 @@ def _raise_if_ended(process: Any) -> None:
     if process is not None and process.poll() is not None:
         raise DeltaEnvironmentError(
             f"Spark's process ended by itself, with code {process.returncode}.",
-            hint="Look for what ended it (memory, a signal) and start the server again; commits that clients were "
-            "told of are there.",
+            hint="Look for what ended it (memory, a signal) and start the server again; commits that were reported "
+            "to clients are there.",
         )

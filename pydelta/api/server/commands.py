@@ -1,4 +1,4 @@
-"""Run the commands of remote clients through the Python API of their session on the server, which is routed here."""
+"""Run the commands of remote clients through the Python API of their session on the server, routed to this engine."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Front"]
 
-_CALLS: Final = 256  # At a time. Each holds a thread, even while it waits.
+_CALLS: Final = 256  # Concurrent calls. Each holds a thread, even while it waits.
 _SERVICE: Final = "/spark.connect.SparkConnectService/"
 _EXECUTIONS: Final = frozenset({_SERVICE + "ExecutePlan", _SERVICE + "ReattachExecute"})
 _LIMIT: Final = 128 << 20  # Bytes per message, the same limit as Spark Connect's.
@@ -114,7 +114,7 @@ class Front:
         except RuntimeError as error:
             raise DeltaEnvironmentError(
                 f"Spark Connect cannot listen on {address}.",
-                hint="Another process may have the port; or the certificate and the key are no pair of PEM files.",
+                hint="Another process may have the port; or the certificate and the key are not a pair of PEM files.",
             ) from error
         server.start()
         self._servers.append(server)

@@ -1,4 +1,4 @@
-"""Rewrite the requests of Spark Connect's clients so that this engine sees possible Delta tables.
+"""Rewrite the requests of Spark Connect's clients so that this engine sees the Delta tables in them.
 
 ::
 
@@ -106,7 +106,7 @@ class RemoteCommand:
 
 
 class Commands:
-    """The commands that have arrived and not begun, by token.
+    """The commands that have arrived but not begun, by token.
 
     A command that never begins because its client disconnected is dropped after an hour.
     """

@@ -21,7 +21,7 @@ _Planner: TypeAlias = Callable[["SparkSession", Callable[[], AbstractContextMana
 
 
 class Texts:
-    """Recognizes these texts before the parser of a client's session.
+    """Recognizes these texts before the session's parser sees them.
 
     Args:
         commands: The waiting commands.

@@ -47,7 +47,7 @@ def alter(nodes: Nodes, node: Any) -> DataFrame | None:
     if kind == "SetTableLocation":
         if node.partitionSpec().isDefined():
             raise UnsupportedFeatureError(
-                f"{target.name} is a Delta table: its partitions have no locations of their own.",
+                f"{target.name} is a Delta table: its partitions have no separate locations.",
                 features=("SET LOCATION",),
                 hint="Leave PARTITION out.",
             )

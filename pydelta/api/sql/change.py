@@ -113,7 +113,7 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def read_merge(nodes: Nodes, node: Any, target: StatementTarget, snapshot: Snapshot) -> MergeStatement:
-    """Read a MERGE into a version of its table, as Spark parsed it."""
+    """Read a MERGE as Spark parsed it, for a version of its table."""
     relation = nodes.named(node.sourceTable())
     sides = (target,) if relation is None else (target, relation)
     clauses = [
@@ -180,7 +180,7 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
 
 @contextmanager
 def _changing(target: StatementTarget, log: DeltaLog) -> Iterator[None]:
-    """Add the table to errors, and give a table missing at a path Spark's error condition for it."""
+    """Add the table to errors; a table that is missing at a path gets Spark's error condition for that."""
     with error_context(table=log.uri):
         try:
             yield

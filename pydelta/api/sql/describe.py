@@ -268,7 +268,7 @@ def _stored(value: Any, data_type: DataType) -> str | None:
 
 
 def show_tblproperties(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot, key: str | None = None) -> DataFrame:
-    """Answer SHOW TBLPROPERTIES: ``key, value``, sorted by key; for one key its value, or that the table lacks it.
+    """Answer SHOW TBLPROPERTIES: ``key, value``, sorted by key; for one key its value, or a note that it is not set.
 
     It includes the protocol's versions and features, under the names that CREATE TABLE accepts.
     """

@@ -52,7 +52,7 @@ def refuse_foreign_write(spark: SparkSession, path: str, source: str) -> None:
         source: The format.
 
     Raises:
-        UnsafeOperationError: The path is in one. ``spark.databricks.delta.formatCheck.enabled=false`` disables this.
+        UnsafeOperationError: The path is in a table. ``spark.databricks.delta.formatCheck.enabled=false`` disables it.
     """
     if str(spark.conf.get(CHECK, "true")).lower() == "false":
         return

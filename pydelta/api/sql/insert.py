@@ -66,7 +66,7 @@ def insert(nodes: Nodes, node: Any) -> DataFrame | None:
         raise UnsupportedFeatureError(
             "INSERT OVERWRITE … PARTITION … IF NOT EXISTS has no meaning for a Delta table.",
             features=("IF NOT EXISTS",),
-            hint="Leave it out; REPLACE WHERE overwrites what a condition says.",
+            hint="Leave it out; REPLACE WHERE overwrites the rows of a condition.",
             condition=Condition.of("UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS"),
         )
     wanted = _Insert(

@@ -54,7 +54,7 @@ class LateRelation(JavaObject):
         nodes = self._nodes
         with crossing(nodes.jvm), noted(self._errors):
             context = nodes.jvm.view.org.apache.spark.sql.catalyst.analysis.AnalysisContext.get()
-            view = nodes.names(context.catalogAndNamespace())  # The namespace of the view whose text contains the name.
+            view = nodes.names(context.catalogAndNamespace())  # The namespace of the view that contains the name.
             temporary = frozenset(
                 tuple(part.lower() for part in nodes.names(name))
                 for name in nodes.items(context.referredTempViewNames())

@@ -160,7 +160,7 @@ class Nodes:
 
         Args:
             node: As parsed.
-            changes: Its rows are to be changed, so a view counts as the table that it shows whole.
+            changes: Whether its rows are to be changed; then a view counts as the table that it shows whole.
 
         Raises:
             UnsupportedFeatureError: See ``change_target``.
@@ -242,7 +242,7 @@ class Nodes:
     def _shortened_inside(self, subquery: Any, targets: tuple[StatementTarget | Named, ...]) -> Any:
         """Shorten a subquery's references to the outer tables, except where its own tables have the short name.
 
-        This engine reads its Delta tables.
+        Its Delta tables are replaced by this engine's scans.
         """
         plan = subquery.plan()
         named = _OWN_NAMES.findall(str(plan.treeString()).lower())

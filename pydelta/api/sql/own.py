@@ -149,7 +149,7 @@ class _Run:
             return self._nodes.jvm.nothing()
         if taken and (entry is None or not statement.replace):
             raise TableAlreadyExistsError(
-                f"{'.'.join(statement.table)} exists already.",
+                f"{'.'.join(statement.table)} already exists.",
                 hint="Write CREATE OR REPLACE TABLE, or choose another name.",
                 condition=Condition.of("DELTA_TABLE_ALREADY_EXISTS", tableName=".".join(statement.table)),
             )

@@ -88,7 +88,7 @@ class Procedure(JavaObject):
         return False
 
     def parameters(self) -> Any:
-        """Return none."""
+        """Return no parameters."""
         jvm = self._jvm
         return jvm.array(jvm.view.org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter, [])
 

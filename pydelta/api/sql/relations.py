@@ -188,7 +188,7 @@ class RelationResolver:
             plan = self._view(entry)
             if plan is not None and travel is not None:
                 raise BindError(
-                    f"{'.'.join(parts)} is a view and has no versions of its own.",
+                    f"{'.'.join(parts)} is a view, which has no versions.",
                     hint="Time travel on its tables.",
                     condition=Condition.of("UNSUPPORTED_FEATURE.TIME_TRAVEL", relationId=".".join(parts)),
                 )
@@ -380,8 +380,7 @@ class RelationResolver:
         items = [Column(self._jvm.column_of(item)) for item in self._jvm.to_list(node.functionArgs())]
         if len(items) not in (2, 3):
             raise InvalidArgumentError(
-                f"{function} takes a table, where to begin and, if need be, where to end; it was given {len(items)} "
-                "arguments.",
+                f"{function} takes a table, a start and optionally an end, but it was given {len(items)} arguments.",
                 hint=f"For example {function}('lake.events', 3, 7), or with timestamps as texts.",
             )
         names = [f"argument{place}" for place in range(len(items))]

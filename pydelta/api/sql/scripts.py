@@ -63,7 +63,7 @@ def late_script(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[A
 def late_plan(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[Any], bool]) -> Any:
     """Return the plan that ``late_script`` would run, for Spark to run.
 
-    Its errors leave the JVM unchanged if ``let_errors_cross`` was called.
+    Its errors pass through the JVM unchanged if ``let_errors_cross`` was called.
     """
     return _Late(nodes, run).script(script, is_command)
 

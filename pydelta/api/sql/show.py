@@ -29,7 +29,7 @@ def describe(nodes: Nodes, node: Any) -> DataFrame | None:
         return None
     if kind == "DescribeTablePartition":
         raise UnsupportedFeatureError(
-            f"{target.name} is a Delta table: the partitions have no descriptions of their own.",
+            f"{target.name} is a Delta table: its partitions have no separate descriptions.",
             features=("DESCRIBE … PARTITION",),
             hint="SHOW PARTITIONS lists them.",
             condition=Condition.of("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name=target.name),

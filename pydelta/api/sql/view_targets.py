@@ -88,7 +88,7 @@ def _scanned(spark: SparkSession, view: ViewEntry) -> _Found:
     while str(plan.nodeName()) in _TRANSPARENT or _passes_on(jvm, plan):
         plan = jvm.to_list(plan.children())[0]
     if not is_table_scan(jvm, plan):
-        return _Found(why="does not show a Delta table whole and as it is")
+        return _Found(why="does not show a whole Delta table unchanged")
     shown = [str(item.name()) for item in jvm.to_list(plan.output())]
     entry = DeltaEntry(location=indexes[0].files.identity.location, qualifier=view.qualifier, by_path=True)
     return _with_columns(spark, entry, shown)
@@ -151,4 +151,4 @@ def _all_of(jvm: Jvm, plan: Any) -> tuple[str, ...] | None:
 
 def _otherwise(spark: SparkSession, view: ViewEntry) -> _Found:
     reads = RelationResolver(spark).reads_delta(view)
-    return _Found(why="does not show a Delta table whole and as it is" if reads else None)
+    return _Found(why="does not show a whole Delta table unchanged" if reads else None)

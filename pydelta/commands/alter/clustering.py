@@ -230,7 +230,7 @@ def clustering_of_write(
 
 
 def layout_paths(snapshot: Snapshot, names: Sequence[str], *, purpose: str) -> tuple[Path, ...]:
-    """Resolve names of columns to their paths, checked; see ``check_order_columns``."""
+    """Check names of columns and resolve them to paths; see ``check_order_columns``."""
     return check_order_columns(
         snapshot.schema,
         names,
@@ -280,8 +280,8 @@ def check_order_columns(
         path = tuple(field.name for field in fields)
         if len(path) == 1 and path[0].lower() in {column.lower() for column in partition_columns}:
             raise InvalidArgumentError(
-                f"{purpose} names {path_text(path)}, which is a partition column: each of its values has files of its "
-                "own already.",
+                f"{purpose} names {path_text(path)}, which is a partition column: each of its values already has its "
+                "own files.",
                 hint="Name other columns.",
                 condition=Condition.of("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=path_text(path)),
             )

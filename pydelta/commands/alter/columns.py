@@ -309,7 +309,7 @@ def _with_schema(snapshot: Snapshot, schema: StructType, configuration: Mapping[
 def _require_mapping(snapshot: Snapshot, what: str, condition: Condition) -> None:
     if snapshot.column_mapping_mode == "none":
         raise UnsupportedFeatureError(
-            f"{what} only in a table with column mapping: this one's files go by the columns' names.",
+            f"{what} only in a table with column mapping: this one's files use the columns' names.",
             features=("columnMapping",),
             hint=_UPGRADE,
             condition=condition,

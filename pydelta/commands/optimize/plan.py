@@ -135,8 +135,8 @@ def plan_layout(
             the file.
         partition_by: The partition columns of the frame.
         small_bytes: An ordered file that is smaller is worth merging with others.
-        incremental: Leave ordered files alone, also those of other engines, except small ones next to new files or of
-            several runs.
+        incremental: Leave alone the files that another engine ordered, and ordered files except small ones next to
+            new files or of several runs.
 
     Returns:
         The files to rewrite, with ``bin``: one bin per partition.

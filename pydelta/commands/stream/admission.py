@@ -15,8 +15,8 @@ DEFAULT_MAX_FILES: Final = 1000
 class AdmissionBudget:
     """The remaining files and bytes of a trigger.
 
-    A file is taken while some of both is left. The last file may exceed the remaining bytes, so that some trigger
-    takes every file.
+    A file is taken while some of both is left. The last file may exceed the remaining bytes, so that every file fits
+    some trigger.
 
     Args:
         max_files: Files; None for no limit.

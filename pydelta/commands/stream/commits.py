@@ -197,16 +197,16 @@ def _change_refusal(record: CommitRecord, removed: RemoveFile, *, changes: bool)
     by = f" ({operation})" if operation else ""
     if changes:
         return SourceRowsChangedError(
-            f"Version {record.version}{by} changes rows of the table, for example of {removed.path}, and a stream "
-            "gives rows that were added.",
+            f"Version {record.version}{by} changes rows of the table, for example of {removed.path}, but a stream "
+            "returns only rows that were added.",
             hint="Set skipChangeCommits to true to leave such commits out, or ignoreChanges to true to get all rows "
-            "of the files they write; readChangeFeed gives the changes themselves.",
+            "of the files they write; readChangeFeed returns the changes themselves.",
             version=record.version,
         )
     return SourceRowsRemovedError(
-        f"Version {record.version}{by} removes rows from the table, for example those of {removed.path}, and a stream "
-        "cannot take back what it gave.",
-        hint="Set ignoreDeletes to true to pass commits that only remove rows; readChangeFeed gives the changes.",
+        f"Version {record.version}{by} removes rows from the table, for example those of {removed.path}, but a stream "
+        "cannot take back rows that it returned.",
+        hint="Set ignoreDeletes to true to pass commits that only remove rows; readChangeFeed returns the changes.",
         version=record.version,
     )
 
@@ -225,8 +225,7 @@ def definition_refusal(
     """
     if metadata.id != read.table_id:
         return SourceTableReplacedError(
-            f"Version {version} makes another table of this one: its id is {metadata.id}, and the stream reads "
-            f"{read.table_id}.",
+            f"Version {version} replaced the table: its id is {metadata.id}, but the stream reads {read.table_id}.",
             hint="Start the query again with another checkpointLocation.",
             version=version,
         )

@@ -138,10 +138,10 @@ def refusal(previous: TrackedSchema, current: TrackedSchema, allowed: Allowed) -
     return SourceEvolutionBlockedError(
         f"Between the versions {previous.version} and {version} columns of the table changed so that what the "
         f"query writes may have to change: {'; '.join(shown)}.",
-        hint="Change the target of the query first, if it has to. Then go on with "
+        hint="Change the target of the query first, if necessary. Then continue with "
         f"{' '.join(options)} at readStream, or with the value {ALWAYS!r} for later changes, too; or set "
         f"{' and '.join(f'{_PREFIX}{kind.value}' for kind in blocked)} to {ALWAYS} for all streams, or with "
-        f".ckpt_{java_hash(path)} behind the name for this one.",
+        f".ckpt_{java_hash(path)} after the name for this one.",
         version=version,
         condition=Condition.of(
             "DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",

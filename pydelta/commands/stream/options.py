@@ -23,7 +23,7 @@ HONOURED: Final[Mapping[str, str]] = {
     "allowSourceColumnRename": "follow renamed columns, likewise",
     "allowSourceColumnTypeChange": "follow widened columns, likewise",
     "excludeRegex": "files whose path in the log matches are left out",
-    "failOnDataLoss": "false: go on at the oldest version there is when the log was cleaned past the checkpoint",
+    "failOnDataLoss": "false: continue at the oldest version in the log if it was cleaned past the checkpoint",
     "ignoreChanges": "pass commits that rewrite files: all rows of the new files come, also unchanged ones",
     "ignoreDeletes": "pass commits that only remove rows",
     "ignoreFileDeletion": "the older name of `ignoreChanges`",
@@ -37,7 +37,7 @@ HONOURED: Final[Mapping[str, str]] = {
     "skipChangeCommits": "leave out commits that change or remove rows",
     "startingTimestamp": "begin with the first version that is not before this time",
     "startingVersion": "begin with the commit of this version, or after the newest one (`latest`)",
-    "streamingSourceTrackingId": "tells the schemas of two streams of one table in one query apart",
+    "streamingSourceTrackingId": "distinguishes the schemas of two streams of one table in one query",
     "withEventTimeOrder": "read the initial snapshot by the time of its rows, for a query with a watermark",
 }
 """The options of a streaming reader, and their meanings."""
@@ -148,7 +148,7 @@ def _refuse_others(lower: Mapping[str, str]) -> None:
     for name in _OF_BATCHES:
         if name.lower() in lower:
             raise InvalidArgumentError(
-                f"{name} names a version to read once, and a stream goes on with the versions to come.",
+                f"{name} names a version to read once, but a stream continues with later versions.",
                 hint="Say where to begin with startingVersion or startingTimestamp, or read once with spark.read.",
                 condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS") if name in _TRAVEL else None,
             )

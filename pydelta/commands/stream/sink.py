@@ -41,7 +41,7 @@ class OutputMode(enum.Enum):
                 return mode
         if lower == "update":
             raise UnsupportedFeatureError(
-                "A Delta table takes a stream in output mode append or complete, not update.",
+                "A Delta table accepts a stream in output mode append or complete, not update.",
                 features=("outputMode update",),
                 hint="Write updates with foreachBatch and MERGE, by the key of the rows; txnAppId and txnVersion let "
                 "each batch count once.",

@@ -285,8 +285,8 @@ class TableStream:
         snapshot = self.log.update()
         if snapshot.metadata is None:
             raise TableNotFoundError(
-                f"The table at {self.log.uri} that the stream reads is gone.",
-                hint="Restore it, or stop the query; its checkpoint is of no use for another table.",
+                f"The table at {self.log.uri} that the stream reads no longer exists.",
+                hint="Restore it, or stop the query; its checkpoint cannot be used for another table.",
             )
         if snapshot.metadata.id != self.read.table_id:
             raise SourceTableReplacedError(
@@ -343,7 +343,7 @@ class TableStream:
                 return end  # ``latest`` records the beginning as an empty batch.
             raise InvalidArgumentError(
                 f"The first batch of the query was planned up to file {end.index} of version {end.version} and was not "
-                "done, and startingVersion=latest does not say where it began.",
+                "done, and startingVersion=latest does not show where it began.",
                 hint="Set startingVersion to the number of the version at which the query was to begin.",
             )
         if self.options.starting_version is None and self._starting_timestamp_ms is None:
@@ -449,7 +449,7 @@ class TableStream:
             later = min((known for known in held if known >= version), default=None)
             if later is None or later == version or self.options.fail_on_data_loss:
                 raise self._missing(version, later) from None
-            _log.warning("versions %d to %d of %s are gone and were not read", version, later - 1, self.log.uri)
+            _log.warning("versions %d to %d of %s are missing and were not read", version, later - 1, self.log.uri)
             return self._commit(later, newest)
         for record, actions in read:
             self._commits[record.version] = read_commit(record, actions, self.options, self.read, self._tracking)
@@ -466,11 +466,11 @@ class TableStream:
         ]
 
     def _missing(self, version: int, first: int | None) -> SourceVersionsMissingError:
-        begins = "holds no later one" if first is None else f"goes on at version {first}"
+        begins = "holds no later one" if first is None else f"continues at version {first}"
         return SourceVersionsMissingError(
-            f"The stream is at version {version}, which is gone from the log; the log {begins}.",
+            f"The stream is at version {version}, which is no longer in the log; the log {begins}.",
             hint="Start the query with another checkpointLocation to read the table from the beginning, or set "
-            "failOnDataLoss to false to go on without the versions that are gone. Raise delta.logRetentionDuration "
+            "failOnDataLoss to false to continue without the missing versions. Raise delta.logRetentionDuration "
             "above the longest time that the query may be stopped.",
         )
 

@@ -112,10 +112,10 @@ def key_columns(
         place = [column.lower() for column in data.names].index(plain.lower())
         if plain.lower() in own and own[place] != plain.lower():
             raise SchemaMismatchError(
-                f"replaceUsing names {plain!r}, and the data's column of that name goes into another one of the table: "
-                f"{data.names[own.index(plain.lower())]!r}.",
+                f"replaceUsing names {plain!r}, but the data's column of that name is written to another column of the "
+                f"table: {data.names[own.index(plain.lower())]!r}.",
                 hint="INSERT and insertInto match columns by position: put the data's columns in the table's order, or "
-                "say BY NAME.",
+                "write BY NAME.",
                 condition=Condition.of(
                     "INSERT_REPLACE_USING_DISALLOW_MISALIGNED_COLUMNS", misalignedReplaceUsingCols=plain
                 ),

@@ -74,7 +74,7 @@ HONOURED: Final[Mapping[str, str]] = {
     "mergeSchema": "add the data's new columns to the table",
     "optimizeWrite": "shuffle the rows first, so that each partition gets few files",
     "overwriteSchema": "let an overwrite replace schema and partitioning",
-    "parquet.compression": "see `compression`, which goes first",
+    "parquet.compression": "see `compression`, which takes precedence",
     "partitionOverwriteMode": "dynamic: an overwrite replaces just the partitions that the data has rows for",
     "path": "location of the table",
     "replaceOn": "an overwrite replaces the rows for which this condition is true with some row of the data",
@@ -304,8 +304,8 @@ class WriteOptions:
         named = [name for name, value in own.items() if value is not None]
         if named:
             raise InvalidArgumentError(
-                f"The option {named[0]} says which rows to replace, and the statement or method says so itself.",
-                hint=f"Leave {named[0]} out, or write with mode overwrite and nothing else that says which rows go.",
+                f"The option {named[0]} selects the rows to replace, but so does the statement or method.",
+                hint=f"Leave {named[0]} out, or write with mode overwrite and no other option that selects rows.",
             )
         wanted = replace(
             self,
@@ -332,7 +332,7 @@ class WriteOptions:
         self._refuse_contradicting_replace(explicit_dynamic=explicit_dynamic)
         if self.replace_where is not None and self.mode not in (WriteMode.OVERWRITE, WriteMode.APPEND):
             raise InvalidArgumentError(
-                f"replaceWhere goes with mode overwrite, not with {self.mode.value}.",
+                f"replaceWhere works with mode overwrite, not with {self.mode.value}.",
                 hint='Call .mode("overwrite"), or leave replaceWhere out.',
             )
         if self.replace_where is not None and self.overwrite_schema:
@@ -349,7 +349,7 @@ class WriteOptions:
             )
         if self.dynamic and self.replace_where is not None and explicit_dynamic:
             raise InvalidArgumentError(
-                "replaceWhere and partitionOverwriteMode=dynamic both say which rows to replace.",
+                "replaceWhere and partitionOverwriteMode=dynamic both select the rows to replace.",
                 hint="Give one of the two.",
                 condition=Condition.of("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE"),
             )
@@ -361,13 +361,13 @@ class WriteOptions:
             return
         if self.mode is not WriteMode.OVERWRITE:
             raise InvalidArgumentError(
-                f"{named[0]} goes with mode overwrite, not with {self.mode.value}.",
+                f"{named[0]} works with mode overwrite, not with {self.mode.value}.",
                 hint=f'Call .mode("overwrite"), or leave {named[0]} out.',
                 condition=Condition.of("DELTA_DFV2_CREATE_REPLACE_INCOMPATIBLE_REPLACE_ON_OR_USING"),
             )
         if len(named) > 1:
             raise InvalidArgumentError(
-                f"{' and '.join(named)} both say which rows to replace.",
+                f"{' and '.join(named)} both select the rows to replace.",
                 hint="Give one of the two.",
                 condition=Condition.of(
                     "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption=named[1]
@@ -376,7 +376,7 @@ class WriteOptions:
         if self.overwrite_schema or explicit_dynamic:
             other = "overwriteSchema" if self.overwrite_schema else "partitionOverwriteMode"
             raise InvalidArgumentError(
-                f"{named[0]} says which rows to replace, and {other} was given too.",
+                f"{named[0]} selects the rows to replace, but {other} was given too.",
                 hint="Leave one of them out.",
                 condition=Condition.of(
                     "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption=other
@@ -384,7 +384,7 @@ class WriteOptions:
             )
         if not self.data_change:
             raise InvalidArgumentError(
-                f"{named[0]} replaces rows, and dataChange=false says that no row changes.",
+                f"{named[0]} replaces rows, but dataChange=false means that no row changes.",
                 hint="Leave dataChange out.",
                 condition=Condition.of(
                     "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption="dataChange"
@@ -486,7 +486,7 @@ def _whole(text: str, name: str) -> int:
 def guide_table() -> str:
     """Format the options as a Markdown table for the guide."""
     rows = [f"| `{name}` | {meaning} |" for name, meaning in HONOURED.items()]
-    rows += [f"| `{name}` | passed over: {meaning} |" for name, meaning in PASSED_OVER.items()]
+    rows += [f"| `{name}` | ignored: {meaning} |" for name, meaning in PASSED_OVER.items()]
     return "\n".join(["| option | meaning |\n|---|---|", *rows])
 
 
@@ -497,7 +497,7 @@ def _meant(given: dict[str, str], mode: WriteMode) -> dict[str, str]:
         given.pop("targetAlias", None)
     if not matching or mode not in (WriteMode.APPEND, WriteMode.ERROR_IF_EXISTS, WriteMode.IGNORE):
         return given
-    text = f"{matching[0]} is for mode overwrite; {mode.value} passes it over and replaces no row."
+    text = f"{matching[0]} is for mode overwrite; {mode.value} ignores it and replaces no row."
     warnings.warn(text, stacklevel=3)
     return {name: value for name, value in given.items() if name not in matching}
 
@@ -526,4 +526,4 @@ def _pass_over(name: str, value: str) -> None:
     if meant is not None and not of_readers:
         raise InvalidArgumentError(f"Unknown write option {name!r}.", hint=f"Did you mean {meant!r}?")
     what = "It is an option of readers" if of_readers else "Nothing reads an option of that name"
-    warnings.warn(f"The write option {name!r} is passed over. {what}.", stacklevel=2)
+    warnings.warn(f"The write option {name!r} is ignored. {what}.", stacklevel=2)

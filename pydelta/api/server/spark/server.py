@@ -182,8 +182,8 @@ class Server:
             except OSError as error:
                 if time.monotonic() > give_up:
                     raise DeltaEnvironmentError(
-                        f"The {what} server takes no connections on {host}:{port}.",
-                        hint="Start it with --verbose, which shows what it says.",
+                        f"The {what} server does not accept connections on {host}:{port}.",
+                        hint="Start it with --verbose, which shows its messages.",
                     ) from error
             time.sleep(0.1)
 

@@ -173,7 +173,7 @@ class Sessions:
     def _refuse_when_stopping(self) -> None:
         if self._stopping:
             stopping = DeltaEnvironmentError(
-                "The server is stopping and takes no more statements. Nothing was run.",
+                "The server is stopping and accepts no more statements. Nothing was run.",
                 hint="Run it again when the server is back.",
             )
             stopping.retryable = True

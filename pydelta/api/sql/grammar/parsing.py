@@ -1,4 +1,4 @@
-"""Parse SQL text into a statement; an error points at the wrong token."""
+"""Parse SQL text into a statement; an error points at the offending token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydelta.protocol.names import path_text
 
 __all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
 
-_BLANK: Final = r"(?>\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"  # The group is atomic, so a comment does not backtrack.
+_BLANK: Final = r"(?>\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"  # Atomic, so a comment never backtracks.
 _OURS: Final = re.compile(
     rf"{_BLANK}*(?:(?:VACUUM|GENERATE|OPTIMIZE|RESTORE|REORG|FSCK|CONVERT{_BLANK}+TO)\b"
     rf"|EXPLAIN{_BLANK}+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED){_BLANK}+)?OPTIMIZE\b"
