@@ -228,9 +228,10 @@ def run_sql(
     if not scripts and not typed:
         scripts = [(sys.stdin.read(), None)]
     out, err = Terminal(), Terminal(error=True)
-    shown = limit if limit is not None else 100 if style == "table" else 0
+    if limit is None:
+        limit = 100 if style == "table" else 0
     with remote_session(remote, session.get("conf")) if remote else prompt_session(**session) as spark:
-        prompt = Prompt(spark, out=out, err=err, style=style, limit=shown)
+        prompt = Prompt(spark, out=out, err=err, style=style, limit=limit)
         if typed:
             place = spark.conf.get("spark.sql.warehouse.dir")
             err.say(f"Spark {spark.version}, warehouse {place}. Type help; or quit;", style="dim")

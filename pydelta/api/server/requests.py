@@ -262,7 +262,9 @@ def _read(read: relations_pb2.Read) -> RelationText | None:
         return None
     options = dict(source.options)
     named = next((value for name, value in options.items() if name.lower() == "path"), None)
-    path = named if not source.paths else source.paths[0] if len(source.paths) == 1 else list(source.paths)
+    path: str | list[str] | None = named
+    if source.paths:
+        path = source.paths[0] if len(source.paths) == 1 else list(source.paths)
     given = bool(source.schema)
     return RelationText(table=None, path=path, options=options, streaming=read.is_streaming, schema=given)
 

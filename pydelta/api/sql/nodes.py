@@ -280,7 +280,7 @@ class Nodes:
         """Turn transforms into partition columns and clustering columns.
 
         Raises:
-            UnsupportedFeatureError: There is any other transform, or buckets.
+            UnsupportedFeatureError: There is another kind of transform, such as buckets.
         """
         partitions: list[str] = []
         clusters: list[str] = []

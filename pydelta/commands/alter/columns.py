@@ -341,7 +341,7 @@ def _siblings(schema: StructType, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _stats_columns(configuration: Mapping[str, str], change: Any) -> dict[str, str]:
-    """Return the properties with each statistics column changed; a change that returns None removes the column."""
+    """Return the properties with ``change`` applied to each statistics column; a result of None removes the column."""
     if _STATS_COLUMNS not in configuration:
         return dict(configuration)
     texts = re.findall(r"((?:`(?:[^`]|``)*`|[^,`])+)", configuration[_STATS_COLUMNS])

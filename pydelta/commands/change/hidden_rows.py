@@ -107,7 +107,7 @@ def mark_deleted(
     """Hide rows of files. Writes the vectors; commits nothing.
 
     Args:
-        snapshot: The version of the files.
+        snapshot: The version that contains the files.
         log: The table's log.
         adds: Files of the snapshot.
         positions: The rows to delete, by position in ``adds``, counted from 0 with hidden rows. Files without rows to

@@ -112,16 +112,14 @@ class SourceOptions:
                 hint="Leave one of them out.",
             )
         max_bytes = lower.get("maxbytespertrigger")
-        max_files = lower.get("maxfilespertrigger")
+        max_files = None if max_bytes is not None else DEFAULT_MAX_FILES
+        if (text := lower.get("maxfilespertrigger")) is not None:
+            max_files = _whole(text, "maxFilesPerTrigger", least=1)
         return cls(
             starting_version=None if version is None or from_latest else _whole(version, "startingVersion", least=0),
             from_latest=from_latest,
             starting_timestamp=timestamp,
-            max_files=_whole(max_files, "maxFilesPerTrigger", least=1)
-            if max_files is not None
-            else None
-            if max_bytes is not None
-            else DEFAULT_MAX_FILES,
+            max_files=max_files,
             max_bytes=None if max_bytes is None else parse_bytes(max_bytes, name="maxBytesPerTrigger"),
             ignore_deletes=flag("ignoreDeletes"),
             ignore_changes=flag("ignoreChanges") or flag("ignoreFileDeletion"),

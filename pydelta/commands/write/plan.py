@@ -248,7 +248,9 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tup
         parameters = definition_parameters(final, managed=options.managed, cluster_by=clustered)
         if replaces and not mode.replaces_table:
             parameters |= {**narrows, **changes, "isV1SaveAsTableOverwrite": True}
-        verb = "CREATE" if not replaces else "REPLACE" if mode is WriteMode.REPLACE else "CREATE OR REPLACE"
+        verb = "CREATE"
+        if replaces:
+            verb = "REPLACE" if mode is WriteMode.REPLACE else "CREATE OR REPLACE"
         return f"{verb} TABLE AS SELECT", parameters
     given = options.partition_by if options.partition_by is not None else ()
     partitions = list(final.partition_columns if snapshot.version < 0 else given)
