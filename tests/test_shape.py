@@ -183,14 +183,14 @@ def test_nothing_names_a_machine_path_or_a_registry():
 
 # What a module can do: the words that the first line of its docstring may begin with.
 VERBS = """
-    Add Answer Append Apply Ask Bind Bring Build Cancel Cast Change Check Choose Clone Collect Commit Compact Compare
-    Compute Convert Copy Count Create Decide Declare Decode Define Delete Derive Describe Dispatch Draw Drop Encode
-    Evaluate Examine Explain Feed Find Fit Follow Format Forward Generate Get Give Group Guard Hide Hold Implement Judge
-    Keep Let Limit List Load Look Maintain Make Map Mark Match Measure Merge Move Name Normalise Note Notify Open
-    Optimise Order Parse Plan Prepare Print Provide Prune Publish Purge Put Raise Re-export Read Rebase Record Refresh
-    Refuse Register Release Remember Remove Rename Render Repair Replace Replay Report Resolve Restore Rewrite Route Run
-    Scan Send Serve Set Show Simulate Sort Spell Split Start Stop Store Sync Talk Tell Test Time Track Translate Turn
-    Update Upload Vacuum Verify Wait Watch Withdraw Write
+    Add Answer Append Apply Ask Assign Bind Bring Build Cancel Cast Change Check Choose Clone Close Collect Commit
+    Compact Compare Compute Convert Copy Count Create Decide Declare Decode Define Delete Derive Describe Dispatch
+    Draw Drop Enable Encode Evaluate Examine Explain Feed Find Fit Follow Format Forward Generate Get Give Group
+    Guard Hide Hold Implement Judge Keep Let Limit List Load Look Maintain Make Map Mark Match Measure Merge Move
+    Name Normalise Note Notify Open Optimise Order Parse Plan Prepare Print Provide Prune Publish Purge Put Raise
+    Re-export Read Rebase Record Refresh Refuse Register Release Remember Remove Rename Render Repair Replace
+    Replay Report Resolve Restore Rewrite Route Run Scan Send Serve Set Show Simulate Sort Spell Split Start Stop
+    Store Sync Talk Tell Test Time Track Translate Turn Update Upload Vacuum Verify Wait Watch Withdraw Write
 """
 
 

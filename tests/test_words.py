@@ -16,7 +16,7 @@ THINGS = "file|row|key|line|table|column|version|commit|partition"
 BANNED = {
     r"\banew\b": "again",
     r"\bso many\b(?! \w+ that)": "this many",
-    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|later\b|earlier\b|other\b)\w": "is not a",
+    r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|later\b|earlier\b|other\b)\w": "is not a",
     rf"\b(?:one|a file|a row|a key|a line|a put|a commit) a (?:{THINGS})\b": "one per",
     r"\b(?:is|are|was|were|be|been|being) told\b|\btold of\b|\b(?:it|which|that|who) tells\b": "reports, prints, shows",
     r"\bTell whether\b": "Return whether",
@@ -34,8 +34,9 @@ VERBS = frozenset((ROOT / "tests" / "verbs.txt").read_text().split())
 
 TO_REWRITE = (
     "catalog_sync/",
-    "pydelta/api/",
-    "pydelta/commands/",
+    "pydelta/api/cli/",
+    "pydelta/api/python/",
+    "pydelta/commands/vacuum/",
     "pydelta/engines/",
     "pydelta/errors/",
     "pydelta/log/",

@@ -1,1 +1,1 @@
-"""Bring the engine to its users: Python, SQL, Spark's readers and writers, streams, servers, command lines."""
+"""Provide the engine's interfaces: Python, SQL, Spark's readers and writers, streams, servers, command lines."""

@@ -1,6 +1,6 @@
-"""List what can be done to a table, and by which interfaces: a row per verb, with the reason where one has none.
+"""List what can be done to a table, and by which interfaces: one row per verb, with the reason where one is missing.
 
-A test compares the rows with the interfaces, and ``docs/reference/interfaces.md`` is printed from them.
+A test compares the rows with the interfaces, and ``docs/reference/interfaces.md`` is generated from them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Verb:
 
     Args:
         what: What it does, in a few words.
-        sql: Statement; a reason in brackets where there is none, here and below.
+        sql: Statement. Here and below, a reason in brackets stands for a missing one.
         python: Methods of ``DeltaTable``, or what else a session calls.
         connect: Whether a session of Spark Connect has ``python`` too, or the reason why not.
-        local: Methods of what ``pydelta.open`` gives.
+        local: Methods of the object that ``pydelta.open`` returns.
         cli: Commands of ``pydelta``.
-        job: Jobs of the same work in a stack.
+        job: Jobs of a stack that do the same.
     """
 
     what: str
@@ -154,7 +154,7 @@ VERBS: Final = (
 
 
 def interfaces_page() -> str:
-    """Print the page of the documentation."""
+    """Format the page of the documentation."""
     rows = []
     for verb in VERBS:
         names = [_names(cell) for cell in (verb.python, verb.connect, verb.local, verb.cli, verb.job)]

@@ -2,11 +2,11 @@
 
 ::
 
-    a commit with cdc files   those alone; each row says what it is
-    any other commit          added files are inserts, removed ones deletes; of a file that is removed and added with
-                              another deletion vector, just the rows by which the vectors differ
+    a commit with cdc files   only those; each row has its change type
+    any other commit          added files are inserts, removed ones deletes; a file that is removed and added with
+                              another deletion vector gives only the rows in which the vectors differ
 
-Rows are read by the engine. Protocol: "Add CDC File", "Reader Requirements for AddCDCFile".
+The engine reads the rows. Protocol: "Add CDC File", "Reader Requirements for AddCDCFile".
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ __all__ = [
 ]
 
 CHANGE_COLUMNS: Final = ("_change_type", "_commit_version", "_commit_timestamp")
-"""Columns of the feed beside the table's."""
+"""Columns that the feed adds to the table's."""
 
 _MERGE_COUNTS: Final = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRange:
-    """Which changes are wanted, as asked for. Both ends are included; times in epoch milliseconds.
+    """The requested range of changes. Both ends are included; times are in epoch milliseconds.
 
     Args:
-        starting_version, starting_timestamp_ms: One of the two; of a time, the first version not before it.
-        ending_version, ending_timestamp_ms: At most one; of a time, the last version not after it. The newest
-            version for neither.
+        starting_version, starting_timestamp_ms: One of the two; a time means the first version at or after it.
+        ending_version, ending_timestamp_ms: At most one; a time means the last version at or before it. Without either,
+            the newest version.
     """
 
     starting_version: int | None = None
@@ -89,11 +89,11 @@ class ChangedFile:
         path: As the log spells it.
         partition_values: As in the action.
         size: Bytes.
-        change_type: What its rows are; None where each row says so itself (a cdc file).
+        change_type: The change type of its rows; None if each row has its own (a cdc file).
         version: The commit's version.
-        timestamp_ms: Its time.
+        timestamp_ms: The commit's time.
         hides: A deletion vector whose rows are left out.
-        only: Read just the rows that the first vector deletes and the second (None: nothing) does not.
+        only: Read only the rows that the first vector hides and the second (None: no vector) does not.
     """
 
     path: str
@@ -108,7 +108,7 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePlan:
-    """What to read: the snapshot gives the schema, ``first`` and ``last`` are the versions that were meant."""
+    """What to read: ``snapshot`` has the schema, ``first`` and ``last`` are the resolved versions."""
 
     snapshot: Snapshot
     first: int
@@ -119,7 +119,7 @@ class ChangePlan:
 def plan_changes(log: DeltaLog, asked: ChangeRange) -> ChangePlan:
     """Find the files of the feed over a range of versions.
 
-    The rows come in the newest schema of the table, or, where it has column mapping, in that of the range's end.
+    The rows have the newest schema of the table, or with column mapping the schema at the range's end.
 
     Args:
         log: The table.
@@ -127,10 +127,10 @@ def plan_changes(log: DeltaLog, asked: ChangeRange) -> ChangePlan:
 
     Raises:
         TableNotFoundError: There is no table.
-        InvalidArgumentError: A range that cannot be.
+        InvalidArgumentError: The range is invalid.
         VersionNotFoundError: The log does not reach the range.
-        ChangeDataNotRecordedError: The feed was off at a version of the range, which is named.
-        SchemaMismatchError: A version of the range has columns that do not fit the schema that the rows come in.
+        ChangeDataNotRecordedError: The feed was off at a version of the range; the error names it.
+        SchemaMismatchError: A version of the range has columns that do not fit the schema of the rows.
     """
     newest = log.update()
     if newest.version < 0:
@@ -160,7 +160,7 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
     """Return the first and the last version of a range.
 
     Raises:
-        InvalidArgumentError: No beginning, two of them, two ends, or an end before the beginning.
+        InvalidArgumentError: It has no beginning, two of them, two ends, or an end before the beginning.
         VersionNotFoundError: It begins after the newest version, or ends before the oldest.
     """
     by_version, by_time = asked.starting_version, asked.starting_timestamp_ms
@@ -201,21 +201,21 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
 
 
 def version_from(log: DeltaLog, timestamp_ms: int) -> int:
-    """Find the first version that is not before a time; the one after the newest where all are."""
+    """Find the first version at or after a time, or the one after the newest if all are older."""
     version = log.version_at(timestamp_ms, can_return_first=True, can_return_last=True, must_be_recreatable=False)
     [(record, _)] = log.commits(version, version)
     return version if record.timestamp_ms >= timestamp_ms else version + 1
 
 
 def changed_files(record: CommitRecord, actions: Sequence[Action]) -> list[ChangedFile]:
-    """Return the files of the feed that one commit stands for. Pure.
+    """Return the files of the feed for one commit. Pure.
 
     Args:
         record: Version and time of the commit.
-        actions: Its lines.
+        actions: The commit's actions.
 
     Raises:
-        LogCorruptedError: A removed file does not say what a reader has to know of it.
+        LogCorruptedError: A removed file lacks metadata that a reader needs.
     """
     version, time_ms = record.version, record.timestamp_ms
     recorded = [action for action in actions if isinstance(action, AddCDCFile)]
@@ -284,7 +284,7 @@ def _whole(
 
 
 def _changes_nothing(info: CommitInfo | None) -> bool:
-    """A MERGE that changed no row may have moved rows to new files all the same: they are no changes."""
+    """Return whether a MERGE changed no row, in which case moved rows are not changes."""
     if info is None or info.operation != "MERGE":
         return False
     metrics = info.get("operationMetrics")
@@ -324,7 +324,7 @@ def _require_fit(metadata: Metadata, snapshot: Snapshot, version: int) -> None:
 
 
 def incompatibilities(old: StructType, read: StructType, prefix: str = "") -> Iterable[str]:
-    """List what keeps rows of one schema from being read in another: columns gone, renamed, retyped. Pure."""
+    """List why rows of one schema cannot be read in another: columns missing, renamed or retyped. Pure."""
     by_name = {field.name.lower(): field for field in read.fields}
     for field in old.fields:
         name = f"{prefix}{field.name}"
@@ -355,7 +355,7 @@ def refuse_reserved_names(fields: Iterable[StructField]) -> None:
     """Check that a table with these columns can have a feed.
 
     Raises:
-        InvalidArgumentError: A column has the name of one of the feed's own.
+        InvalidArgumentError: A column has the name of one of the feed's columns.
     """
     taken = [field.name for field in fields if field.name.lower() in CHANGE_COLUMNS]
     if taken:

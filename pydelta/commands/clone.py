@@ -1,11 +1,11 @@
-"""Clone a version of one table as a table of its own elsewhere, in one commit (CLONE).
+"""Clone a version of a table as a separate table elsewhere, in one commit (CLONE).
 
 ::
 
     shallow   the new log names the source's files by absolute paths; nothing is copied
-    deep      files and deletion vectors are copied under fresh names; nothing of the source is needed afterwards
+    deep      files and deletion vectors are copied under new names; the clone does not need the source afterwards
 
-A replaced target keeps what it shares with the source already: a clone that is repeated copies what is new.
+A replaced target keeps the files that it already shares with the source, so repeating a clone copies only new files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _PROTECTION: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneResult:
-    """What a CLONE did. Sizes in bytes; files are counted as copied by a deep clone alone."""
+    """The result of a CLONE. Sizes are in bytes; only a deep clone counts copied files."""
 
     source_table_size: int
     source_num_of_files: int
@@ -89,7 +89,7 @@ class FileCopy:
     Args:
         source: As the source's log spells it.
         target: Relative to the target's root, not escaped.
-        size: Bytes that it must have.
+        size: Expected size in bytes.
     """
 
     source: str
@@ -98,18 +98,18 @@ class FileCopy:
 
 
 class Copier(Protocol):
-    """Copies files from one table's place to another's."""
+    """Copies files from one table's location to another's."""
 
     def copy(self, files: Sequence[FileCopy], *, source: DeltaLog, target: DeltaLog) -> None:
         """Copy all files.
 
         Raises:
-            StorageError: A file could not be read, written, or is not of the size that the log says.
+            StorageError: A file could not be read or written, or its size differs from the log.
         """
 
 
 class ThreadCopier:
-    """Copies by threads of this process."""
+    """Copies with threads of this process."""
 
     def copy(self, files: Sequence[FileCopy], *, source: DeltaLog, target: DeltaLog) -> None:
         """See ``Copier.copy``."""
@@ -127,7 +127,7 @@ class ThreadCopier:
 
 
 def copy_file(item: FileCopy, *, store: Store, into: Store, options: Mapping[str, str]) -> None:
-    """Copy one file, in pieces. The target appears whole or not at all."""
+    """Copy one file in pieces. The target appears complete or not at all."""
     holder, path = place_of(item.source, store=store, root=store.root, options=options)
     writer = into.open_writer(item.target)
     try:
@@ -148,7 +148,7 @@ def copy_file(item: FileCopy, *, store: Store, into: Store, options: Mapping[str
 
 
 def open_and_copy(files: Sequence[FileCopy], *, source: str, target: str, options: Mapping[str, str]) -> None:
-    """Copy files between two tables' places; for executors, which open the stores themselves."""
+    """Copy files between two tables' locations, for executors, which open the stores themselves."""
     store, into = open_store(source, options), open_store(target, options)
     for item in files:
         copy_file(item, store=store, into=into, options=options)
@@ -156,27 +156,27 @@ def open_and_copy(files: Sequence[FileCopy], *, source: str, target: str, option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clone(Command[CloneResult]):
-    """Make a table out of a version of another one, or out of the Parquet files in a folder, which stays as it is.
+    """Create a table from a version of another one, or from the Parquet files in a folder; the source is unchanged.
 
     Args:
-        source: The table, or the folder, to clone; another place than the target's.
-        shallow: Name the source's files instead of copying them. VACUUM of the source leaves them alone where the clone
-            could be noted beside it (``_pydelta/clones``), else it breaks the clone.
-        replace: Put the clone in the place of a table that is there.
-        version: The version to clone; the newest for neither this nor a time. A folder has none.
-        timestamp_ms: Epoch milliseconds: the last version that is not newer.
-        properties: Table properties, over the source's.
-        folder: What a folder of Parquet files holds, see ``commands.convert.described``; None for a Delta table.
-        copier: Copies files for a deep clone; threads of this process by default.
+        source: The table or folder to clone, at another location than the target.
+        shallow: Reference the source's files instead of copying them. VACUUM of the source keeps them if the clone
+            could be noted beside it (``_pydelta/clones``); otherwise it breaks the clone.
+        replace: Replace an existing table with the clone.
+        version: The version to clone; without version and time, the newest. A folder has none.
+        timestamp_ms: Epoch milliseconds: clone the last version that is not newer.
+        properties: Table properties, which override the source's.
+        folder: Description of a folder of Parquet files, see ``commands.convert.described``; None for a Delta table.
+        copier: Copies files for a deep clone; by default threads of this process.
 
     Raises:
         TableNotFoundError: There is no source table.
-        TableAlreadyExistsError: A table, or other files, are at the target, and ``replace`` is not said.
+        TableAlreadyExistsError: The target has a table or other files, and ``replace`` is not set.
         VersionNotFoundError: The source's log does not reach the version.
-        InvalidArgumentError: A version of a folder was asked for, or the target is the source.
+        InvalidArgumentError: A version of a folder was requested, or the target is the source.
         UnsafeOperationError: The target is append-only.
         UnsupportedFeatureError: The source has a feature that this engine cannot write.
-        StorageError: A file could not be copied. What was copied is removed again; no version was made.
+        StorageError: A file could not be copied. The copies are deleted, and no version is created.
 
     Protocol: "Add File and Remove File", "Deletion Vectors", "Row Tracking".
     """
@@ -246,11 +246,11 @@ class Clone(Command[CloneResult]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cloned:
-    """What is cloned.
+    """The version or folder to clone.
 
     Args:
-        provider: Of its files: ``delta`` or ``parquet``.
-        version: Of the source; -1 for a folder of Parquet files, which has none.
+        provider: The format of its files: ``delta`` or ``parquet``.
+        version: The source's version; -1 for a folder of Parquet files, which has none.
         domains: The source's domain metadata.
     """
 
@@ -284,7 +284,7 @@ class _Cloned:
 
 @dataclass(slots=True)
 class _Clone:
-    """One clone under way."""
+    """One clone in progress."""
 
     txn: OptimisticTransaction
     source: DeltaLog
@@ -311,7 +311,7 @@ class _Clone:
                 copied = coming
             return self._commit(coming, leaving, copied)
         except BaseException as error:
-            # Fresh names: none of them is part of another version, whoever else writes there.
+            # The names are new, so these files cannot belong to another version.
             if written and self.txn.surely_not_landed:
                 try:
                     discard(self.target.store, written)
@@ -333,7 +333,7 @@ class _Clone:
     def _copied(
         self, wanted: Sequence[AddFile], there: Sequence[AddFile], written: list[str]
     ) -> tuple[list[AddFile], list[AddFile]]:
-        """Files that are copied, and files of the target that go; what an earlier clone brought stays as it is."""
+        """Return the copied files, and the target's files to remove; copies of an earlier clone stay."""
         kept: dict[tuple[str, int], AddFile] = {}
         for add in there:
             if not is_absolute_path(add.path) and _SUFFIX.search(add.path) and add.deletion_vector is None:
@@ -397,7 +397,7 @@ class _Clone:
             removes_of(leaving, deletion_timestamp=now_ms), coming, _domains(cloned.domains, txn.snapshot)
         )
         operation = Operation(name="CLONE", parameters=parameters, metrics=metrics)
-        committed = txn.commit(actions, operation, blind_append=False)  # the rows are another table's
+        committed = txn.commit(actions, operation, blind_append=False)  # The rows come from another table.
         return CloneResult(
             source_table_size=metrics["sourceTableSize"],
             source_num_of_files=metrics["sourceNumOfFiles"],
@@ -413,12 +413,12 @@ class _Clone:
 def cloned_metadata(
     source: Metadata, *, replaced: Metadata | None, properties: Mapping[str, str], now_ms: int
 ) -> Metadata:
-    """Make the definition of a clone: the source's, except for what belongs to one log. Pure, but for a new id.
+    """Build a clone's definition from the source's, without what belongs to one log. Pure, except for a new id.
 
     Args:
-        source: The source's definition at the version cloned.
-        replaced: The definition of a table that it takes the place of; its id stays.
-        properties: Over the source's.
+        source: The source's definition at the cloned version.
+        replaced: The definition of the table it replaces, whose id it keeps.
+        properties: Properties that override the source's.
         now_ms: Time of creation, epoch milliseconds.
     """
     configuration = {key: value for key, value in source.configuration.items() if key != _PROTECTION}
@@ -436,7 +436,7 @@ def cloned_metadata(
 
 
 def _domains(source: Sequence[DomainMetadata], target: Snapshot) -> list[DomainMetadata]:
-    """The source's domains; the target's others go. The mark of row ids only moves forward."""
+    """Return the source's domains and remove the target's others. The row id mark only moves forward."""
     names = {domain.domain for domain in source}
     domains: list[DomainMetadata] = []
     for domain in source:
@@ -453,10 +453,10 @@ def _domains(source: Sequence[DomainMetadata], target: Snapshot) -> list[DomainM
 
 
 def absolute_add(add: AddFile, root: str) -> AddFile:
-    """Make the action of the same file for another table's log: file and vector by absolute, escaped URIs. Pure.
+    """Build the action of the same file for another table's log: file and vector by absolute, escaped URIs. Pure.
 
     Args:
-        add: Of a table's log.
+        add: From a table's log.
         root: URI of that table.
     """
     vector = add.deletion_vector
@@ -474,7 +474,7 @@ def absolute_add(add: AddFile, root: str) -> AddFile:
 
 
 def absolute_adds(adds: Sequence[AddFile], root: str) -> Sequence[AddFile]:
-    """Make ``absolute_add`` of all of some files; those in runs by columns."""
+    """Apply ``absolute_add`` to all files, with column operations for those in runs."""
     runs: list[AddRun] = []
     for run in runs_of(adds):
         paths = run.frame["path"]
@@ -488,7 +488,7 @@ def absolute_adds(adds: Sequence[AddFile], root: str) -> Sequence[AddFile]:
 def _absolute(path: str, root: str) -> str:
     if is_absolute_path(path):
         return path
-    if root.startswith("file:"):  # escaped already; with one slash, as Hadoop spells what it compares names with
+    if root.startswith("file:"):  # It is escaped already; Hadoop compares it with one slash.
         return f"file:/{root.removeprefix('file:').lstrip('/')}/{path}"
     scheme, _, rest = root.partition("://")
     return f"{scheme}://{quote(rest, safe='/-._~@:')}/{path}"
@@ -499,13 +499,13 @@ def _identity(add: AddFile, root: str) -> tuple[str, str | None]:
 
 
 def _relative(path: str) -> str:
-    """Where a file goes under another root, not escaped; of a file outside of its table just the name."""
+    """Return a file's path under another root, not escaped; for a file outside its table, only the name."""
     plain = decode_log_path(path)
     return plain.text.rpartition("/")[2] if plain.is_absolute else plain.text
 
 
 def _fresh_name(relative: str) -> str:
-    """The path with something of its own in the file's name."""
+    """Add a unique suffix to the file's name."""
     folder, slash, file = _SUFFIX.sub("", relative).rpartition("/")
     stem, dot, rest = file.partition(".")
     return f"{folder}{slash}{stem}-c{uuid.uuid4().hex[:8]}{dot}{rest}"

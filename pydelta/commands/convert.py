@@ -2,9 +2,9 @@
 
 ::
 
-    listing (hidden names left out) -> partition values out of the folders' names, typed
-                                    -> footers, in parallel: schema (merged over all files), statistics
-                                    -> version 0: protocol, metadata, an add a file
+    listing (without hidden names) -> typed partition values from the folders' names
+                                   -> footers, in parallel: schema (merged over all files), statistics
+                                   -> version 0: protocol, metadata, one add per file
 
 Protocol: "Add File and Remove File", "Partition Value Serialization", "Per-file Statistics".
 """
@@ -58,7 +58,7 @@ _STREAM_LOG: Final = "_spark_metadata"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertResult:
-    """What a CONVERT did. ``version`` is None where the folder was a Delta table already, and stays as it is."""
+    """The result of a CONVERT. ``version`` is None if the folder already was a Delta table, which is unchanged."""
 
     version: int | None
     num_converted_files: int = 0
@@ -66,7 +66,7 @@ class ConvertResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatistics:
-    """What a file's footer says: the statistics as JSON text."""
+    """The statistics from a file's footer, as JSON text."""
 
     path: str
     stats: str | None
@@ -76,38 +76,38 @@ class Footers(Protocol):
     """Reads the footers of Parquet files, many at a time."""
 
     def schema(self, log: DeltaLog) -> StructType:
-        """Return the schema of all files together: columns by name, in the order in which they first turn up.
+        """Return the merged schema of all files: columns by name, in order of their first appearance.
 
         Raises:
-            SchemaMismatchError: Files hold one column with types that do not go together; names it.
-            StorageError: A file is not a Parquet file; names it.
+            SchemaMismatchError: Files have incompatible types for one column; the error names it.
+            StorageError: A file is not a Parquet file; the error names it.
         """
 
     def statistics(
         self, log: DeltaLog, files: Sequence[ObjectInfo], schema: StructType, properties: TableProperties
     ) -> Iterable[FileStatistics]:
-        """Return statistics of each file; ``schema`` has the data columns alone."""
+        """Return statistics of each file; ``schema`` has only the data columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convert(Command[ConvertResult]):
-    """Make a Delta table of the Parquet files in a folder, where they are.
+    """Convert the Parquet files in a folder to a Delta table in place.
 
     Args:
         footers: Reads the files' footers.
         partition_schema: Names and types of the partition columns, which the folders' names must have.
-        collect_statistics: Take statistics out of the footers, so that queries can skip files.
+        collect_statistics: Read statistics from the footers, so that queries can skip files.
         time_zone: Zone of timestamps in folders' names.
 
     Returns:
-        The version made; none where there is a Delta table already.
+        The new version; None if there already is a Delta table.
 
     Raises:
         TableNotFoundError: There is no file to convert.
-        InvalidArgumentError: The folders' names and ``partition_schema`` do not agree.
-        SchemaError: A value in a folder's name is not of its column's type; columns that a table cannot hold.
-        UnsupportedFeatureError: The folder is the output of a stream, whose own log says which files count.
-        StorageError: A file is not a Parquet file, or the store failed. The folder stays as it was.
+        InvalidArgumentError: The folders' names and ``partition_schema`` differ.
+        SchemaError: A value in a folder's name does not have its column's type, or a table cannot hold a column.
+        UnsupportedFeatureError: The folder is a stream's output, whose own log decides which files count.
+        StorageError: A file is not a Parquet file, or the store failed. The folder is unchanged.
     """
 
     footers: Footers
@@ -157,7 +157,7 @@ def described(
     collect_statistics: bool = True,
     time_zone: str = "UTC",
 ) -> ParquetFolder:
-    """Describe a folder of Parquet files as a table, and write nothing. See ``convert_to_delta``."""
+    """Describe a folder of Parquet files as a table without writing anything. See ``Convert``."""
     files = data_files(log.store.list_all())
     if not files:
         raise TableNotFoundError(
@@ -201,7 +201,7 @@ def _operation(metadata: Metadata, count: int, collect_statistics: bool) -> Oper
 
 
 def data_files(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
-    """Return the files that hold rows, in the order of their paths.
+    """Return the files that hold rows, sorted by path.
 
     Names that begin with ``_`` or ``.`` are hidden, with all below them; a folder ``_name=value`` is a partition.
 
@@ -213,7 +213,7 @@ def data_files(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
         *folders, name = item.path.split("/")
         if _STREAM_LOG in folders:
             raise UnsupportedFeatureError(
-                f"The folder is the output of a stream, and {_STREAM_LOG} says which of its files count.",
+                f"The folder is the output of a stream, whose {_STREAM_LOG} decides which files count.",
                 features=(_STREAM_LOG,),
                 hint="Read it with spark.read.parquet and write the rows to a Delta table.",
             )
@@ -228,13 +228,13 @@ def data_files(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
 def partition_values(
     paths: Sequence[str], partitions: StructType, *, time_zone: str = "UTC"
 ) -> list[Mapping[str, str | None]]:
-    """Return the values in the folders' names, as the log writes them, in the order of the paths.
+    """Return the values in the folders' names in the log's format, in the order of the paths.
 
-    Each folder is looked at once, however many files it holds.
+    Each folder is parsed once, however many files it holds.
 
     Raises:
-        InvalidArgumentError: A folder's columns are not those of ``partitions``; says which were found.
-        SchemaError: A value is not of its column's type.
+        InvalidArgumentError: A folder's columns differ from ``partitions``; the error lists those found.
+        SchemaError: A value does not have its column's type.
     """
     by_folder: dict[str, Mapping[str, str | None]] = {}
     found = []
@@ -304,6 +304,6 @@ def merged_schema(data: StructType, partitions: StructType) -> StructType:
 
 
 def _unmapped(settings: Settings) -> Settings:
-    """Settings whose defaults leave column mapping out: the files that there are go by the columns' names."""
+    """Return settings without default column mapping, because existing files use the columns' names."""
     kept = {key: value for key, value in settings.default_properties.items() if key != MODE}
     return replace(settings, default_properties=kept)

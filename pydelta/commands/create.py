@@ -1,10 +1,10 @@
-"""Create or replace a table without rows: one commit, or none where the table may stay as it is.
+"""Create or replace a table without rows, in one commit, or in none if the table may stay.
 
 ::
 
-                          no table here        a table here
+                          no table             an existing table
     CREATE                version 0            refused
-    CREATE_IF_NOT_EXISTS  version 0            left as it is
+    CREATE_IF_NOT_EXISTS  version 0            unchanged
     REPLACE               refused              new definition, every file removed
     CREATE_OR_REPLACE     version 0            new definition, every file removed
 """
@@ -58,13 +58,13 @@ __all__ = [
 
 
 REPLACES: Final = Refusal(
-    "it cannot be replaced: its rows would go",
+    "it cannot be replaced: its rows would be removed",
     "Set delta.appendOnly to false first, if you really want to replace it.",
 )
 
 
 class CreateMode(enum.Enum):
-    """What a create does where there is, or is no, table. The values are what the history shows."""
+    """What a create does with or without an existing table. The values appear in the history."""
 
     CREATE = "CREATE TABLE"
     CREATE_IF_NOT_EXISTS = "CREATE TABLE IF NOT EXISTS"
@@ -74,14 +74,14 @@ class CreateMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePlan:
-    """What a create will do. ``metadata`` is None when the table stays as it is.
+    """What a create will do. ``metadata`` is None when the table stays unchanged.
 
     Args:
         metadata: The new definition.
-        removes_files: Whether the files that are there go.
+        removes_files: Whether the existing files are removed.
         operation: Name for the history.
         parameters: Parameters for the history.
-        clustering: The domain that says what the table is clustered by; None where it says and said nothing.
+        clustering: The domain with the table's clustering; None if the table neither has nor had any.
     """
 
     metadata: Metadata | None
@@ -93,7 +93,7 @@ class CreatePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateResult:
-    """``version`` is None when the table was there and stays as it is."""
+    """The result of a create. ``version`` is None when the table already existed and is unchanged."""
 
     version: int | None
     num_removed_files: int = 0
@@ -108,21 +108,21 @@ def plan_create(
     settings: Settings,
     managed: bool = False,
 ) -> CreatePlan:
-    """Decide what a create does. Pure, but for the id and time of the table.
+    """Decide what a create does. Pure, except for the id and time of the table.
 
     Args:
-        snapshot: The location as it is; version -1 where there is no table.
-        definition: What the table is to be.
-        mode: What to do in either case.
+        snapshot: The current state; version -1 if there is no table.
+        definition: The table's new definition.
+        mode: What to do with or without an existing table.
         settings: For the defaults.
         managed: Whether the files belong to the catalog; for the history.
 
     Raises:
-        TableAlreadyExistsError, TableNotFoundError: As the mode says.
+        TableAlreadyExistsError, TableNotFoundError: The mode refuses an existing, or a missing, table.
         BindError, InvalidArgumentError: Columns that a table cannot be clustered by; see ``plan_clustering``.
         SchemaError: Columns that the format cannot hold; see ``new_metadata``.
-        UnknownSettingError: A misspelt ``delta.*`` property.
-        UnsupportedFeatureError: A column type or property that cannot be written.
+        UnknownSettingError: A ``delta.*`` property is misspelled.
+        UnsupportedFeatureError: A column type or property cannot be written.
     """
     exists = snapshot.version >= 0
     if exists and mode is CreateMode.CREATE:
@@ -160,7 +160,7 @@ def plan_create(
 
 
 def _refuse_unchecked_not_null(schema: StructType) -> None:
-    """Refuse NOT NULL within arrays and maps: no writer checks it there."""
+    """Refuse NOT NULL within arrays and maps, where no writer checks it."""
     for path, field in all_paths(schema):
         inside = [at for at, item in enumerate(fields_along(schema, path)) if item is None]
         if inside and not field.nullable:
@@ -182,7 +182,7 @@ class Create(Command[CreateResult]):
     """Create or replace a table, in one commit. Arguments and errors as ``plan_create``.
 
     Raises:
-        TableAlreadyExistsError: Also when the location has files and no log: they would become part of no table.
+        TableAlreadyExistsError: Also if the location has files but no log, because they would belong to no table.
         UnsafeOperationError: A replace would remove rows from an append-only table.
 
     Protocol: "Change Metadata", "Protocol Evolution".
@@ -217,10 +217,10 @@ class Create(Command[CreateResult]):
 
 
 def refuse_foreign_files(store: Store, location: str) -> None:
-    """Check that a new table may be made there. Names that begin with ``_`` or ``.`` are not data, at any depth.
+    """Check that a location is free for a new table. Names that begin with ``_`` or ``.`` are not data, at any depth.
 
     Raises:
-        TableAlreadyExistsError: The location holds files; one of them is named.
+        TableAlreadyExistsError: The location holds files; the error names one of them.
     """
     for item in store.list_all():
         if not any(part.startswith(("_", ".")) for part in item.path.split("/")):

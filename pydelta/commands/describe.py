@@ -51,9 +51,9 @@ HISTORY_COLUMNS = (
 
 
 def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
-    """Return one row about the table as it is in ``snapshot``; keys as ``DETAIL_COLUMNS``, times in epoch milliseconds.
+    """Return one row about a snapshot; keys as ``DETAIL_COLUMNS``, times in epoch milliseconds.
 
-    Sizes are in bytes and count live files only.
+    Sizes are in bytes and count only live files.
     """
     metadata, protocol = snapshot.metadata, snapshot.protocol
     assert metadata is not None and protocol is not None, "an empty snapshot has no details"
@@ -77,7 +77,7 @@ def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> dict[str, str | None] | None:
-    """A free JSON object as a map of strings, the type that the history's columns have; null stays null."""
+    """Convert a JSON object to a map of strings, the type of the history's columns; null stays null."""
     if not isinstance(value, Mapping):
         return None
     return {str(key): item if item is None or isinstance(item, str) else str(item) for key, item in value.items()}
@@ -86,8 +86,7 @@ def _texts(value: Any) -> dict[str, str | None] | None:
 def describe_history(records: Iterable[CommitRecord]) -> list[dict[str, Any]]:
     """Return rows of the history, in the order of ``records``; keys as ``HISTORY_COLUMNS``.
 
-    Times are in epoch milliseconds. What a commit does not say is None: every field but version and time is optional
-    in the log.
+    Times are in epoch milliseconds. Fields that a commit lacks are None; only version and time are always present.
     """
     rows = []
     for record in records:

@@ -1,15 +1,14 @@
-"""Define what commands ask of the engine that reads and writes rows.
+"""Define what commands require of the engine that reads and writes rows.
 
 ::
 
     Engine = FindsRows      conditions, partitions, matching rows
            + RewritesFiles  new files without rows, with new values, in another order
            + ChecksRules    expressions and rows that a change of the schema depends on
-           + FollowsSession a statement that is run again, and what a session caches over a table
+           + FollowsSession retries of a statement, and a session's caches over a table
 
-Commands plan with values alone; whatever needs rows goes through the engine, so that everything in this package
-imports and is tested without pyspark. ``pydelta.engines.arrow`` implements it in this process,
-``pydelta.engines.spark`` with Spark.
+Commands plan with values alone and leave all work on rows to the engine, so everything in this package imports and is
+tested without pyspark. ``pydelta.engines.arrow`` implements it in this process, ``pydelta.engines.spark`` with Spark.
 """
 
 from __future__ import annotations
@@ -41,21 +40,22 @@ __all__ = [
 
 
 Assignments: TypeAlias = Sequence[tuple[str, Any]]
-"""Targets (``column``, ``struct.field``) with SQL text or an expression of the engine, as the user gave them: a target
-that comes twice is there twice, so that it can be refused."""
+"""Targets (``column``, ``struct.field``) with SQL text or an expression of the engine, as the user gave them.
+A repeated target stays repeated, so that it can be refused.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundCondition:
-    """A user's condition, resolved against the table once: with the clock, the zone and the functions of that moment.
+    """A user's condition, resolved against the table once, with the clock, the zone and the functions of that moment.
 
     Args:
-        sql: Normalised text, for results and messages. Nothing parses it.
-        conjuncts: The condition's conjuncts as far as they can be understood without Spark; what cannot is
-            ``Unknown`` and matches any file.
+        sql: Normalized text, for results and messages. Nothing parses it.
+        conjuncts: The condition's conjuncts as far as they can be understood without Spark; any other is ``Unknown``
+            and matches every file.
         references: Logical names of the top-level columns it reads.
         native: The engine's own form of the condition.
-        shown: Text that goes into ``operationParameters.predicate``; empty for ``sql``.
+        shown: Text for ``operationParameters.predicate``; empty for ``sql``.
         as_given: Text of the condition before it was resolved, for commands whose history shows that; empty for
             ``sql``.
     """
@@ -69,21 +69,21 @@ class BoundCondition:
 
     @property
     def for_history(self) -> str:
-        """Text that the history shows."""
+        """The text that the history shows."""
         return self.shown or self.sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteOutput:
-    """Files that a rewrite produced, and how many rows they hold.
+    """The files that a rewrite produced, with counts of their rows.
 
     Args:
         adds: Data files.
         num_rows: Rows in the data files.
-        changes: Files of the change data feed; the caller adds them to the commit.
+        changes: Change files; the caller adds them to the commit.
         num_changes: Rows in these.
-        marks: By identity column, the value given out last; the caller's commit moves the table's marks there.
-        observed: What the job counted on the way, by the name of the place and of the count.
+        marks: The last value generated, by identity column; the caller's commit moves the table's marks there.
+        observed: Counts from the job, by the name of the place and of the count.
     """
 
     adds: tuple[AddFile, ...]
@@ -95,17 +95,17 @@ class RewriteOutput:
 
     @property
     def files(self) -> tuple[AddFile | AddCDCFile, ...]:
-        """Everything written, as the actions of a commit and as what a failed command discards."""
+        """All files written, as the actions of a commit and as the files that a failed command discards."""
         return (*self.adds, *self.changes)
 
 
 NOTHING_WRITTEN: Final = RewriteOutput(adds=(), num_rows=0)
-"""Of a command that has written nothing, or not yet."""
+"""The output of a command that has written nothing, or not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundUpdate:
-    """Condition and assignments of one UPDATE, resolved together: they see one clock and one zone.
+    """Condition and assignments of one UPDATE, resolved together with one clock and one zone.
 
     Args:
         condition: Which rows change; None for all.
@@ -120,29 +120,29 @@ class FindsRows(Protocol):
     """Finds the rows of conditions."""
 
     def time_zone(self) -> str:
-        """Return the session's zone, which timestamps in partition values without a zone are in."""
+        """Return the session's zone, used for timestamps in partition values without a zone."""
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """Resolve a condition (SQL text or the engine's own expression) against the table.
 
         Raises:
             ParseError: The text is not an expression.
-            BindError: It names a column that the table does not have; the message lists those there are.
-            InvalidArgumentError: It is not deterministic, holds a subquery or an aggregate, or is not boolean.
+            BindError: It names a column that the table does not have; the message lists the table's columns.
+            InvalidArgumentError: It is not deterministic, contains a subquery or an aggregate, or is not boolean.
         """
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """Find the rows of ``files`` whose partition values make a condition true. Opens no data file."""
+        """Return the rows of ``files`` whose partition values make a condition true, without opening data files."""
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
-        """Find the live rows of ``files`` for which the condition is true: once per command, for all its steps.
+        """Find the live rows of ``files`` for which the condition is true, once per command for all its steps.
 
         Returns:
-            Rows of the file by its place in ``files``; files without one are absent.
+            Rows of the file by its position in ``files``; files without matching rows are absent.
         """
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
-        """Count the rows in data files, hidden ones too, by the files themselves and not by what the log says of them.
+        """Count the rows in data files, hidden ones too, by reading the files and not the log's statistics.
 
         Raises:
             StorageError: A file cannot be read.
@@ -150,30 +150,30 @@ class FindsRows(Protocol):
 
 
 class RewritesFiles(Protocol):
-    """Writes files of a table out of others."""
+    """Writes new files of a table from existing ones."""
 
     rewrites_files: ClassVar[bool]
     """Whether the engine does so, or refuses each of these steps."""
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
-        """Write the live rows of ``files`` except those given into new files (``dataChange`` true), as they are.
+        """Copy the live rows of ``files``, except those given, unchanged into new files (``dataChange`` true).
 
-        Where the table records a change data feed, the rows given go to ``changes`` as ``delete``.
+        If the table has a change feed, the rows given go to ``changes`` as ``delete``.
 
         Args:
             snapshot: The table.
             files: Rows of its file table.
-            rows: By place in ``files``; every place is there.
+            rows: Rows to leave out, by position in ``files``; every position is present.
         """
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
-        """Resolve condition (or None) and assignments against the table.
+        """Resolve a condition (or None) and assignments against the table.
 
         Raises:
             ParseError: A text is not an expression.
-            BindError: A column that is not there, in the condition, as a target or in a value.
-            SchemaMismatchError: A value of a type that its column cannot hold.
-            InvalidArgumentError: The condition cannot be one, nothing is set, something is set twice.
+            BindError: The condition, a target or a value names a column that does not exist.
+            SchemaMismatchError: A value has a type that its column cannot hold.
+            InvalidArgumentError: The condition is invalid, nothing is set, or a column is set twice.
         """
 
     def write_updated(
@@ -185,29 +185,29 @@ class RewritesFiles(Protocol):
         *,
         copy_others: bool,
     ) -> RewriteOutput:
-        """Write rows of files with their new values, and with ``copy_others`` the other rows as they are.
+        """Write rows with their new values, and with ``copy_others`` the other rows of their files unchanged.
 
-        Where the table records a change data feed, both images of each changed row go to ``changes``.
+        If the table has a change feed, both images of each changed row go to ``changes``.
 
         Args:
             snapshot: The table.
             files: Rows of its file table.
-            rows: The rows that change, by place in ``files``, where every place is there; None for all.
-            bound: What they change to.
+            rows: The rows that change, by position in ``files``, where every position is present; None for all.
+            bound: The new values.
             copy_others: Whether the other rows are written as well.
         """
 
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
     ) -> RewriteOutput:
-        """Write the live rows of each bin into one new file, in their order; ids and versions of rows go along.
+        """Write the live rows of each bin into one new file, in order, with their row ids and row versions.
 
         Args:
             snapshot: The table.
-            files: What is rewritten.
-            plan: The same files as rows of the file table, in the same order, with ``bin`` (UInt32); the files of a
-                bin are of one partition.
-            max_bytes: Most bytes that a bin was meant to hold.
+            files: The files to rewrite.
+            plan: The same files as rows of the file table, in the same order, with ``bin`` (UInt32); all files of a bin
+                are in one partition.
+            max_bytes: The planned maximum of bytes per bin.
 
         Raises:
             StorageError: A file is missing or damaged, or the store refused. No new file is left.
@@ -220,28 +220,28 @@ class RewritesFiles(Protocol):
 
         Args:
             snapshot: The table.
-            files: What is rewritten.
+            files: The files to rewrite.
             plan: The same files as rows of the file table, in the same order, with ``bin`` (UInt32), one per partition.
             layout: Columns and curve.
-            target_bytes: Bytes of old files that go into one new file.
+            target_bytes: Bytes of old files per new file.
         """
 
     def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
-        """Write all live rows into new files that look as the definition has it; row ids are kept."""
+        """Write all live rows into new files in the layout of the new definition; row ids are kept."""
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """Delete files that a failed command wrote. Call it only when their commit surely did not land."""
+        """Delete files that a failed command wrote. Call it only when their commit certainly did not land."""
 
     def ways(self) -> Mapping[str, str]:
-        """Return how the steps of the command bound last were done, and why, under names for the history.
+        """Return how the last bound command's steps were done, and why, by name for the history.
 
-        ``scannedBy`` and ``rewrittenBy``: ``arrow`` for this process, or ``spark: `` and the reason; nothing from an
-        engine that has one way only.
+        ``scannedBy`` and ``rewrittenBy``: ``arrow`` for this process, or ``spark: `` and the reason; empty for an
+        engine that has only one way.
         """
 
 
 class ChecksRules(Protocol):
-    """Understands SQL expressions of a table's definition, and reads rows for them."""
+    """Understands SQL expressions of a table's definition, and reads rows to check them."""
 
     def check_condition(self, snapshot: Snapshot, expression: str) -> None:
         """Check that a condition can be evaluated over the table's rows.
@@ -249,31 +249,31 @@ class ChecksRules(Protocol):
         Raises:
             ParseError: The text is not an expression.
             BindError: It names a column that the table does not have.
-            InvalidArgumentError: It is not boolean or not deterministic, or holds a subquery or an aggregate.
+            InvalidArgumentError: It is not boolean or not deterministic, or contains a subquery or an aggregate.
         """
 
     def check_default(self, expression: str, data_type: DataType) -> None:
         """Check that an expression can be the default of a column.
 
         Raises:
-            ParseError, BindError, InvalidArgumentError: It does not parse, names a column, or is of another type.
+            ParseError, BindError, InvalidArgumentError: It does not parse, names a column, or has another type.
         """
 
     def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
-        """Count the rows for which the condition is not true, and show one of them as text."""
+        """Count the rows for which the condition is not true, and return one of them as text."""
 
     def furthest_value(self, snapshot: Snapshot, column: str, *, lowest: bool) -> int | None:
-        """Return the highest or lowest value of a bigint column; None where no row has one."""
+        """Return the highest or lowest value of a bigint column; None if no row has one."""
 
 
 class FollowsSession(Protocol):
     """Keeps a session in step with its statements and their commits."""
 
     def bind_again(self) -> None:
-        """Let what is resolved next have the clock and the zone of what was resolved last: a statement runs again."""
+        """Reuse the clock and the zone of the last resolution for the next one, because a statement runs again."""
 
     def committed(self, snapshot: Snapshot) -> None:
-        """Refresh what the engine caches over the table; the transaction calls it after its commit."""
+        """Refresh the engine's caches over the table; the transaction calls it after its commit."""
 
 
 class Engine(FindsRows, RewritesFiles, ChecksRules, FollowsSession, Protocol):
@@ -281,21 +281,21 @@ class Engine(FindsRows, RewritesFiles, ChecksRules, FollowsSession, Protocol):
 
 
 class RefusingEngine:
-    """An engine that refuses each step which needs rows, and has nothing to keep in step.
+    """An engine that refuses each step that needs rows, and has no session to follow.
 
-    Engines that do some of the steps extend it.
+    Engines that support some of the steps extend it.
     """
 
     rewrites_files: ClassVar[bool] = False
 
     def refuse(self, step: str) -> NoReturn:
-        """Raise the error of a step that this engine does not do.
+        """Raise the error of a step that this engine does not support.
 
         Raises:
             InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(
-            f"This needs to {step}, which takes a Spark session.",
+            f"This needs to {step}, which needs a Spark session.",
             hint="Run it in a Spark session, as SQL or through DeltaTable.",
         )
 
@@ -382,8 +382,8 @@ class RefusingEngine:
         """See ``FollowsSession.bind_again``."""
 
     def committed(self, snapshot: Snapshot) -> None:
-        """See ``FollowsSession.committed``: there is no session whose caches could be behind."""
+        """See ``FollowsSession.committed``: there is no session with caches."""
 
 
 NO_ENGINE: Final = RefusingEngine()
-"""Of commands that the log alone decides."""
+"""The engine of commands that only need the log."""

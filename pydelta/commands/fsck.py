@@ -1,11 +1,11 @@
-"""Find what is wrong with a table; with repair, remove entries of missing files from the log (FSCK).
+"""Find damage in a table; with repair, remove entries of missing files from the log (FSCK).
 
 ::
 
     log directory  --> holes, commits and checkpoints that cannot be read
-    live files     -- minus what the store lists --> missing
-    live files     -- of another size than the store lists --> damaged
-    listing        -- minus what any version in the log names --> stray
+    live files     -- minus the store's listing --> missing
+    live files     -- of another size than in the listing --> damaged
+    listing        -- minus the files that any version in the log names --> stray
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["Fsck", "FsckReport"]
 
 _READERS: Final = 16
 _WRITING_MS: Final = 24 * 3_600_000
-"""So long the parts of a checkpoint are given to come together."""
+"""How long after its last change an incomplete checkpoint may still be in progress."""
 _CHECKPOINTS: Final = (LogFileKind.CHECKPOINT_CLASSIC, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
 
 
@@ -59,25 +59,25 @@ def _nothing() -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckReport:
-    """What was found, and what was done about it.
+    """The damage that was found, and what was repaired.
 
     Args:
         root: URI of the table.
-        version: Its newest version; None where it cannot be read.
-        unreadable: Why it cannot be read; None where it can.
+        version: Its newest version; None if it cannot be read.
+        unreadable: Why it cannot be read; None if it can.
         holes: Versions whose commit is missing between the oldest and the newest one.
         damaged_commits: Version and reason.
-        damaged_checkpoints: File names and reasons; parts of an incomplete checkpoint are among them.
-        damaged_hint: Whether ``_last_checkpoint`` cannot be used.
-        checked_files: Live files looked for.
-        missing_files: Live files that are gone, as the log spells them.
-        missing_vectors: Live files whose deletion vector is gone: their deleted rows cannot be told any more.
-        damaged_files: Live files that are not as long as the log says, and how long they are.
-        damaged_vectors: Live files whose deletion vector's file ends too early, and where.
-        unreachable: Folders outside of the table whose files could not be looked for, and why.
+        damaged_checkpoints: File names and reasons, including parts of incomplete checkpoints.
+        damaged_hint: Whether ``_last_checkpoint`` is unusable.
+        checked_files: How many live files were checked.
+        missing_files: Live files that no longer exist, as the log spells them.
+        missing_vectors: Live files whose deletion vector no longer exists, so that their hidden rows are unknown.
+        damaged_files: Live files whose size differs from the log, with both sizes.
+        damaged_vectors: Live files whose deletion vector is cut short, with the sizes.
+        unreachable: Folders outside the table whose files could not be checked, with the reason.
         stray_files: Files that no version in the log names: ``path size modification_time``.
         repaired_version: The commit that removed the missing files from the log; None without one.
-        removed_checkpoints: Damaged checkpoint files that were deleted, or that a sound one has taken the place of.
+        removed_checkpoints: Damaged checkpoint files that were deleted or replaced by a sound one.
     """
 
     root: str
@@ -99,7 +99,7 @@ class FsckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the table reads as it should. Stray files harm nobody; VACUUM deletes them in time."""
+        """Whether the table is sound. Stray files are harmless; VACUUM deletes them in time."""
         return not (
             self.unreadable
             or self.holes
@@ -116,24 +116,23 @@ class FsckReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fsck(Task[FsckReport]):
-    """Look a table over; change nothing unless asked to.
+    """Check a table; change nothing unless ``repair`` is set.
 
-    A repair removes the entries of missing data files from the log, in one commit: their rows are lost either way,
-    and the rest of the table can be read again. It deletes checkpoints that cannot be read, once a new one is there.
-    It does not invent what is gone: holes in the log, damaged commits, files that are cut short and missing deletion
-    vectors stay as they are.
+    A repair removes the entries of missing data files from the log, in one commit: their rows are lost in any case, and
+    the rest of the table becomes readable. It deletes damaged checkpoints after writing a new one. It cannot restore
+    lost data: holes in the log, damaged commits, truncated files and missing deletion vectors stay.
 
     Args:
         repair: Whether to repair.
 
     Returns:
-        What was found; of a repair too, what was found before it.
+        The damage that was found, before any repair.
 
     Raises:
         TableNotFoundError: There is no log.
-        UnsafeOperationError: The table is append-only, so that no entry may be removed; or the place of files outside
-            of it cannot be reached, so that nobody can say whether they are missing.
-        UnsupportedFeatureError: A feature that this engine does not know.
+        UnsafeOperationError: The table is append-only, so no entry may be removed; or a folder outside the table cannot
+            be reached, so it is not known whether its files are missing.
+        UnsupportedFeatureError: The table has a feature that this engine does not know.
         StorageError: The store failed.
     """
 
@@ -190,13 +189,13 @@ def _damage_of_commit(log: DeltaLog, version: int) -> tuple[int, str] | None:
         log.actions(version)
     except LogCorruptedError as error:
         return version, error.message
-    except VersionNotFoundError:  # cleaned up since it was listed
+    except VersionNotFoundError:  # Log cleanup deleted it after the listing.
         return None
     return None
 
 
 def _damage_of(log: DeltaLog, files: CheckpointFiles) -> list[tuple[str, str]]:
-    """Why a checkpoint cannot be read, for each of its files; nothing for a good one."""
+    """Return why a checkpoint cannot be read, for each of its files; nothing for a sound one."""
     try:
         found = read_checkpoint(log.store, files)
         found.core(partition_spec(apply_actions(State(), found.state)).physical_names)
@@ -234,7 +233,7 @@ def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckR
         checked_files=adds.height,
         missing_files=tuple(add.path for add in suspects if add.path in looked.missing),
         missing_vectors=tuple(missing),
-        damaged_files=tuple((path, _sizes(found, said)) for path, said, found in wrong),
+        damaged_files=tuple((path, _sizes(found, logged)) for path, logged, found in wrong),
         damaged_vectors=tuple(short),
         unreachable=tuple(sorted(looked.unreachable.items())),
         stray_files=_nothing() if report.damaged_commits else _stray(log, snapshot, listed),
@@ -242,7 +241,7 @@ def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckR
 
 
 def _plain(paths: pl.Series, root: str) -> pl.Series:
-    """Paths as a listing of the table spells them; others as locations. Rows are walked only where one is odd."""
+    """Spell paths as a listing of the table does, others as locations; loop in Python only over unusual paths."""
     odd = paths.str.contains_any(["%", ":"]) | paths.str.starts_with("/")
     if not bool(odd.any()):
         return paths
@@ -251,15 +250,15 @@ def _plain(paths: pl.Series, root: str) -> pl.Series:
     return paths.clone().scatter(odd.arg_true(), pl.Series(wanted, dtype=pl.String))
 
 
-def _sizes(found: int, said: int) -> str:
-    return f"it has {found} bytes, but the log says {said}"
+def _sizes(found: int, logged: int) -> str:
+    return f"it has {found} bytes, but the log says {logged}"
 
 
 class _Looked:
-    """Asks for files by name that the listing does not have: those of a shallow clone's source, or very new ones.
+    """Looks up files that the listing lacks: those of a shallow clone's source, or very new ones.
 
-    A file elsewhere is missing only where something of its table is seen: else its disk may not be mounted, and then
-    all of its files look missing.
+    A file elsewhere counts as missing only if something of its table exists there. Otherwise its disk may not be
+    mounted, and all of its files would look missing.
     """
 
     def __init__(self, log: DeltaLog) -> None:
@@ -271,7 +270,7 @@ class _Looked:
         self._seen: dict[str, bool] = {}
 
     def look(self, paths: Sequence[str]) -> None:
-        """Look for files, as the log spells them."""
+        """Look up files by their paths in the log."""
         log = self._log
         absent = []
         folders = {path: decode_log_path(path).place(log.uri)[0] for path in paths}
@@ -302,7 +301,7 @@ class _Looked:
             return error
 
     def _is_seen(self, folder: str) -> bool:
-        """Whether a folder elsewhere holds a file of ours, or lies in a Delta table."""
+        """Return whether a folder elsewhere holds a file of ours, or is inside a Delta table."""
         if folder not in self._seen:
             try:
                 log = open_store(folder, self._log.options).list_from("", prefix=LOG_DIR)
@@ -319,7 +318,7 @@ class _Looked:
 def _check_vectors(
     looked: _Looked, adds: Sequence[AddFile], there: pl.DataFrame
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Files whose deletion vector is gone, and those whose vector's file ends before it."""
+    """Find files whose deletion vector is missing, and files whose vector is cut short."""
     paths, ends = [], []
     for add in adds:
         vector = add.deletion_vector
@@ -342,7 +341,7 @@ def _check_vectors(
 
 
 def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFrame:
-    """Files that no version in the log names, whatever their age."""
+    """Return files that no version in the log names, of any age."""
     needed = find_needed(log, snapshot, cutoff_ms=0)
     now = epoch_ms()
     found = doomed_files(listed, needed, cutoff_ms=2 * now, names=names_of(snapshot))
@@ -372,7 +371,7 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
         repaired = txn.commit(actions, operation).version
     removed: tuple[str, ...] = ()
     if report.damaged_checkpoints:
-        # A sound one first, with files of its own: what is damaged may be all that is left of the versions before it.
+        # Write a complete new one first: the damaged one may be the only record of the versions before it.
         written = log.checkpoint(log.update(), whole=True)
         kept = {written.name, *written.sidecars, *_under_way(log)}
         paths = [f"{LOG_DIR}/{name}" for name, _ in report.damaged_checkpoints]
@@ -385,7 +384,7 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
 
 
 def _under_way(log: DeltaLog) -> list[str]:
-    """Parts of checkpoints that somebody may be writing just now."""
+    """List parts of checkpoints that another writer may still be writing."""
     since = epoch_ms() - _WRITING_MS
     found = []
     for info in log.store.list_from("", prefix=LOG_DIR):

@@ -1,4 +1,4 @@
-"""Generate what other engines read a table by (GENERATE): the symlink manifests of its newest version."""
+"""Generate the symlink manifests of a table's newest version, by which other engines read it (GENERATE)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pydelta.manifests import ManifestOptions, PublishResult, publish
 __all__ = ["SYMLINK_MANIFESTS", "Generate"]
 
 SYMLINK_MANIFESTS: Final = "symlink_format_manifest"
-"""The mode of GENERATE."""
+"""The only mode of GENERATE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate(Task[PublishResult]):
-    """GENERATE: manifests are published, as far as they changed.
+    """GENERATE: publish the manifests that changed.
 
     Args:
         mode: ``symlink_format_manifest``, ignoring case.
-        where: A condition over partition columns: only manifests of these partitions.
-        time_zone: Of times in ``where`` that name none; None refuses them.
+        where: A condition over partition columns that limits the manifests to these partitions.
+        time_zone: Zone of times in ``where`` without one; None refuses such times.
         full: Write every manifest again.
 
     Raises:
-        InvalidArgumentError: Another mode.
-        UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
+        InvalidArgumentError: The mode is unknown.
+        UnsupportedFeatureError: Files have deletion vectors, or columns are mapped to other names.
         And what ``publish`` raises.
     """
 

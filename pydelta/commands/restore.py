@@ -1,7 +1,7 @@
 """Restore a table to an older version in one commit (RESTORE).
 
-The old version's files that are no longer live come back as ``add``, the files it did not have go as ``remove``;
-history stays. Files that VACUUM or a hand has deleted are looked for first: nothing is committed over a hole.
+The old version's files that are no longer live return as ``add``, and files it did not have leave as ``remove``; the
+history stays. If VACUUM or a user has deleted one of the files that would return, nothing is committed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """Rows of two file tables: what comes back and what goes. Columns as ``FileTable.core``."""
+    """Rows of two file tables: the files that return and those that leave. Columns as ``FileTable.core``."""
 
     returning: pl.DataFrame
     leaving: pl.DataFrame
@@ -49,7 +49,7 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """What a RESTORE did. Sizes in bytes. ``version`` is None where the table is at that version already."""
+    """The result of a RESTORE. Sizes are in bytes. ``version`` is None if the table already is at that version."""
 
     table_size_after_restore: int
     num_of_files_after_restore: int
@@ -61,7 +61,7 @@ class RestoreResult:
 
     @classmethod
     def of(cls, metrics: Mapping[str, int], *, version: int | None) -> RestoreResult:
-        """Return the result that a commit's metrics tell."""
+        """Build the result from a commit's metrics."""
         return cls(
             table_size_after_restore=metrics["tableSizeAfterRestore"],
             num_of_files_after_restore=metrics["numOfFilesAfterRestore"],
@@ -84,17 +84,17 @@ def plan_restore(*, current: pl.DataFrame, target: pl.DataFrame) -> RestorePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore(Command[RestoreResult]):
-    """RESTORE: an earlier version becomes the current state, as a new version.
+    """RESTORE: make an earlier version the current state, as a new version.
 
     Args:
-        version: The version to go back to, or
-        timestamp_ms: a time in epoch milliseconds; the newest version at or before it is taken.
+        version: The version to restore.
+        timestamp_ms: Epoch milliseconds, instead of a version: restore the newest version at or before this time.
 
     Raises:
         InvalidArgumentError: Neither or both of version and time were given.
         VersionNotFoundError: The log does not reach it.
-        UnsafeOperationError: Files of that version no longer exist (they are named), a VACUUM that is under way may
-            delete them, or the table is append-only.
+        UnsafeOperationError: Files of that version no longer exist (the error names them), a running VACUUM may delete
+            them, or the table is append-only.
 
     Protocol: "Add File and Remove File", "Change Metadata".
     """
@@ -103,7 +103,7 @@ class Restore(Command[RestoreResult]):
     timestamp_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that it says once where to go."""
+        """Check that exactly one of version and time is given."""
         if (self.version is None) == (self.timestamp_ms is None):
             raise InvalidArgumentError(
                 "RESTORE needs either a version or a timestamp.",
@@ -138,8 +138,8 @@ class Restore(Command[RestoreResult]):
             () if clustering is None else (clustering,),
         )
         metrics = _metrics(target, leaving=leaving, returning=returning)
-        asked = {"version": self.version, "timestamp": self.timestamp_ms}
-        committed = txn.commit(actions, Operation(name="RESTORE", parameters=asked, metrics=dict(metrics)))
+        parameters = {"version": self.version, "timestamp": self.timestamp_ms}
+        committed = txn.commit(actions, Operation(name="RESTORE", parameters=parameters, metrics=dict(metrics)))
         return RestoreResult.of(metrics, version=committed.version)
 
 
@@ -155,16 +155,16 @@ def _metrics(after: Snapshot, *, leaving: Sequence[AddFile] = (), returning: Seq
 
 
 def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> Metadata:
-    """The old version's metadata, but for what belongs to the log and only moves forward. Pure.
+    """Return the old version's metadata, with the current value of everything that only moves forward. Pure.
 
     Args:
-        target: Of the version to go back to.
-        current: Of the newest version.
-        stamped: Whether commits carry in-commit timestamps now. Then they go on doing so: versions in between have
-            them.
+        target: The metadata of the version to restore.
+        current: The metadata of the newest version.
+        stamped: Whether commits currently carry in-commit timestamps. Then they must continue, because the versions in
+            between have them.
 
     Protocol: "Column Mapping" (``maxColumnId`` never falls), "In-Commit Timestamps", "Identity Columns" (no value is
-    given twice).
+    generated twice).
     """
     configuration = dict(target.configuration)
     if stamped:
@@ -180,7 +180,7 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
 
 
 def _target(log: DeltaLog, version: int | None, timestamp_ms: int | None) -> Snapshot:
-    """The version to go back to; an error says that it cannot be restored, rather than read."""
+    """Return the version to restore; its errors are about restoring rather than reading."""
     try:
         return log.snapshot(version=version, timestamp_ms=timestamp_ms)
     except VersionNotFoundError as error:
@@ -206,7 +206,7 @@ def _target(log: DeltaLog, version: int | None, timestamp_ms: int | None) -> Sna
 
 
 def _refuse_vacuumed(log: DeltaLog, current: Snapshot, returning: pl.DataFrame) -> None:
-    """Refuse files that a VACUUM may be deleting now: those of which no tombstone says that they are still retained."""
+    """Refuse files that a running VACUUM may be deleting: those without a tombstone recent enough to retain them."""
     if not log.settings.vacuum_check:
         return
     key = ["path", "dv_id"]
@@ -229,7 +229,7 @@ def _refuse_vacuumed(log: DeltaLog, current: Snapshot, returning: pl.DataFrame) 
 
 
 def _refuse_missing(log: DeltaLog, returning: pl.DataFrame, adds: Sequence[AddFile], *, version: int) -> None:
-    """Look every returning file up; in parallel, since each look-up is a round trip on an object store."""
+    """Look up every returning file, in parallel because each look-up is a round trip to an object store."""
     vectors = [add.deletion_vector for add in loose_adds(adds) if add.deletion_vector is not None]
     paths = returning["path"].to_list()
     paths += dict.fromkeys(path for vector in vectors if (path := vector_path(vector)) is not None)

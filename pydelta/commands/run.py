@@ -1,14 +1,14 @@
-"""Run a command: what all of them share is here, and a command says what is its own.
+"""Run a command: this module does what all of them share, and a command adds its own part.
 
 ::
 
     run(command, context)
-      statement   a change of rows waits for others that are run again, and runs again after a conflict over rows
-        attempt   begin -> there is a table -> append-only -> txnVersion -> the command: reads, plans, writes, commits
-          fails   what it has staged is deleted, if no commit of it can have landed
-          unknown what it has staged stays: it may be part of a version
+      statement   a change of rows waits for others that run again, and runs again after a conflict over rows
+        attempt   begin -> table exists -> append-only -> txnVersion -> the command: reads, plans, writes, commits
+          fails   its staged files are deleted, if no commit of it can have landed
+          unknown its staged files stay: they may be part of a version
 
-After the commit the transaction tells its observers, of which the engine is one.
+After the commit the transaction notifies its observers, including the engine.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ R = TypeVar("R")
 
 
 class Context:
-    """The one way into a command; it does not change.
+    """The arguments that all commands share; immutable.
 
     Args:
         log: The table.
-        engine: Reads and writes rows. Without one a command that needs rows is refused.
-        settings: The session's; those that the log was opened with by default.
+        engine: Reads and writes rows. Without one, a command that needs rows is refused.
+        settings: The session's settings; by default those that the log was opened with.
         begin: Begins a transaction.
         clock: Epoch milliseconds, for timestamps in the log.
     """
@@ -70,16 +70,16 @@ class Context:
         self.clock = clock
 
     def start(self) -> OptimisticTransaction:
-        """Begin a transaction whose commit the engine follows."""
+        """Begin a transaction, and notify the engine of its commit."""
         return self.begin(self.log).notifying(self.engine.committed)
 
     def beginning(self, begin: Begin) -> Context:
-        """Return the same with another way to begin a transaction."""
+        """Return a copy that begins transactions in another way."""
         return Context(self.log, self.engine, settings=self.settings, begin=begin, clock=self.clock)
 
 
 class Refusal(NamedTuple):
-    """How a change of an append-only table is refused.
+    """How an append-only table refuses a change.
 
     Args:
         what: Ends the sentence "This table is append-only, so …".
@@ -91,65 +91,65 @@ class Refusal(NamedTuple):
 
 
 class Task(Generic[R]):
-    """A command that does without a transaction, or begins several of its own. A task is a value."""
+    """A command that needs no transaction, or begins several. A task is a value."""
 
     __slots__ = ()
 
     def perform(self, context: Context) -> R:
-        """Do all of it."""
+        """Do all of the work."""
         raise NotImplementedError
 
 
 class Command(Generic[R]):
-    """What a command of one transaction says of itself; ``run`` does the rest. A command is a value."""
+    """The command-specific part of a single transaction; ``run`` does the rest. A command is a value."""
 
     __slots__ = ()
 
     makes_table: ClassVar[bool] = False
-    """Whether it may run where there is no table."""
+    """Whether it may run where no table exists."""
     is_statement: ClassVar[bool] = False
-    """Whether it changes rows, and is run again by itself when another writer changed rows that it had read."""
+    """Whether it changes rows, and runs again when another writer changed rows that it had read."""
 
     not_found: ClassVar[Condition | None] = None
-    """The condition of the error where there is no table; None for the usual one."""
+    """The error condition if there is no table; None for the usual one."""
 
     def append_only(self) -> Refusal | None:
-        """Say how an append-only table refuses the command; None where it takes it, or where that is seen later."""
+        """Return how an append-only table refuses the command; None if it does not, or if that is decided later."""
         return None
 
     def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
-        """Return the application and version for which the command is to run once ("Transaction Identifiers")."""
+        """Return the application and version for which the command runs only once ("Transaction Identifiers")."""
         del settings
         return None, None
 
     def skipped(self, attempt: Attempt) -> R:
-        """Return the result where the table has that application's version, or a later one, already."""
+        """Return the result if the table already has that application's version, or a later one."""
         raise NotImplementedError
 
     def wait(self, context: Context) -> None:
-        """Wait, before the table is read, for others that go first."""
+        """Wait for other writers that have precedence, before the table is read."""
 
     def execute(self, attempt: Attempt) -> R:
-        """Read, plan, write and commit, once."""
+        """Read, plan, write and commit once."""
         raise NotImplementedError
 
     def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
-        """Return whether to begin again at once after losing to another writer, ``tries`` attempts having been made."""
+        """Return whether to begin again at once after losing to another writer; ``tries`` attempts have been made."""
         del lost, attempt, tries
         return False
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of a command: its transaction, and the files that it has staged so far.
+    """One attempt of a command: its transaction, and the files staged so far.
 
     Args:
-        context: What the command was given.
+        context: The command's context.
         txn: The transaction.
         statement: The statement that the attempt belongs to.
         started: When the command began, by ``time.monotonic()``.
-        is_repeatable: Set by a command whose own input may depend on the table: whether it does not, so that the
-            statement may run again after a conflict.
+        is_repeatable: Returns whether the command's input is independent of the table, so that the statement may run
+            again after a conflict; set by commands whose input may not be.
     """
 
     context: Context
@@ -167,7 +167,7 @@ class Attempt:
 
     @property
     def engine(self) -> Engine:
-        """Reads and writes rows."""
+        """The engine that reads and writes rows."""
         return self.context.engine
 
     @property
@@ -187,7 +187,7 @@ class Attempt:
 
     @property
     def notes(self) -> Mapping[str, int | str]:
-        """What the history says beside counts: how rows were read and written, and why the command was run again."""
+        """Notes for the history beside counts: how rows were read and written, and why the command was run again."""
         return {**self.engine.ways(), **self.statement.metrics}
 
     def now_ms(self) -> int:
@@ -199,29 +199,29 @@ class Attempt:
         return None if condition is None else self.engine.bind_condition(self.snapshot, condition)
 
     def rearranged(self, removed: Sequence[AddFile], adds: Sequence[AddFile]) -> list[Action]:
-        """Return the actions that put files in the place of others without changing a row."""
+        """Return the actions that replace files by others without changing a row."""
         now = self.now_ms()
         actions: list[Action] = [add.remove(deletion_timestamp=now, data_change=False) for add in removed]
         return [*actions, *adds]
 
     def stage(self, written: RewriteOutput) -> RewriteOutput:
-        """Note files that go into the commit, and are deleted if there is none."""
+        """Note files for the commit, to be deleted if there is none."""
         self._files += written.files
         return written
 
     def stage_vectors(self, paths: tuple[str, ...]) -> None:
-        """Note files of deletion vectors, relative to the table, likewise."""
+        """Note files of deletion vectors for the commit likewise, relative to the table."""
         self._vectors += paths
 
     def discard(self) -> None:
-        """Delete what is staged. Call it only when no commit of it can have landed."""
+        """Delete the staged files. Call it only when no commit of them can have landed."""
         self.engine.discard(self.snapshot, self._files)
         if self._vectors:
             discard(self.log.store, self._vectors)
 
     @property
     def num_staged(self) -> int:
-        """How many files of rows are staged."""
+        """The number of staged files with rows."""
         return len(self._files)
 
 
@@ -230,11 +230,11 @@ def run(command: Command[R] | Task[R], context: Context) -> R:
 
     Args:
         command: What to do.
-        context: Where and with what.
+        context: The table, the engine and the settings.
 
     Raises:
-        TableNotFoundError: There is no table, and the command does not make one.
-        UnsafeOperationError: The table is append-only, and rows would go.
+        TableNotFoundError: There is no table, and the command does not create one.
+        UnsafeOperationError: The table is append-only, and rows would be removed.
         DeltaConcurrentModificationException: Another transaction won; nothing was changed.
         CommitStateUnknownError: The reply to the commit was lost for good.
         StorageError: The store refused; nothing was changed.
@@ -284,7 +284,7 @@ def _attempt(command: Command[R], attempt: Attempt) -> R:
         raise
     except Exception as error:
         if not attempt.txn.surely_not_landed:
-            raise  # It is committed, and something failed afterwards: the files are part of the version.
+            raise  # It is committed, and a later step failed: the files belong to the version.
         attempt.discard()
         if isinstance(error, DeltaError) and attempt.num_staged:
             error.hint = f"{error.hint or ''} {_count(attempt.num_staged)} staged; no version was made of them.".strip()
@@ -292,10 +292,10 @@ def _attempt(command: Command[R], attempt: Attempt) -> R:
 
 
 def existing_table(snapshot: Snapshot, *, condition: Condition | None = None) -> Snapshot:
-    """Return the snapshot if it is of a table.
+    """Return the snapshot if its table exists.
 
     Args:
-        snapshot: Of a log.
+        snapshot: A log's snapshot.
         condition: The error's condition; None for the usual one.
 
     Raises:
@@ -307,7 +307,7 @@ def existing_table(snapshot: Snapshot, *, condition: Condition | None = None) ->
 
 
 def refuse_append_only(snapshot: Snapshot, refusal: Refusal) -> None:
-    """Check that rows of the table may go.
+    """Check that rows of the table may be removed.
 
     Raises:
         UnsafeOperationError: ``delta.appendOnly`` is on.

@@ -1,27 +1,26 @@
-"""Run a DELETE, UPDATE or MERGE again by itself when another writer changed or rearranged rows that it had read.
+"""Run a DELETE, UPDATE or MERGE again when another writer changed or rearranged rows that it had read.
 
 ::
 
-    others are announced --> wait for them a little
+    other changes are announced --> wait for them briefly
     attempt --> committed ------------------------------------------------------------> its result
-        `-----> a winner conflicts over rows, and tries are left ----------------------> announce it, run again
+        `-----> a winner conflicts over rows, and retries are left --------------------> announce it, run again
                                   `-> anything else -----------------------------------> the conflict is raised
 
-Each attempt is a transaction of its own over the newest version, so what it commits is what the statement does to that
-version: isolation is that of a statement which was sent later. What belongs to the statement stays with it: its clock
-and zone, the source of a MERGE as it was read first. See ADR 0011 and 0030.
+Each attempt is a separate transaction over the newest version, so it commits the statement's effect on that version,
+as if the statement had been sent later. The statement's inputs stay the same: its clock and zone, and the source of a
+MERGE as first read. See ADR 0011 and 0030.
 
 ::
 
-    change that is run again --> puts ``_pydelta/changing/<uuid>``, each time again, and deletes it when it is done
-    change that begins ------------------> something young there: waits, up to a short bound, then goes on
-    OPTIMIZE, before it reads the table --> something there: waits, up to a bound, then goes on
-    auto-compaction ----------------------> something there: leaves it to the next one
+    change that is run again --> writes ``_pydelta/changing/<uuid>`` on each retry, and deletes it when it is done
+    change that begins ------------------> a recent announcement: waits, up to a short bound
+    OPTIMIZE, before it reads the table --> an announcement: waits, up to a bound
+    auto-compaction ----------------------> an announcement: leaves the work to the next one
 
-A commit over the same files costs a change that is under way all of its work; who waits before it reads loses nothing
-that was done. Without that, changes that take long would lose to short ones for ever. Nothing depends on the
-announcement: it may be late, lost, or be left behind by a process that died, whose announcement is deleted when it is
-old.
+A commit over the same files costs a running change all of its work, while one that waits before it reads loses none.
+Without the wait, long changes would always lose to short ones. Nothing depends on the announcement: it may be late,
+lost, or left by a process that died; others delete it when it is old.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ REARRANGED: Final = "rearranged"
 ANY: Final = "any"
 """Run again after any conflict over rows."""
 _YOUNG_MS: Final = 30_000
-"""A change that was not run again for so long is not waited for by others: its process may have died."""
+"""Announcements older than this are not waited for, because their process may have died."""
 _LOOK_AGAIN_MS: Final = 50
 FOLDER: Final = "_pydelta/changing"
 _STALE_MS: Final = 15 * 60_000
@@ -69,11 +68,11 @@ def runs_again(lost: DeltaConcurrentModificationException, *, retry_on: str, ret
     Args:
         lost: The conflict.
         retry_on: ``REARRANGED`` or ``ANY``.
-        retries: How often it was run again already.
-        most: How often it may be.
+        retries: How often it was already run again.
+        most: The maximum of retries.
 
     Returns:
-        False after a conflict over the table's definition or over an application's versions, whatever the settings.
+        Always False after a conflict over the table's definition or over an application's versions.
     """
     if retries >= most or not isinstance(lost, _OVER_ROWS):
         return False
@@ -85,7 +84,7 @@ class Statement:
 
     Args:
         log: The table.
-        engine: Told when the statement is run again.
+        engine: Notified when the statement is run again.
     """
 
     def __init__(self, log: DeltaLog, engine: Engine) -> None:
@@ -97,18 +96,18 @@ class Statement:
 
     @property
     def metrics(self) -> Mapping[str, int | str]:
-        """What the history says of it; nothing of a statement that was run once."""
+        """Metrics for the history; empty for a statement that was run once."""
         if self._lost is None:
             return {}
         reason = f"version {self._lost.winning_version}: {self._lost.winning_operation or 'another writer'}"
         return {"numRetries": self.retries, "retryReason": reason}
 
     def begins_on(self, snapshot: Snapshot) -> None:
-        """Note what an attempt reads.
+        """Note the version that an attempt reads.
 
         Raises:
-            DeltaConcurrentModificationException: The conflict of the attempt before: the table's definition has changed
-                since, and the user wrote the statement for the one before.
+            DeltaConcurrentModificationException: The conflict of the attempt before. The table's definition has changed
+                since the first attempt, for which the user wrote the statement.
         """
         if self._first is None:
             self._first = snapshot
@@ -116,15 +115,15 @@ class Statement:
             raise self._lost
 
     def run(self, attempt: Callable[[], _R], *, is_fixed: Callable[[], bool] = lambda: True) -> _R:
-        """Run attempts until one ends otherwise than by a conflict after which the statement runs again.
+        """Run attempts until one succeeds or fails for good.
 
         Args:
-            attempt: Begins a transaction of its own each time.
-            is_fixed: Whether what the statement brings along is no part of the table: what was read of it before a
-                winner changed rows must not be written behind that winner.
+            attempt: Begins a new transaction on each call.
+            is_fixed: Returns whether the statement's other inputs do not depend on the table. Data read from the table
+                before a winner changed it must not be written after that winner.
 
         Raises:
-            DeltaConcurrentModificationException: Another kind of conflict, or one attempt too many.
+            DeltaConcurrentModificationException: The conflict cannot be retried, or no retries are left.
         """
         settings = self._log.settings
         if settings.change_max_retries:
@@ -134,7 +133,7 @@ class Statement:
                 younger_than_ms=_YOUNG_MS,
                 look_again_ms=_LOOK_AGAIN_MS,
             )
-        say_again: Callable[[], None] | None = None
+        announce_again: Callable[[], None] | None = None
         with contextlib.ExitStack() as until_done:
             while True:
                 try:
@@ -146,16 +145,16 @@ class Statement:
                     if not again or lost is self._lost or not is_fixed():
                         raise
                     _logger.info("run again: %s", lost.message, extra={"table": self._log.uri})
-                    if say_again is None:
-                        say_again = until_done.enter_context(announced(self._log.store))
+                    if announce_again is None:
+                        announce_again = until_done.enter_context(announced(self._log.store))
                     else:
-                        say_again()
+                        announce_again()
                     self.retries, self._lost = self.retries + 1, lost
                     self._engine.bind_again()
 
 
 def _same_definition(first: Snapshot, now: Snapshot) -> bool:
-    """Whether two snapshots have one definition; values that an identity column has given out are no part of it."""
+    """Return whether two snapshots have one definition, ignoring the values that identity columns have handed out."""
     if first.metadata is None or now.metadata is None or first.protocol != now.protocol:
         return False
     return first.metadata == now.metadata or only_marks_moved(first.metadata, now.metadata)
@@ -163,34 +162,34 @@ def _same_definition(first: Snapshot, now: Snapshot) -> bool:
 
 @contextlib.contextmanager
 def announced(store: Store) -> Iterator[Callable[[], None]]:
-    """Tell others of the table that a change is run again; a store that refuses is passed over.
+    """Announce to other writers that a change is run again; a failure to announce is ignored.
 
     Yields:
-        What says so once more, each time that it is run again.
+        A function that announces it again, for each further retry.
     """
     path = f"{FOLDER}/{uuid.uuid4()}"
 
-    def say() -> None:
+    def announce() -> None:
         try:
             store.put(path, b"{}")
         except DeltaError as error:
             _logger.info("a change could not be announced: %s", error.message)
 
-    say()
+    announce()
     try:
-        yield say
+        yield announce
     finally:
         with contextlib.suppress(DeltaError):
             store.delete_many([path])
 
 
 def changes_under_way(store: Store, *, now_ms: int, younger_than_ms: int = _STALE_MS) -> int:
-    """Count the announced changes of a table with one listing; what is a quarter of an hour old is deleted.
+    """Count the announced changes of a table with one listing; delete those older than a quarter of an hour.
 
     Args:
-        store: The table's.
+        store: The table's store.
         now_ms: Epoch milliseconds.
-        younger_than_ms: Others are not counted.
+        younger_than_ms: Older announcements are not counted.
     """
     try:
         found = list(store.list_from("", prefix=FOLDER))
@@ -198,7 +197,7 @@ def changes_under_way(store: Store, *, now_ms: int, younger_than_ms: int = _STAL
         stale = [path for path, age in ages.items() if age > _STALE_MS]
         if stale:
             store.delete_many(stale)
-    except DeltaError as error:  # who may not list that folder need not wait
+    except DeltaError as error:  # A user who may not list that folder does not wait.
         _logger.info("announced changes could not be listed: %s", error.message)
         return 0
     return sum(age <= younger_than_ms for age in ages.values())
@@ -216,15 +215,15 @@ def give_way(
     """Wait while changes of a table are announced.
 
     Args:
-        store: The table's.
-        most_ms: No longer than this; 0 does not even look.
-        younger_than_ms: Announcements that are older than this are not waited for.
-        look_again_ms: How long to wait between two looks.
-        sleep: Takes seconds.
-        clock: Epoch milliseconds.
+        store: The table's store.
+        most_ms: The longest wait; 0 does not even list.
+        younger_than_ms: Older announcements are ignored.
+        look_again_ms: The wait between two listings.
+        sleep: Sleeps for seconds.
+        clock: Returns epoch milliseconds.
 
     Returns:
-        Milliseconds that were waited.
+        Milliseconds waited.
     """
     began = clock()
     waited = 0

@@ -64,7 +64,7 @@ def test_a_statement_that_takes_more_than_the_driver_has_fails_and_commits_are_w
         assert server.wait() == 1
         said = " ".join(server.said().split())
         assert "Error: [DELTA_ENVIRONMENT] Spark" in said
-        assert "commits that clients were told of are there" in said
+        assert "commits that were reported to clients are there" in said
     folder = str(server.warehouse / "kept")
     rows = deltalake.DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()
     assert set(range(writer.told)) <= set(rows)

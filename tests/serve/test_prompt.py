@@ -62,8 +62,8 @@ def test_a_script_at_a_server_ends_at_its_first_error_in_words(prompt):
     ("options", "words"),
     [
         (["--remote", "sc://127.0.0.1:1"], "Nobody answers at 127.0.0.1:1"),
-        (["--remote", "http://127.0.0.1"], "is no address of Spark Connect"),
-        (["--master", "local"], "--master is not for it"),
+        (["--remote", "http://127.0.0.1"], "is not an address of Spark Connect"),
+        (["--master", "local"], "--master has no effect"),
     ],
 )
 def test_a_server_that_is_none_is_said_in_words(prompt, options, words):

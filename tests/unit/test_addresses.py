@@ -82,7 +82,7 @@ def test_without_a_login_it_listens_nowhere_else(host, reason):
 def test_ports_that_cannot_be_are_refused():
     with pytest.raises(InvalidArgumentError, match="--thrift 70000 is not a port"):
         check_free(Addresses(thrift=70000))
-    with pytest.raises(InvalidArgumentError, match="both say 10000"):
+    with pytest.raises(InvalidArgumentError, match="are both 10000"):
         check_free(Addresses(thrift=10000, connect=10000))
 
 

@@ -1,1 +1,1 @@
-"""Talk to a person at a terminal: arguments, addresses, tables, progress, and what standard output cannot take."""
+"""Serve people at a terminal: arguments, addresses, tables, progress, and failures of standard output."""

@@ -3,12 +3,11 @@
 ::
 
     host is the loopback                        -> yes
-    elsewhere, Thrift with TLS or Kerberos'
-    own encryption, and a kind of log-in        -> yes
+    elsewhere, Thrift with TLS or Kerberos
+    encryption, and a kind of log-in            -> yes
     elsewhere, Spark Connect with a certificate
     and users with tokens                       -> yes
-    one private address, and told to let in
-    whoever reaches it                          -> yes
+    one private address, and --no-login         -> yes
     elsewhere, anything else                    -> an error that names what is missing
 """
 
@@ -40,7 +39,7 @@ LOOPBACK: Final = "127.0.0.1"
 THRIFT_PORT: Final = 10000
 CONNECT_PORT: Final = 15002
 OF_THE_ENVIRONMENT: Final = ("HIVE_SERVER2_THRIFT_BIND_HOST", "HIVE_SERVER2_THRIFT_PORT")
-"""Variables that Hive's server prefers to settings; ours says where it listens by options alone."""
+"""Variables that override Hive's settings; our server listens only where its options say."""
 _MOST: Final = 65535
 _LOGINS: Final = ("LDAP", "KERBEROS", "CUSTOM", "PAM")
 _NEEDED: Final = {
@@ -63,8 +62,8 @@ class Addresses:
         host: An address or name of this machine.
         thrift: Port for JDBC, ODBC and beeline; None: not served.
         connect: Port for Spark Connect; None: not served.
-        behind: Of Spark's own server behind that one: an address of the loopback and a port.
-        no_login: Let in whoever reaches the host, which has to be one private address.
+        behind: Address of Spark's own server behind that one: a loopback address and a port.
+        no_login: Admit everyone who reaches the host, which must be one private address.
         metrics: Port of ``/metrics``; None: not served.
         page: Port of ``pydelta ui``; None: not served.
     """
@@ -79,7 +78,7 @@ class Addresses:
 
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
-        """Where it listens, by the option that chose the port."""
+        """The host and port of each server, by the option that chose the port."""
         given = {
             "--thrift": (self.host, self.thrift),
             "--connect": (self.host, self.connect),
@@ -90,17 +89,17 @@ class Addresses:
 
     @property
     def metrics_host(self) -> str:
-        """Where metrics are served: only this machine reaches it, or whoever may come in without a log-in."""
+        """Where metrics are served: on the loopback, unless others may connect without a log-in."""
         return self.host if self.no_login or self.is_loopback else LOOPBACK
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine reach it."""
+        """Whether only programs on this machine can reach it."""
         return all(address.is_loopback for address in self._resolved())
 
     @property
     def open_because(self) -> str | None:
-        """Why more than a private network reaches it; None where nobody else does."""
+        """Why more than a private network can reach it; None if nothing else can."""
         for address in self._resolved():
             if address.is_unspecified:
                 return f"{address} means every address of this machine"
@@ -109,7 +108,7 @@ class Addresses:
         return None
 
     def settings(self) -> dict[str, str]:
-        """Return the settings by which Spark's servers listen there."""
+        """Return the settings that make Spark's servers listen there."""
         found = {}
         if self.thrift is not None:
             found["spark.hadoop.hive.server2.thrift.bind.host"] = self.host
@@ -132,11 +131,11 @@ class Addresses:
 
 
 def check_free(addresses: Addresses) -> None:
-    """Refuse ports that cannot be listened on.
+    """Refuse ports on which the server cannot listen.
 
     Raises:
-        InvalidArgumentError: A number that is not a port, or two servers on one.
-        DeltaEnvironmentError: A port that is taken, or that this user may not take.
+        InvalidArgumentError: A number is not a port, or two servers have the same one.
+        DeltaEnvironmentError: A port is in use, or this user may not use it.
     """
     ports = addresses.ports
     for option, (_, port) in ports.items():
@@ -146,9 +145,7 @@ def check_free(addresses: Addresses) -> None:
     for option, place in ports.items():
         other = by_place.setdefault(place, option)
         if other != option:
-            raise InvalidArgumentError(
-                f"{other} and {option} both say {place[1]}.", hint="Give each a port of its own."
-            )
+            raise InvalidArgumentError(f"{other} and {option} are both {place[1]}.", hint="Give each a different port.")
     for option, (host, port) in ports.items():
         try:
             with socket.create_server((host, port), family=_family(host)):
@@ -166,15 +163,15 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def in_url(host: str) -> str:
-    """Write a host as it stands before a port: an address of IPv6 in brackets."""
+    """Format a host for use before a port: an IPv6 address gets brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def check_private(addresses: Addresses) -> None:
-    """Refuse to let in everybody, where more than one private network reaches the host.
+    """Refuse to admit everyone if more than one private network reaches the host.
 
     Raises:
-        DeltaEnvironmentError: Why others reach it.
+        DeltaEnvironmentError: Others can reach it; the error says why.
     """
     reason = addresses.open_because
     if reason is not None:
@@ -186,13 +183,13 @@ def check_private(addresses: Addresses) -> None:
 
 
 def check_login(hadoop: Mapping[str, str]) -> None:
-    """Refuse a log-in of the Thrift server that could let nobody in.
+    """Refuse a log-in method of the Thrift server that could admit no user.
 
     Args:
-        hadoop: The settings ``hive.server2.*`` that hold.
+        hadoop: The effective settings ``hive.server2.*``.
 
     Raises:
-        DeltaEnvironmentError: What is missing, by the names of the settings.
+        DeltaEnvironmentError: A setting is missing; the error names it.
     """
     login = hadoop.get("hive.server2.authentication", "NONE").upper()
     if lacking := [name for name in _NEEDED.get(login, ()) if not hadoop.get(name)]:
@@ -208,11 +205,11 @@ def check_exposed(addresses: Addresses, hadoop: Mapping[str, str], *, closed: bo
 
     Args:
         addresses: Where the server is to listen.
-        hadoop: The settings ``hive.server2.*`` that hold.
+        hadoop: The effective settings ``hive.server2.*``.
         closed: Whether Spark Connect has a certificate and users with tokens.
 
     Raises:
-        DeltaEnvironmentError: What is missing, by the names of the settings.
+        DeltaEnvironmentError: A setting is missing; the error names it.
     """
     if addresses.is_loopback:
         return

@@ -36,10 +36,10 @@ _Version = Annotated[
 
 
 def make_app(name: str, text: str) -> typer.Typer:
-    """Make a Typer application; its help and its errors show brackets as they are: nothing in them is markup.
+    """Create a Typer application whose help and errors show brackets literally, not as markup.
 
     Args:
-        name: The program's.
+        name: The program's name.
         text: What it is for.
     """
     app = typer.Typer(
@@ -58,15 +58,15 @@ def make_app(name: str, text: str) -> typer.Typer:
 
 
 def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[str, str]:
-    """Turn ``NAME=VALUE`` texts into values by name. No message shows a value: it may be a secret.
+    """Parse ``NAME=VALUE`` texts into values by name. No message shows a value, which may be a secret.
 
     Args:
         items: The texts.
         what: What one of them is, for the message.
-        hint: How one is written.
+        hint: How to write one.
 
     Raises:
-        InvalidArgumentError: A text without a name or without an equals sign.
+        InvalidArgumentError: A text has no name or no equals sign.
 
     Example:
         >>> named_values(["a=1", "b=x=y"], what="An option", hint="Write NAME=VALUE.")
@@ -82,19 +82,19 @@ def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[s
 
 
 def storage_options(items: Iterable[str] | None) -> dict[str, str]:
-    """Read ``--option NAME=VALUE`` as ``named_values`` does."""
+    """Parse ``--option NAME=VALUE`` as ``named_values`` does."""
     return named_values(items, what="A storage option", hint="Write --option NAME=VALUE.")
 
 
 def run_app(app: Callable[..., Any], argv: Sequence[str] | None, *, printing: Collection[str] = ()) -> None:
-    """Run a command line and exit: 0, the error's ``exit_code``, or 2 for arguments that make no sense.
+    """Run a command line and exit with 0, the error's ``exit_code``, or 2 for invalid arguments.
 
-    A report that cannot be printed changes none of these, since what the command did is done.
+    A report that cannot be printed does not change the exit code, because the command's work is done.
 
     Args:
         app: The Typer application.
         argv: Arguments without the program's name; None for those of the process.
-        printing: Commands that do nothing but print: 1 where not all of it could be.
+        printing: Commands that only print, which exit with 1 if some output was lost.
     """
     given = sys.argv[1:] if argv is None else list(argv)
     code: Any = None

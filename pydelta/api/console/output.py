@@ -1,4 +1,4 @@
-"""Print what a command tells: a JSON document, or a table."""
+"""Print the result of a command as a JSON document or a table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["moment", "print_json", "print_table"]
 
 
 def moment(epoch_ms: int | None) -> dt.datetime | int | None:
-    """Return epoch milliseconds as a time in UTC, or as they are where the calendar ends."""
+    """Return epoch milliseconds as a time in UTC, or unchanged if beyond the calendar."""
     return None if epoch_ms is None else utc_time(epoch_ms) or epoch_ms
 
 
 def print_json(value: object) -> None:
-    """Print a value as one JSON document, indented; times in ISO 8601."""
+    """Print a value as one indented JSON document, with times in ISO 8601."""
 
     def plain(item: object) -> object:
         if isinstance(item, dt.datetime):
@@ -40,7 +40,7 @@ def _text(value: object) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-    """Print rows as a table; maps and lists in a cell as short texts."""
+    """Print rows as a table, with maps and lists as short texts."""
     from pydelta.api.console.terminal import Terminal
 
     Terminal().table(columns, [[_text(value) for value in row] for row in rows], title=title, file_width=200)

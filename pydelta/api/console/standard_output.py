@@ -1,13 +1,12 @@
-"""Let no failing write to standard output end a command whose work is done.
+"""Keep a failing write to standard output from ending a command whose work is done.
 
 ::
 
-    with sparing_output() as output:       a pipe that nobody reads, a disk that is full
-        …                                  the first write that fails is said on standard error, later ones are dropped
+    with sparing_output() as output:       a pipe without a reader, a full disk
+        …                                  the first failure is reported on standard error, later writes are dropped
     output.lost                            whether that happened
 
-A command that has committed and then ends with an error because of its report is run again by scripts, which doubles
-its rows.
+Scripts run a command again if it commits and then fails on its report, which doubles its rows.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ __all__ = ["Output", "sparing_output"]
 
 @dataclass(slots=True)
 class Output:
-    """What became of standard output: why a write failed, or None."""
+    """The state of standard output: why a write failed, or None."""
 
     lost: OSError | ValueError | None = None
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a reader who is there has got less than everything: one who closed the pipe wanted no more."""
+        """Whether a reader got less than everything; one that closed the pipe wanted no more."""
         return self.lost is not None and getattr(self.lost, "errno", None) != errno.EPIPE
 
 
 class _Sparing:
     """A stream whose writes do not fail."""
 
-    def __init__(self, stream: IO[str], output: Output, *, says: bool) -> None:
-        self._stream, self._output, self._says = stream, output, says
+    def __init__(self, stream: IO[str], output: Output, *, reports: bool) -> None:
+        self._stream, self._output, self._reports = stream, output, reports
         self._dead = False
 
     def __getattr__(self, name: str) -> Any:
@@ -67,11 +66,11 @@ class _Sparing:
         if isinstance(error, UnicodeError):
             raise error
         self._dead = True
-        with suppress(OSError, ValueError):  # what is still in the buffer is written when the process ends
+        with suppress(OSError, ValueError):  # Python flushes the buffer at exit, which must not fail.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
-        if self._says:
+        if self._reports:
             self._output.lost = error
             why = error.strerror if isinstance(error, OSError) else str(error)
             sys.stderr.write(f"Standard output could not be written ({why}); what follows is not shown.\n")
@@ -79,13 +78,13 @@ class _Sparing:
 
 @contextmanager
 def sparing_output() -> Iterator[Output]:
-    """Keep the block from failing because of standard output or standard error; both are flushed at its end."""
+    """Run a block that failures of standard output and standard error cannot end; both are flushed at its end."""
     output = Output()
     _keep_closed()
     before = sys.stdout, sys.stderr
-    nowhere = open(os.devnull, "w")  # noqa: SIM115 - a stream that was closed before the process began is None
-    sys.stderr = _Sparing(before[1] or nowhere, output, says=False)
-    sys.stdout = _Sparing(before[0] or nowhere, output, says=True)
+    nowhere = open(os.devnull, "w")  # noqa: SIM115 - A stream that was closed at the start is None.
+    sys.stderr = _Sparing(before[1] or nowhere, output, reports=False)
+    sys.stdout = _Sparing(before[0] or nowhere, output, reports=True)
     try:
         yield output
     finally:
@@ -96,7 +95,7 @@ def sparing_output() -> Iterator[Output]:
 
 
 def _keep_closed() -> None:
-    """Open the null device where a standard stream is closed: the next file would get its number, and what it says."""
+    """Open the null device for closed standard streams, so that no other file gets their numbers and their output."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,12 +1,12 @@
-"""Print text on a terminal exactly as given: the only module that knows rich.
+"""Print text on a terminal exactly as given: the only module that imports rich.
 
 ::
 
-    say("pip install '.[sync]'")                        one line, as it is
+    say("pip install '.[sync]'")                        one line, unchanged
     say(styled("✓ ", "green"), "done")                  styles are arguments, never part of a text
-    table(("name",), [("[red]",)])   status("…")        cells, titles and progress are as they are, too
+    table(("name",), [("[red]",)])   status("…")        cells, titles and progress are unchanged, too
 
-Nothing that is given is read as markup, as a code of an emoji or as something to highlight.
+No text is interpreted as markup, as an emoji code or as something to highlight.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ _EDGELESS: Final = 100_000
 
 
 class Styled(NamedTuple):
-    """A text and its style, as rich writes styles (``bold red``)."""
+    """A text and its style, in rich's notation (``bold red``)."""
 
     text: str
     style: str
 
 
 def styled(text: str, style: str) -> Styled:
-    """Make a text in a style."""
+    """Combine a text with a style."""
     return Styled(text, style)
 
 
 def visible(value: str) -> str:
-    r"""Show what would steer a terminal as ``\n``, ``\x1b`` …."""
+    r"""Show control characters as ``\n``, ``\x1b`` …."""
     return _CONTROL.sub(lambda match: repr(match.group())[1:-1], value)
 
 
 class Terminal:
-    """Where people read what a command tells.
+    """Shows the output of commands to people.
 
     Args:
-        error: Standard error instead of standard output.
-        file: Something else to write to.
-        width: Columns; None for what the terminal has, or ``COLUMNS`` says, else 80.
-        is_terminal: Whether somebody looks at it; None to find out.
+        error: Write to standard error instead of standard output.
+        file: Write to this stream instead.
+        width: Columns; None for the terminal's width or ``COLUMNS``, else 80.
+        is_terminal: Whether it is interactive; None to detect it.
         color: Whether styles may use colours.
     """
 
@@ -74,44 +74,44 @@ class Terminal:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at it."""
+        """Whether it is interactive."""
         return self._console.is_terminal
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Its width in columns."""
         return self._console.width
 
     def say(self, *parts: str | Styled, style: str = "", wrap: bool = True) -> None:
         """Write a line.
 
         Args:
-            parts: Its texts, one behind the other.
-            style: Of the parts that have none of their own.
-            wrap: Break it where the terminal ends.
+            parts: Its texts, one after the other.
+            style: The style of parts without one.
+            wrap: Break the line at the terminal's width.
         """
         self._console.print(_text(parts, style), soft_wrap=not wrap)
 
     def write(self, line: str) -> None:
-        """Write a line of a result: as it is, of any length."""
+        """Write a line of a result unchanged, at any length."""
         self._console.out(line, highlight=False)
 
     def rule(self, title: str) -> None:
-        """Begin a part."""
+        """Begin a section."""
         self._console.print(Rule(Text(title, style="bold", overflow="ellipsis", no_wrap=True), align="left"))
 
     @contextmanager
     def status(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show in one line what is going on, until the block ends; what is yielded shows another text."""
+        """Show the current activity in one line until the block ends; yields a function that changes the text."""
         with self._console.status(_one_line(text)) as shown:
             yield lambda text: shown.update(_one_line(text))
 
     @contextmanager
     def bar(self, description: str) -> Iterator[Callable[[str, int | None, int, str], None]]:
-        """Show how far something is, until the block ends.
+        """Show a progress bar until the block ends.
 
         Yields:
-            To be told (description, total or None while it is not known, done so far, counts), again and again.
+            A function that updates it: (description, total or None if unknown, done, counts).
         """
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -123,10 +123,10 @@ class Terminal:
         with Progress(*columns, console=self._console, transient=True, expand=True) as bar:
             task = bar.add_task(description, total=None, counts="")
 
-            def tell(description: str, total: int | None, done: int, counts: str) -> None:
+            def update(description: str, total: int | None, done: int, counts: str) -> None:
                 bar.update(task, description=description, total=total, completed=done, counts=counts)
 
-            yield tell
+            yield update
 
     def table(
         self,
@@ -136,13 +136,13 @@ class Terminal:
         title: str | None = None,
         file_width: int | None = None,
     ) -> None:
-        """Draw a table; cells that do not fit are broken.
+        """Draw a table and wrap cells that do not fit.
 
         Args:
-            columns: Their names; empty ones for a table of names and values.
+            columns: Their names; empty names for a table of names and values.
             rows: Values; None is an empty cell.
-            title: Above it.
-            file_width: Columns where nobody looks at it; None for as many as a terminal has.
+            title: Shown above the table.
+            file_width: Width if the output is not a terminal; None for a terminal's default.
         """
         if title is not None:
             self.say(styled(visible(title), "bold"))
@@ -156,7 +156,7 @@ class Terminal:
         console.print(table)
 
     def result(self, columns: Sequence[str], rows: Sequence[Sequence[str | None]], *, numeric: Sequence[bool]) -> None:
-        """Draw what a query gave: row by row where a terminal is too narrow for a table, of any width in a file.
+        """Draw a query's result: row by row if the terminal is too narrow for a table, at full width in a file.
 
         Args:
             columns: Their names.
@@ -181,7 +181,7 @@ class Terminal:
             self.write(line.rstrip())
 
     def _fits(self, table: Table) -> bool:
-        """Whether no column has to become narrower than twelve characters, if it is that wide."""
+        """Return whether every column gets its full width or at least twelve characters."""
         console = self._console
         wanted = [Measurement.get(console, console.options, column.header).maximum for column in table.columns]
         cells = [
@@ -212,7 +212,7 @@ def _value(value: str | None) -> Text:
 
 
 def _records(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Group:
-    """Row by row, a line a column: for results that are wider than the terminal."""
+    """Format rows one after the other, one line per column, for results wider than the terminal."""
     parts: list[Table | Text] = []
     for number, row in enumerate(rows, start=1):
         parts.append(Text(f"row {number}", style="dim"))

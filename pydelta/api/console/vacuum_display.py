@@ -16,7 +16,7 @@ _STEPS: Final = ("k", "M", "G", "T", "P")
 
 @contextmanager
 def live_counts() -> Iterator[Callable[[VacuumProgress], None] | None]:
-    """Give a callback that shows progress on standard error; None where that is not a terminal."""
+    """Yield a callback that shows progress on standard error; None if that is not a terminal."""
     from pydelta.api.console.terminal import Terminal
 
     terminal = Terminal(error=True)
@@ -30,7 +30,7 @@ def live_counts() -> Iterator[Callable[[VacuumProgress], None] | None]:
 
 
 def counts_line(state: VacuumProgress) -> str:
-    """Say how far a run is, in at most 50 characters: 80 columns also hold phase, bar and time.
+    """Format a run's progress in at most 50 characters, since 80 columns also hold phase, bar and time.
 
     Example:
         >>> counts_line(VacuumProgress(phase="listing", listed=12_345_678, kept=12_345_670, doomed=8, doomed_bytes=9))
@@ -43,7 +43,7 @@ def counts_line(state: VacuumProgress) -> str:
 
 
 def _short(number: int, unit: str = "") -> str:
-    """A count in at most six characters, its unit aside."""
+    """Format a count in at most six characters, not counting the unit."""
     if number < 1000:
         return f"{number} {unit}".strip()
     scaled, step = number / 1000, 0
@@ -54,7 +54,7 @@ def _short(number: int, unit: str = "") -> str:
 
 
 def partition_lines(result: VacuumResult) -> list[str]:
-    """List files and bytes that a dry run found per partition, the largest first, and not all of very many."""
+    """List files and bytes that a dry run found per partition: the largest ones, and a total of the others."""
     totals = result.partitions
     lines = [
         f"{partition or '(no partition)'}: {files} files, {size} bytes"
@@ -67,7 +67,7 @@ def partition_lines(result: VacuumResult) -> list[str]:
 
 
 def summary_lines(result: VacuumResult) -> list[str]:
-    """Say what finding and deleting took, and how it ended."""
+    """Summarize the requests and the result of a VACUUM."""
     lines = []
     if result.mode != "full":
         lines.append(

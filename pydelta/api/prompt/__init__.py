@@ -1,4 +1,4 @@
-"""Run ``pydelta sql``: statements in, results drawn."""
+"""Run ``pydelta sql``: execute statements and draw their results."""
 
 from __future__ import annotations
 

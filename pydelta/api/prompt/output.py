@@ -35,13 +35,13 @@ def write_rows(frame: DataFrame, terminal: Terminal, *, style: Format = "table",
     """Write a result.
 
     Args:
-        frame: What ``spark.sql`` gave.
-        terminal: Where to.
-        style: A drawn table, CSV with a header, or a JSON document a row.
-        limit: At most so many rows; 0 for all.
+        frame: The result of ``spark.sql``.
+        terminal: Where to write.
+        style: A drawn table, CSV with a header, or one JSON document per row.
+        limit: At most this many rows; 0 for all.
 
     Returns:
-        How many rows were written; -1 when there are more than that.
+        How many rows were written; -1 when there are more than ``limit``.
     """
     if style == "table":
         numeric = [isinstance(field.dataType, NumericType) for field in frame.schema]
@@ -59,7 +59,7 @@ def write_rows(frame: DataFrame, terminal: Terminal, *, style: Format = "table",
 
 
 def _rows(frame: DataFrame, limit: int) -> Iterator[tuple[str | None, ...]]:
-    """Rows as Spark writes their values as text, in the session's time zone; one row more than ``limit``."""
+    """Yield rows with values as Spark casts them to text, in the session's time zone; one row more than ``limit``."""
     if not frame.columns:
         return
     numbered, places = _numbered(frame)
@@ -70,7 +70,7 @@ def _rows(frame: DataFrame, limit: int) -> Iterator[tuple[str | None, ...]]:
 
 
 def _documents(frame: DataFrame, limit: int) -> Iterator[str]:
-    """Rows as JSON documents, as Spark writes them."""
+    """Yield rows as Spark's JSON documents."""
     numbered, places = _numbered(frame)
     columns = (F.col(place).alias(name) for place, name in zip(places, frame.columns, strict=True))
     shown = numbered.select(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}))
@@ -79,7 +79,7 @@ def _documents(frame: DataFrame, limit: int) -> Iterator[str]:
 
 
 def _numbered(frame: DataFrame) -> tuple[DataFrame, list[str]]:
-    """The frame with names that are known, and differ from each other."""
+    """Rename the frame's columns to known, distinct names."""
     places = [f"c{number}" for number in range(len(frame.columns))]
     return frame.toDF(*places), places
 
@@ -91,7 +91,7 @@ def _text(place: str, data_type: DataType) -> Any:
 
 
 def _line(values: Sequence[str | None]) -> str:
-    """A line of CSV: NULL is empty, an empty text is quoted."""
+    """Format a line of CSV: NULL is empty, an empty text is quoted."""
     return ",".join("" if value is None else _quoted(value) for value in values)
 
 
@@ -115,7 +115,7 @@ def _draw(
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of an error: ours say theirs (``pydelta.errors``), from a server by name; 1 for others."""
+    """Return an error's exit code: our own (``pydelta.errors``), also from a server by condition; 1 for others."""
     if isinstance(error, DeltaError):
         return error.exit_code
     condition = ((error.getCondition() if isinstance(error, PySparkException) else None) or "").partition(".")[0]
@@ -125,9 +125,9 @@ def exit_code(error: BaseException) -> int:
 
 
 def explained(error: BaseException) -> str:
-    """Explain an error in one line; a syntax error also shows its line with a caret, ours the next step."""
+    """Explain an error in one line; a syntax error also shows its line with a caret, our own errors the next step."""
     if not isinstance(error, DeltaError):
-        error = raised_in(str(error)) or error  # ours, quoted by Spark with the stack that it came through
+        error = raised_in(str(error)) or error  # Spark may quote our error inside a stack trace.
     text = str(error).strip() or type(error).__name__
     if not isinstance(error, DeltaError) and not isinstance(error, PySparkException):
         first = text.splitlines()[0]
@@ -138,7 +138,7 @@ def explained(error: BaseException) -> str:
     caret = next((at for at, line in enumerate(rest) if _CARET.match(line)), 0)
     if caret:
         lines += [visible(rest[caret - 1]), rest[caret].replace("-", " ")]
-    elif not isinstance(error, DeltaError):  # it may be one of ours that a server sent as text
+    elif not isinstance(error, DeltaError):  # A server may have sent one of our errors as text.
         lines += ["  " + visible(line.strip()) for line in rest if line.startswith("  Next: ")]
     else:
         lines += [visible(line) if not line.startswith("  ") else "  " + visible(line.strip()) for line in rest]
@@ -146,7 +146,7 @@ def explained(error: BaseException) -> str:
 
 
 def _of_spark(head: str, text: str) -> str:
-    """The first line without the code of the SQL standard, and the cause where a job failed."""
+    """Strip the SQLSTATE from the first line, and add the cause if a job failed."""
     found = _CONDITION.sub("", head)
     found = (
         _POSITION.sub(lambda match: f" (line {match.group(1)}, pos {match.group(2)})", found)

@@ -1,4 +1,4 @@
-"""Start an enabled session for the prompt, with its start-up chatter in a file."""
+"""Start an enabled session for the prompt, with its start-up messages hidden."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def prompt_session(
     """Open a session for as long as the prompt is open.
 
     Args:
-        master: Cluster to use; None for what the configuration says, else all local cores.
-        conf: Spark settings; they go before what is set here.
-        warehouse: Folder for managed tables and, without ``metastore``, for the catalog of their names; None for
-            one of the folder where it is started when nothing else says where names are kept (``places``).
+        master: Cluster to use; None for the configured one, else all local cores.
+        conf: Spark settings, which take precedence over those set here.
+        warehouse: Folder for managed tables and, without ``metastore``, for the catalog of their names; None for a
+            default below the working directory, unless another setting chooses a catalog (``places``).
         metastore: ``thrift://host:port`` of a Hive Metastore.
-        verbose: Let Spark say what it says at the start.
+        verbose: Show Spark's messages during the start.
 
     Raises:
         DeltaEnvironmentError: Spark does not start, or another process has the warehouse open.
@@ -55,7 +55,7 @@ def prompt_session(
     if folder is None and _is_our_own(master, metastore, given):
         folder = own_warehouse()
     settings = {
-        "spark.ui.showConsoleProgress": "false",  # the prompt shows its own
+        "spark.ui.showConsoleProgress": "false",  # The prompt shows its own progress.
         "spark.log.level": "ERROR",
         **({"spark.ui.enabled": "false"} if master is None or master.startswith("local") else {}),
     }
@@ -77,7 +77,7 @@ def prompt_session(
         try:
             yield spark
         finally:
-            with suppress(Py4JError, OSError):  # its process has ended by itself, which is told already
+            with suppress(Py4JError, OSError):  # Its process has ended, which was already reported.
                 spark.stop()
     finally:
         if lock is not None:
@@ -86,15 +86,15 @@ def prompt_session(
 
 @contextmanager
 def remote_session(address: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Open a session of a server that runs, ``pydelta serve``, for as long as the prompt is open. It takes no JVM here.
+    """Open a session of a running server, ``pydelta serve``, while the prompt is open. It needs no local JVM.
 
     Args:
-        address: ``sc://host:port``, with what else Spark Connect takes after it: ``/;user_id=ada;token=…``.
+        address: ``sc://host:port``, with Spark Connect's parameters after it: ``/;user_id=ada;token=…``.
         conf: Spark settings of the session.
 
     Raises:
-        InvalidArgumentError: It is not such an address.
-        DeltaEnvironmentError: Nobody answers there, lets nobody in, or what speaks Spark Connect is not installed.
+        InvalidArgumentError: The address is malformed.
+        DeltaEnvironmentError: No server answers or accepts the user, or Spark Connect's client is not installed.
     """
     place = urlsplit(address)
     try:
@@ -102,9 +102,9 @@ def remote_session(address: str, conf: Mapping[str, str] | None = None) -> Itera
     except ValueError:
         host, port = None, 0
     if place.scheme != "sc" or not host:
-        raise InvalidArgumentError(f"{address} is no address of Spark Connect.", hint="Write sc://host:15002.")
+        raise InvalidArgumentError(f"{address} is not an address of Spark Connect.", hint="Write sc://host:15002.")
     try:
-        # Spark's own client would try for ten minutes
+        # Spark's own client would retry for ten minutes.
         socket.create_connection((host, port), timeout=10).close()
     except OSError as error:
         raise DeltaEnvironmentError(
@@ -120,10 +120,10 @@ def remote_session(address: str, conf: Mapping[str, str] | None = None) -> Itera
         spark = builder.getOrCreate()
     except ImportError as error:
         raise DeltaEnvironmentError(
-            f"Spark Connect's client is not there: {error}", hint='Install it: pip install "pyspark[connect]".'
+            f"Spark Connect's client is not installed: {error}", hint='Install it: pip install "pyspark[connect]".'
         ) from error
     except PySparkException as error:
-        raise DeltaEnvironmentError(f"{host}:{port} gives no session: {error}", hint="Look at its log.") from error
+        raise DeltaEnvironmentError(f"{host}:{port} opened no session: {error}", hint="Look at its log.") from error
     try:
         yield spark
     finally:
@@ -137,13 +137,13 @@ def _silence() -> None:
 
 
 def _is_our_own(master: str | None, metastore: str | None, given: Mapping[str, str]) -> bool:
-    """Whether nothing but this prompt says where names are kept: no cluster, no installation, no setting."""
+    """Return whether only this prompt decides where names are kept: no cluster, installation or setting does."""
     elsewhere = {CATALOG, METASTORE, "spark.master", WAREHOUSE} & set(given)
     return not (master or metastore or elsewhere or {"SPARK_HOME", "MASTER", "SPARK_CONF_DIR"} & set(os.environ))
 
 
 def _lock(folder: Path) -> IO[str]:
-    """Derby allows one process; a second one is told so, instead of what Hive makes of it."""
+    """Lock the folder, because Derby allows only one process and its own error does not explain that."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "_catalog.lock").open("w")

@@ -1,9 +1,9 @@
-"""Run statements, typed or from a script, draw their results, and return an exit code: ``pydelta sql``.
+"""Run statements from a prompt or a script, draw their results, and return an exit code: ``pydelta sql``.
 
 ::
 
     lines --split--> statement --spark.sql--> frame --write_rows--> table, CSV, JSON lines
-                         |                      '--> an error: one line; a script ends, a prompt goes on
+                         |                      '--> an error: one line; a script ends, a prompt continues
                          '--> help, quit
 """
 
@@ -43,7 +43,7 @@ _HELP: Final = """Statements end with a semicolon and may take several lines.
 Every statement is described in docs/guides/sql.md."""
 _ERRORS: Final = (DeltaError, PySparkException, Py4JError)
 _STOPPED: Final = 130
-_OF_ONE_HERE: Final = ("master", "warehouse", "metastore")
+_LOCAL_OPTIONS: Final = ("master", "warehouse", "metastore")
 
 
 class Prompt:
@@ -51,10 +51,10 @@ class Prompt:
 
     Args:
         spark: An enabled session.
-        out: Results go here.
-        err: Errors, times and progress go here.
+        out: Receives results.
+        err: Receives errors, times and progress.
         style: How results are written.
-        limit: Rows that are shown of a result; 0 for all.
+        limit: Rows shown of a result; 0 for all.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Prompt:
         self._style, self._limit = style, limit
 
     def loop(self, read: Callable[[str], str], remember: Callable[[str], None] = lambda text: None) -> int:
-        """Ask for statements until the user is done.
+        """Ask for statements until the user leaves.
 
         Args:
-            read: Prompt to a line; raises EOFError at the end, KeyboardInterrupt where the line is given up.
-            remember: Takes what was run, for the history.
+            read: Shows a prompt and returns a line; raises EOFError at the end, KeyboardInterrupt to discard the line.
+            remember: Adds statements to the history.
 
         Returns:
-            0: a prompt that was left is done, whatever went wrong in it.
+            0, because an error at the prompt does not make the program fail.
         """
         pending = ""
         while True:
@@ -95,21 +95,21 @@ class Prompt:
                 remember(f"{pending}{line}".strip())
             for piece in pieces:
                 if self._run(piece) is not None:
-                    break  # what follows on the same line relied on it
+                    break  # Later statements on the line may depend on it.
             pending = "" if is_blank(rest) else rest
 
     def script(self, text: str, *, name: str | None = None) -> int:
-        """Run statements one after the other, until one fails.
+        """Run statements one after the other until one fails.
 
         Args:
             text: Any number of statements; the last one needs no semicolon.
-            name: Of the file, for messages.
+            name: The file's name, for messages.
 
         Returns:
             0, or the exit code of the error.
         """
         pieces, rest = split_statements(f"{text}\n;")
-        if rest:  # the semicolon that was added has ended nothing: run none of a script whose end is missing
+        if rest:  # The added semicolon ended nothing, so the script is incomplete and must not run.
             line = text.count("\n", 0, len(text) + 2 - len(rest.lstrip())) + 1
             self._say(f"{_place(name, line)}: Error: a string, quoted name, comment or block is not closed.")
             return 1
@@ -120,7 +120,7 @@ class Prompt:
         return 0
 
     def _run(self, piece: Piece, *, where: str | None = None) -> int | None:
-        """Run one statement; the exit code of what went wrong, or None."""
+        """Run one statement; returns the exit code of its error, or None."""
         started = time.monotonic()
         try:
             with self._progress():
@@ -161,7 +161,7 @@ class Prompt:
 
     @contextmanager
     def _progress(self) -> Iterator[None]:
-        """Show what the session's jobs are at, where somebody can see it."""
+        """Show the progress of the session's jobs, if standard error is a terminal."""
         if not self._err.is_terminal:
             yield
             return
@@ -202,35 +202,36 @@ def run_sql(
     remote: str | None = None,
     **session: Any,
 ) -> int:
-    """Run ``pydelta sql``: scripts where there are any, standard input where nobody types, else a prompt.
+    """Run ``pydelta sql``: the given scripts, else piped standard input, else a prompt.
 
     Args:
-        statements: Scripts as they are.
-        files: Scripts by the name of their file; they run first.
+        statements: Texts of scripts.
+        files: Files of scripts; they run first.
         style: How results are written.
-        limit: Rows that are shown of a result; None for 100 of a table and all of anything else.
+        limit: Rows shown of a result; None for 100 of a table and all of any other style.
         remote: A server that runs the statements; see ``remote_session``.
-        session: See ``prompt_session``; with ``remote`` its settings alone.
+        session: See ``prompt_session``; with ``remote`` only its settings.
 
     Returns:
         The exit code.
 
     Raises:
-        InvalidArgumentError: A file cannot be read, or a server was named beside what starts a session here.
+        InvalidArgumentError: A file cannot be read, or a server was given together with options of a local session.
         DeltaEnvironmentError: See ``prompt_session`` and ``remote_session``.
     """
-    if remote and (beside := next((name for name in _OF_ONE_HERE if session.get(name)), None)):
+    if remote and (beside := next((name for name in _LOCAL_OPTIONS if session.get(name)), None)):
         raise InvalidArgumentError(
-            f"--remote names a server that runs already: --{beside} is not for it.", hint="Leave one of them out."
+            f"--remote names a running server, so --{beside} has no effect.", hint="Leave one of them out."
         )
     scripts = [(_read(file), file) for file in files] + [(text, None) for text in statements]
     typed = not scripts and sys.stdin.isatty()
     if not scripts and not typed:
         scripts = [(sys.stdin.read(), None)]
     out, err = Terminal(), Terminal(error=True)
-    shown = limit if limit is not None else 100 if style == "table" else 0
+    if limit is None:
+        limit = 100 if style == "table" else 0
     with remote_session(remote, session.get("conf")) if remote else prompt_session(**session) as spark:
-        prompt = Prompt(spark, out=out, err=err, style=style, limit=shown)
+        prompt = Prompt(spark, out=out, err=err, style=style, limit=limit)
         if typed:
             place = spark.conf.get("spark.sql.warehouse.dir")
             err.say(f"Spark {spark.version}, warehouse {place}. Type help; or quit;", style="dim")
@@ -252,14 +253,14 @@ def keep_history(file: Path) -> Callable[[str], None]:
     """Use a file for the history of ``input``.
 
     Args:
-        file: Made where it is missing, readable by its owner alone.
+        file: Created if missing, readable only by its owner.
 
     Returns:
-        Adds a statement to it; one that cannot be kept is not an error.
+        A function that adds a statement and ignores failures to store it.
     """
     try:
         import readline
-    except ImportError:  # pragma: no cover - some builds of Python have none
+    except ImportError:  # pragma: no cover - Some builds of Python lack it.
         return lambda text: None
     if sys.stdin.isatty():
         readline.set_auto_history(False)

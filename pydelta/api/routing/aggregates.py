@@ -6,8 +6,8 @@
       +- Project / Filter p = 1 / alias       +- OneRowRelation
            +- scan of a Delta table    -->
 
-Only ``count(*)``, ``min`` and ``max`` without grouping, and filters over partition columns alone, which Spark itself
-evaluates. What statistics cannot say exactly (see ``log.exact_statistics``) stays a scan.
+This covers only ``count(*)``, ``min`` and ``max`` without grouping, and filters that use only partition columns, which
+Spark itself evaluates. Where statistics are not exact (see ``log.exact_statistics``), the scan stays.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _SUFFIXES: Final = {"long": "L", "bigint": "L", "integer": "", "short": "S", "by
 
 
 def answer_all(spark: SparkSession, plan: Any) -> Any | None:
-    """Answer every aggregate in an analysed plan that can be answered; None when there is none.
+    """Answer every aggregate in an analyzed plan that statistics can answer; None when there is none.
 
     Args:
         spark: The session.
-        plan: An analysed logical plan that is not a command.
+        plan: An analyzed logical plan that is not a command.
     """
     jvm = Jvm.of(spark)
     patterns = jvm.view.org.apache.spark.sql.catalyst.trees.TreePattern
@@ -73,11 +73,11 @@ def answer_all(spark: SparkSession, plan: Any) -> Any | None:
 
 
 def answer(spark: SparkSession, plan: Any) -> Any | None:
-    """Make the plan of one row that answers an aggregate; None where only a scan can.
+    """Build the one-row plan that answers an aggregate; None if only a scan can.
 
     Args:
         spark: The session.
-        plan: An analysed logical plan, an ``Aggregate`` at its top.
+        plan: An analyzed logical plan with an ``Aggregate`` at its top.
     """
     if str(plan.nodeName()) != "Aggregate" or not settings_of(spark).metadata_query:
         return None
@@ -85,7 +85,7 @@ def answer(spark: SparkSession, plan: Any) -> Any | None:
 
 
 def count_rows(spark: SparkSession, plan: Any) -> int | None:
-    """Tell how many rows an analysed plan gives, when it only shows the rows of a Delta table; else None."""
+    """Count the rows of an analyzed plan that only shows the rows of a Delta table; None for any other."""
     if not settings_of(spark).metadata_query:
         return None
     relation = _relation(spark, plan)
@@ -96,7 +96,7 @@ def count_rows(spark: SparkSession, plan: Any) -> int | None:
 
 
 def install() -> None:
-    """Answer what asks enabled sessions for aggregates of a frame; ``patches.restore_all`` takes it out."""
+    """Install the routes for aggregates of a frame in enabled sessions; ``patches.restore_all`` removes them."""
     patch(ClassicFrame, "count", _count)
     patch(ClassicFrame, "agg", _agg)
     patch(ClassicFrame, "select", _select)
@@ -104,7 +104,7 @@ def install() -> None:
 
 
 def answered_frame(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """Answer the aggregates of a query, and return its frame, or the same frame."""
+    """Answer the aggregates of a query and return the new frame, or the same one if there are none."""
     plan = answer_all(spark, frame._jdf.queryExecution().analyzed())
     return frame if plan is None else Jvm.of(spark).frame(plan)
 
@@ -136,7 +136,7 @@ def _agg(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
 
 
 def _select(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
-    """``select(count("*"))`` and ``selectExpr("count(*)")``."""
+    """Route ``select(count("*"))`` and ``selectExpr("count(*)")``."""
     aggregating = _agg(original)
 
     def select(self: DataFrame, *columns: Any) -> DataFrame:
@@ -146,7 +146,7 @@ def _select(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
 
 
 def _names_aggregate(column: Any) -> bool:
-    """Whether the first of the columns selected may be an aggregate, by its text: most that are selected are none."""
+    """Return whether the first selected column may be an aggregate, judged by its text because most are not."""
     if isinstance(column, list | tuple):
         return bool(column) and _names_aggregate(column[0])
     return _AGGREGATE.search(str(column)) is not None
@@ -157,13 +157,13 @@ def _names_aggregate(column: Any) -> bool:
 
 @dataclass(kw_only=True)
 class _Relation:
-    """What an aggregate reads.
+    """The table that an aggregate reads.
 
     Args:
         index: The files of the scan.
         snapshot: The version.
-        frame: The files that partition filters leave.
-        fields: Columns by the id of the attribute that stands for them.
+        frame: The files that satisfy the partition filters.
+        fields: Columns by the id of their attribute.
     """
 
     index: DeltaFileIndex
@@ -180,7 +180,7 @@ class _Relation:
 
 
 def _relation(spark: SparkSession, plan: Any) -> _Relation | None:
-    """The scan under projections, aliases and partition filters; None for anything else."""
+    """Return the scan under projections, aliases and partition filters; None for anything else."""
     jvm = Jvm.of(spark)
     plan = lowered(jvm, plan, all_scans_in(jvm, plan))
     projects: list[Any] = []
@@ -230,7 +230,7 @@ def _stored_name(snapshot: Snapshot, item: StructField) -> str:
 
 
 def _snapshot(spark: SparkSession, index: DeltaFileIndex) -> Snapshot | None:
-    """The version that a scan reads, if it is still known."""
+    """Return the version that a scan reads, if it can still be loaded."""
     identity = index.files.identity
     log = log_for_path(spark, identity.location, index.files.storage)
     try:
@@ -245,7 +245,7 @@ def _snapshot(spark: SparkSession, index: DeltaFileIndex) -> Snapshot | None:
 def _filtered(
     jvm: Jvm, indexes: Sequence[DeltaFileIndex], filters: list[Any], fields: dict[int, StructField], snapshot: Snapshot
 ) -> pl.DataFrame | None:
-    """The files that filters leave, when they are over partition columns of the scan alone."""
+    """Return the files that satisfy the filters, if these use only partition columns of the scan."""
     patterns = jvm.view.org.apache.spark.sql.catalyst.trees.TreePattern
     partitions = {name.lower() for name in snapshot.partition_columns}
     for condition in filters:
@@ -259,7 +259,7 @@ def _filtered(
             return None
     keys = ["path", "dv_id"]
     kept = pl.concat([index.partition_matches(filters).select(keys) for index in indexes])
-    # By path: the snapshot may have been read again, and then its rows lie elsewhere.
+    # Match by path: a snapshot that was read again has its rows in another order.
     return snapshot.files.narrowed(
         lambda files: files.join(kept, on=keys, how="semi", nulls_equal=True, maintain_order="left")
     )
@@ -295,12 +295,12 @@ def _answer(spark: SparkSession, aggregate: Any) -> Any | None:
             return None
     one_row = jvm.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
     project = jvm.project(jvm.seq(answered), one_row)
-    project.setTagValue(jvm.tag(ANSWERED), aggregate)  # a view of it is to show later versions
+    project.setTagValue(jvm.tag(ANSWERED), aggregate)  # A view of it must follow later versions.
     return project
 
 
 def _may_answer(jvm: Jvm, item: Any) -> bool:
-    """Whether there is an aggregate function in an expression; cheap, before anything of the table is read."""
+    """Return whether an expression contains an aggregate function, a cheap check before reading anything."""
     patterns = jvm.view.org.apache.spark.sql.catalyst.trees.TreePattern
     return bool(item.containsPattern(patterns.AGGREGATE_EXPRESSION()))
 
@@ -314,7 +314,7 @@ def _transform_expression(expression: Any, replace: Any) -> Any:
 
 
 def _value_of(jvm: Jvm, relation: _Relation, expression: Any) -> Any | None:
-    """The value of one aggregate function as a literal; None where statistics do not say it."""
+    """Return the value of one aggregate function as a literal; None where statistics are not exact."""
     if expression.isDistinct() or expression.filter().isDefined():
         return None
     function = expression.aggregateFunction()
@@ -333,7 +333,7 @@ def _value_of(jvm: Jvm, relation: _Relation, expression: Any) -> Any | None:
     bound = relation.statistics.bound(column, "min" if kind == "Min" else "max")
     if bound is None:
         return None
-    # A literal is never null, and the column of the answer may be, as that of the aggregate.
+    # The aggregate's column is nullable, so the answer's must be, but a literal's is not.
     known = jvm.view.org.apache.spark.sql.catalyst.expressions.KnownNullable
     return known(_literal(jvm, bound.value, function.dataType()))
 

@@ -1,4 +1,4 @@
-"""Route ``spark.catalog``: Delta tables are made and cached by name here."""
+"""Route ``spark.catalog``: this engine creates, caches and describes Delta tables by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SESSION_CATALOG: Final = "spark_catalog"
 
 
 def install() -> None:
-    """Put the routes in place. ``patches.restore_all`` takes them out again."""
+    """Install the routes. ``patches.restore_all`` removes them."""
     patch(Catalog, "createTable", _create_table)
     patch(Catalog, "cacheTable", _cache_table)
     patch(Catalog, "uncacheTable", _uncache_table)
@@ -46,16 +46,16 @@ def install() -> None:
     patch(Catalog, "tableExists", _table_exists)
     patch(Catalog, "listColumns", _list_columns)
     for name, answer in _BY_STATEMENT.items():
-        if hasattr(Catalog, name):  # those of later versions of Spark
+        if hasattr(Catalog, name):  # Older versions of Spark lack some of them.
             patch(Catalog, name, _by_statement(answer))
     patch(ClassicFrame, "unpersist", _unpersist)
 
 
 def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
-    """Answer ``spark.table(name)``; None when the name stands for nothing of this engine's."""
+    """Answer ``spark.table(name)``; None when the name is not one of this engine's tables."""
     try:
         travel = travel_from_options(options or {})
-    except InvalidArgumentError as error:  # Spark itself reads these options of a table's name
+    except InvalidArgumentError as error:  # Spark has its own error for these options.
         raise error.called(Condition.of("INVALID_TIME_TRAVEL_SPEC")) from None
     plan = RelationResolver(spark).table(parse_identifier(spark, name), travel)
     return None if plan is None else Jvm.of(spark).frame(plan)
@@ -162,7 +162,7 @@ def _snapshot(spark: SparkSession, entry: DeltaEntry) -> Snapshot:
 
 
 def _shown_table(spark: SparkSession, table: Table, entry: DeltaEntry) -> Table:
-    """What Spark tells of a table, with what the log knows: Spark's own entry has no description."""
+    """Add the log's description to Spark's entry of a table, which has none."""
     metadata = _snapshot(spark, entry).metadata
     description = (metadata.description or None) if metadata is not None else table.description
     return table._replace(description=description, tableType="MANAGED" if entry.managed else "EXTERNAL")
@@ -207,7 +207,7 @@ def _list_tables(original: Callable[..., list[Table]]) -> Callable[..., list[Tab
                 entry = _delta_entry(self, (table.catalog, *table.namespace, table.name))
             try:
                 shown.append(table if entry is None else _shown_table(self._sparkSession, table, entry))
-            except DeltaError:  # an entry whose log is damaged is listed as Spark knows it
+            except DeltaError:  # A table with a damaged log keeps Spark's entry.
                 shown.append(table)
         return shown
 
@@ -243,7 +243,7 @@ def _list_columns(original: Callable[..., list[Column]]) -> Callable[..., list[C
 
 
 def _by_statement(answer: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a route that answers by SQL, which is routed itself; Spark's own way is for what is not a Delta table."""
+    """Build a route that answers a Delta table by routed SQL, and anything else in Spark's own way."""
 
     def route(original: Callable[..., Any]) -> Callable[..., Any]:
         def ask(self: Catalog, tableName: str, *arguments: Any, **named: Any) -> Any:
@@ -306,7 +306,7 @@ def _recover_partitions(original: Callable[..., None]) -> Callable[..., None]:
         if not is_enabled(spark):
             return original(self, tableName)
         table = quoted(*parse_identifier(spark, tableName))
-        spark.sql(f"ALTER TABLE {table} RECOVER PARTITIONS")  # answered there for Delta tables and their twins
+        spark.sql(f"ALTER TABLE {table} RECOVER PARTITIONS")  # The SQL route handles Delta tables and their twins.
         return None
 
     return recover_partitions

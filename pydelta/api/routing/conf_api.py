@@ -1,6 +1,6 @@
-"""Route ``spark.conf.get``: a setting of the reference engine that was not set has the default that it has there.
+"""Route ``spark.conf.get``: an unset setting of the reference engine returns that engine's default.
 
-One that has none there is None.
+A setting that has no default there returns None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["install"]
 
 
 def install() -> None:
-    """Put the route in place. ``patches.restore_all`` takes it out again."""
+    """Install the route. ``patches.restore_all`` removes it."""
     patch(RuntimeConfig, "get", _get)
 
 
@@ -30,6 +30,6 @@ def _get(original: Callable[..., Any]) -> Callable[..., Any]:
         if found is not None:
             return found
         known = reference_settings().get(key)
-        return original(self, key) if known is None else known.default  # Spark's own error of a key that is not known
+        return original(self, key) if known is None else known.default  # Spark raises its error for an unknown key.
 
     return get

@@ -1,7 +1,7 @@
 """Register the Python data source ``delta``: the last resort for routes that ``enable`` does not cover.
 
-It reads whole rows through Python workers and prunes no columns, so it is slow; it is right, and it is there.
-Driver-side methods run in a Python process of their own, without the JVM: everything comes from the options.
+It reads whole rows through Python workers without column pruning, so it is correct but slow. Its driver-side methods
+run in a separate Python process without the JVM, and see only the options.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_ROUTED", "DeltaDataSource"]
 
-_FILES_A_PARTITION: Final = 16
+_FILES_PER_PARTITION: Final = 16
 NOT_ROUTED: Final = "A Delta table was looked up by name without this engine"
-"""How the error of a read or write begins that Spark hands to the Python data source for want of the engine."""
+"""Start of the error that Spark's fallback to the Python data source raises when the engine is not enabled."""
 
 
 class DeltaDataSource(DataSource):
@@ -40,7 +40,7 @@ class DeltaDataSource(DataSource):
         return "delta"
 
     def schema(self) -> StructType:
-        """Return the table's schema at the version asked for."""
+        """Return the table's schema at the requested version."""
         from pydelta.engines.spark.types import to_spark_schema
 
         return to_spark_schema(_snapshot(self.options).schema)
@@ -50,7 +50,7 @@ class DeltaDataSource(DataSource):
         return _Reader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return a writer that appends or replaces all rows, in one commit."""
+        """Return a writer that appends or replaces all rows in one commit."""
         from pydelta.api.routing.datasource_writer import DeltaArrowWriter
 
         return DeltaArrowWriter(self.options, schema, overwrite=overwrite)
@@ -58,7 +58,7 @@ class DeltaDataSource(DataSource):
 
 @dataclass
 class _Files(InputPartition):
-    """Some files of the table: (path as the log spells it, partition values by physical name, vector)."""
+    """Some of the table's files: (path as the log spells it, partition values by physical name, deletion vector)."""
 
     files: tuple[_File, ...]
 
@@ -73,7 +73,7 @@ class _Reader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Files, a few a partition."""
+        """List the files, a few per partition."""
         snapshot = _snapshot(self._options)
         core = snapshot.files.core
         paths = core["path"].to_list()
@@ -86,12 +86,12 @@ class _Reader(DataSourceReader):
             for path, row in zip(paths, rows, strict=True)
         ]
         return [
-            _Files(tuple(files[start : start + _FILES_A_PARTITION]))
-            for start in range(0, len(files), _FILES_A_PARTITION)
+            _Files(tuple(files[start : start + _FILES_PER_PARTITION]))
+            for start in range(0, len(files), _FILES_PER_PARTITION)
         ] or [_Files(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the files, partition columns filled in, rows that vectors delete left out."""
+        """Yield Arrow batches of the files, with partition columns filled in and hidden rows removed."""
         from pydelta.api.routing.datasource_read import read_file
 
         assert isinstance(partition, _Files)

@@ -35,7 +35,7 @@ def read_file(
     """Read the rows of one data file.
 
     Args:
-        snapshot: Gives the schema.
+        snapshot: The version, for its schema.
         path: As the log spells it.
         values: Partition values as text, by physical name.
         options: Storage options.
@@ -45,12 +45,12 @@ def read_file(
         Batches with the table's columns in its order; a column that the file lacks is null.
     """
     target = to_arrow(snapshot.schema)
-    gone = _deleted(snapshot.table_uri, vector, options)
+    hidden = _deleted(snapshot.table_uri, vector, options)
     first = 0
     partitions = {name.lower() for name in snapshot.partition_columns}
     mapped = snapshot.column_mapping_mode != "none"
     source = pa.BufferReader(_read(snapshot.table_uri, path, options))
-    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # nanoseconds would wrap around
+    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # Nanoseconds would overflow.
     names = {name.lower(): name for name in file.schema_arrow.names}
     wanted = {}
     for field in snapshot.schema.fields:
@@ -67,10 +67,10 @@ def read_file(
                 value = parse_partition_value(values.get(name), field.data_type) if name in values else None
                 columns.append(_constant(value, arrow.type, batch.num_rows))
         rows = pa.RecordBatch.from_arrays(columns, schema=target)
-        if len(gone):
-            here = gone[np.searchsorted(gone, first) : np.searchsorted(gone, first + rows.num_rows)]
+        if len(hidden):
+            inside = hidden[np.searchsorted(hidden, first) : np.searchsorted(hidden, first + rows.num_rows)]
             live = np.ones(rows.num_rows, dtype=bool)
-            live[here - first] = False
+            live[inside - first] = False
             rows = rows.filter(pa.array(live))
         first += batch.num_rows
         yield rows
@@ -95,7 +95,7 @@ def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _fit(array: pa.Array, data_type: DataType, kind: pa.DataType, mapped: bool) -> pa.Array:
-    """Give nested fields their logical names, fill the missing ones, and cast leaves."""
+    """Rename nested fields to their logical names, fill missing ones with null, and cast leaves."""
     if array.null_count == len(array):
         return pa.nulls(len(array), kind)
     if isinstance(data_type, StructType):

@@ -1,8 +1,8 @@
 """Write rows through the Python data source ``delta``, in one commit and without a JVM.
 
 The last resort for writes that ``enable`` does not cover (``INSERT INTO`` in SQL, a session that is not enabled). It
-runs in Python processes that see the options and nothing else of the session, so it appends or overwrites by name,
-and refuses tables whose rules take Spark expressions to check.
+runs in Python processes that see only the options of the session, so it appends or overwrites by name, and refuses
+tables whose rules need Spark expressions.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class DeltaArrowWriter(DataSourceArrowWriter):
     """Writes the Arrow batches of a Spark job to a table.
 
     Args:
-        options: Of the writer; ``path`` is required, and storage settings are among them.
-        schema: Of the rows.
+        options: The writer's options; ``path`` is required, and storage settings are included.
+        schema: The schema of the rows.
         overwrite: Replace the table's rows.
 
     Raises:
-        InvalidArgumentError: No path: Spark tells a Python data source neither name nor place of a managed table.
-        UnsupportedFeatureError: The table has rules that only Spark expressions can check, or the write needs more
-            than appending or replacing everything.
+        InvalidArgumentError: The path is missing: Spark passes a Python data source no location of a managed table.
+        UnsupportedFeatureError: The table has rules that only Spark expressions can check, or the write is more than
+            an append or a full overwrite.
         SchemaMismatchError: The rows do not fit.
     """
 
@@ -122,10 +122,10 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         run(Write(_Written(self._schema, adds), self._options), context)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop what finished tasks of the failed job wrote, on the driver.
+        """Delete the files that finished tasks of the failed job wrote, on the driver.
 
-        Spark calls it after a failed ``commit`` too, which has all messages. Then the files may be part of a version,
-        and ``commit`` has removed them itself where they are surely not.
+        Spark also calls it after a failed ``commit``, with all messages. Then the files may belong to a version, and
+        ``commit`` has already deleted those that certainly do not.
         """
         if all(message is not None for message in messages):
             return
@@ -135,7 +135,7 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         return DeltaLog.for_table(self._path, options=dict(self._options.storage))
 
     def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch's columns in the order of the task's; those that the rows lack are null."""
+        """Return the batch with its columns in the task's order; columns that the rows lack are null."""
         for name, position in self._required:
             given = batch.column(position)
             if (without_empty(given) if name in self._partitions else given).null_count:
@@ -149,7 +149,7 @@ class DeltaArrowWriter(DataSourceArrowWriter):
 
 
 class _Written:
-    """Files that exist already, as a source for ``write_table``."""
+    """Files that already exist, as a source for ``write_table``."""
 
     def __init__(self, schema: StructType, adds: Sequence[AddFile]) -> None:
         self._schema = schema
@@ -161,7 +161,7 @@ class _Written:
         return self._schema
 
     def write(self, target: WriteTarget) -> RewriteOutput:
-        """See ``RowSource.write``; the rows were written by the tasks."""
+        """See ``RowSource.write``; the tasks have already written the rows."""
         del target
         import json
 
@@ -171,7 +171,7 @@ class _Written:
 
 
 class _WithoutSpark(RefusingEngine):
-    """Deletes what an append or a whole overwrite has written in vain; these need no other step."""
+    """Deletes the files of a failed append or full overwrite, which need no other engine step."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -186,7 +186,7 @@ def _records(messages: Sequence[WriterCommitMessage | None]) -> list[dict[str, A
 
 
 def _refuse_rules(plan: WritePlan, data: StructType) -> None:
-    """Rules and conversions that take Spark: constraints, computed columns, rebuilt structs, NOT NULL inside them."""
+    """Refuse rules and conversions that need Spark: constraints, computed columns, rebuilt structs, nested NOT NULL."""
     rules = {key for key in plan.configuration if key.startswith("delta.constraints.")}
     for item in plan.schema.fields:
         rules |= {key for key in _RULES if key in item.metadata}
@@ -199,7 +199,7 @@ def _refuse_rules(plan: WritePlan, data: StructType) -> None:
     if rules:
         listed = sorted(rules)
         raise UnsupportedFeatureError(
-            f"The write needs {', '.join(listed)}, which takes the engine in the session.",
+            f"The write needs {', '.join(listed)}, which needs the engine in the session.",
             features=listed,
             hint="Call pydelta.enable(spark) and write with df.write.format('delta').",
         )

@@ -2,10 +2,10 @@
 
 ::
 
-    enable(spark) --> checks: classic session, no JVM engine configured, executors have what they need
-                  --> routing_read, routing_write: methods of PySpark's classes replaced, once a process
+    enable(spark) --> checks: classic session, no JVM engine configured, executors have the packages
+                  --> routing_read, routing_write: methods of PySpark's classes replaced, once per process
                   --> the Python data source "delta": the last resort for routes that are not covered
-    disable(spark) --> the last enabled session gone, every method is put back
+    disable(spark) --> when the last enabled session is disabled, every method is restored
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def enable(spark: SparkSession) -> SparkSession:
         The same session.
 
     Raises:
-        DeltaEnvironmentError: A Spark Connect session; a session configured for the JVM engine (the settings to
-            delete are named); executors without pyarrow or this package.
-        InvalidArgumentError: A ``spark.pydelta.*`` setting that cannot be right.
+        DeltaEnvironmentError: It is a Spark Connect session; it is configured for the JVM engine (the error names the
+            settings to delete); or executors lack pyarrow or this package.
+        InvalidArgumentError: A ``spark.pydelta.*`` setting has an invalid value.
     """
     with user_errors():
         check_session(spark)
@@ -60,7 +60,7 @@ def enable(spark: SparkSession) -> SparkSession:
 
 
 def disable(spark: SparkSession) -> None:
-    """Undo ``enable`` for the session; PySpark's methods are put back when no enabled session is left."""
+    """Undo ``enable`` for the session; the last one to be disabled restores PySpark's methods."""
     if not is_enabled(spark):
         return
     Jvm.of(spark).forget_data_source("delta")

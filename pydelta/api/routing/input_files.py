@@ -1,4 +1,4 @@
-"""Answer ``DataFrame.inputFiles`` with the files that are left once partitions and statistics have ruled others out."""
+"""Answer ``DataFrame.inputFiles`` with the files that remain after pruning by partitions and statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITHOUT_FILES: Final = (
 
 
 def install() -> None:
-    """Put the route in place; ``patches.restore_all`` takes it out again."""
+    """Install the route; ``patches.restore_all`` removes it."""
     patch(ClassicFrame, "inputFiles", _input_files)
 
 
@@ -40,7 +40,8 @@ def _input_files(original: Callable[..., list[str]]) -> Callable[..., list[str]]
         if found is None:
             return original(self)
         left, whole, others = found
-        if others:  # scans that are not ours: their files are what Spark tells, without all of ours
+        if others:
+            # Spark lists the files of scans that are not ours, together with all files of our tables.
             left = {**left, **dict.fromkeys(path for path in original(self) if path not in whole)}
         return list(left)
 
@@ -48,9 +49,9 @@ def _input_files(original: Callable[..., list[str]]) -> Callable[..., list[str]]
 
 
 def _left(frame: DataFrame) -> tuple[dict[str, None], set[str], bool] | None:
-    """The files of our scans that a query reads, all files of these tables, and whether others may read files too.
+    """Return the remaining files of our scans, all files of these tables, and whether other scans may read files.
 
-    None where no scan is ours.
+    Returns None if no scan is ours.
     """
     jvm = Jvm.of(frame.sparkSession)
     left: dict[str, None] = {}
@@ -71,5 +72,5 @@ def _left(frame: DataFrame) -> tuple[dict[str, None], set[str], bool] | None:
 
 
 def _decided_later(jvm: Jvm, expression: Any) -> bool:
-    """Tell whether a filter holds a query, such as the other side of a join that Spark prunes by."""
+    """Return whether a filter contains a query, such as the other side of a join in dynamic pruning."""
     return str(expression.nodeName()).startswith("DynamicPruning") or jvm.has_subquery(expression)

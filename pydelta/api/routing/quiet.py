@@ -1,4 +1,4 @@
-"""Start an enabled session without what the JVM writes to standard error meanwhile."""
+"""Start an enabled session and suppress what the JVM prints to standard error during the start."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ __all__ = ["quiet_session"]
 def quiet_session(
     app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False
 ) -> SparkSession:
-    """Open a ``session`` for programs that people look at: what goes wrong at the start is told in one line.
+    """Open a ``session`` for interactive programs, reporting a failed start in one line.
 
     Args:
         app_name: Name of the application.
         master: See ``session``.
         conf: Spark settings.
-        verbose: Let Spark say what it says at the start.
+        verbose: Show Spark's messages during the start.
 
     Raises:
         DeltaEnvironmentError: Spark does not start.
     """
-    with _quiet(verbose) as said:
+    with _quiet(verbose) as output:
         try:
             return session(app_name, master=master, conf=conf)
         except (PySparkException, OSError) as error:
             raise DeltaEnvironmentError(
-                f"Spark did not start: {_first(said) or first_line(error)}",
+                f"Spark did not start: {_first(output) or first_line(error)}",
                 hint="Check that Java 17 or newer is installed (JAVA_HOME), and the settings. "
-                "pydelta sql --verbose shows all that is said.",
+                "pydelta sql --verbose shows all messages.",
             ) from error
 
 
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[IO[Any] | None]:
-    """Let the JVM, which inherits it, write its errors to a file: what fails is raised, and told once."""
+    """Redirect standard error to a file that the JVM inherits, so that a failure is reported only once."""
     if verbose:
         yield None
         return
     sys.stderr.flush()
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
         try:
-            yield said
+            yield output
         finally:
             os.dup2(kept, 2)
             os.close(kept)
 
 
-def _first(said: IO[Any] | None) -> str:
-    """The first line with an error that the JVM wrote; nothing where it only warned."""
-    if said is None:
+def _first(output: IO[Any] | None) -> str:
+    """Return the first line with an error that the JVM wrote; nothing if it only warned."""
+    if output is None:
         return ""
-    said.seek(0)
-    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+    output.seek(0)
+    lines = [line.strip() for line in output.read().decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "exception" in line.lower()]
     other = [line for line in lines if not line.startswith("WARNING")]
     return (errors or other or [""])[0][:300]

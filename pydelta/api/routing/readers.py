@@ -40,10 +40,10 @@ _PROVIDER = "delta"
 
 
 def install(enable: Callable[[SparkSession], SparkSession]) -> None:
-    """Put the routes in place. ``patches.restore_all`` takes them out again.
+    """Install the routes. ``patches.restore_all`` removes them.
 
     Args:
-        enable: Enables a session: what an enabled one makes of itself is enabled, too.
+        enable: Enables a session; used for sessions that an enabled session creates.
     """
     for name in ("newSession", "cloneSession"):
         if name in vars(SparkSession):
@@ -53,7 +53,7 @@ def install(enable: Callable[[SparkSession], SparkSession]) -> None:
     patch(DataFrameReader, "load", _load)
     patch(DataFrameReader, "table", _reader_table)
     patch(captured, "convert_exception", _converted)
-    if hasattr(DataFrameReader, "changes"):  # from Spark 4.2 on
+    if hasattr(DataFrameReader, "changes"):  # It exists since Spark 4.2.
         patch(DataFrameReader, "changes", _reader_changes)
     routing_catalog.install()
     routing_conf.install()
@@ -88,7 +88,7 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         formatter = SQLStringFormatter(self)
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
         try:
-            with inside_with_jvm(self):  # a session that is served has a parser of ours, too
+            with inside_with_jvm(self):  # A served session also has our parser.
                 return _statement(self, text, args, original)
         finally:
             if kwargs:
@@ -129,7 +129,7 @@ def _statement(spark: SparkSession, text: str, args: Any, original: Callable[...
 
 
 def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the error that ended the planning of a query back as the engine raised it."""
+    """Convert an error from planning a query into the engine's error that caused it."""
 
     def convert_exception(error: Any) -> Any:
         ours = raised_while_planning(str(error.getMessage()))
@@ -141,7 +141,7 @@ def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = False) -> DataFrame | None:
-    """A statement that only this engine knows; those take no parameters."""
+    """Run a statement that only this engine knows; such statements take no parameters."""
     if args and is_ours(text, spark_refuses=spark_refuses):
         raise InvalidArgumentError(
             "Statements that Spark's parser does not know cannot have parameters.",
@@ -151,7 +151,7 @@ def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = Fal
 
 
 def _raise_ours(error: AnalysisException) -> None:
-    """Raise the engine's own error, when that is what a statement over the registered data source ran into."""
+    """Raise the engine's own error if it caused the failure of a statement over the registered data source."""
     text = str(error)
     ours = raised_in(text)
     if ours is not None:
@@ -159,7 +159,7 @@ def _raise_ours(error: AnalysisException) -> None:
 
 
 def _parameters(jvm: Jvm, args: Any) -> tuple[list[str], list[Any]]:
-    """The names and values of parameters: a dictionary for ``:name``, a list for ``?``, which has no names."""
+    """Return the names and values of parameters: a dictionary for ``:name``, a list without names for ``?``."""
     values = args.values() if isinstance(args, dict) else args or ()
     return list(args) if isinstance(args, dict) else [], [_expression(jvm, value) for value in values]
 

@@ -27,13 +27,13 @@ def session(
 ) -> SparkSession:
     """Return a classic session with the engine enabled: the running one, or a new one.
 
-    A new local one makes no folder where it is started: see ``places`` for where managed tables go. Where ``conf`` has
-    keys of S3 or Azure (``spark.hadoop.fs.s3a.*``), it loads the package with Hadoop's file system for that store, in
-    the version of Spark's own Hadoop.
+    A new local session creates no folder in the working directory: see ``places`` for where managed tables go. If
+    ``conf`` has keys for S3 or Azure (``spark.hadoop.fs.s3a.*``), the session loads the package with Hadoop's file
+    system for that store, in the version of Spark's own Hadoop.
 
     Args:
         app_name: Name of the application.
-        master: Cluster to use; None for what spark-submit or the configuration says, else all local cores.
+        master: Cluster to use; None for the master set by spark-submit or the configuration, else all local cores.
         conf: Spark settings.
 
     Raises:
@@ -46,10 +46,10 @@ def session(
         settings["spark.master"] = master
     elif not {"SPARK_HOME", "MASTER"} & set(os.environ) and not running:
         settings.setdefault("spark.master", "local[*]")
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of a local session is for other machines
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Only this machine uses a local session.
     if not running:
         settings = {**local_settings(settings), **settings}
-        packages = None if submitted_conf() else packages_for(settings)  # a submitted process has its class path
+        packages = None if submitted_conf() else packages_for(settings)  # spark-submit has already set the class path.
         if packages is not None:
             settings["spark.jars.packages"] = packages
     builder = SparkSession.builder.appName(app_name)
@@ -64,9 +64,9 @@ def session(
 def configure_spark_with_delta_pip(
     spark_session_builder: _Session.Builder, extra_packages: Sequence[str] | None = None
 ) -> _Session.Builder:
-    """Return the builder, whose ``getOrCreate`` gives enabled sessions; this engine needs no package of the JVM.
+    """Return the builder, changed so that ``getOrCreate`` returns enabled sessions; the engine needs no JVM package.
 
-    The reference engine's two settings are left out, if the builder has them.
+    It removes the reference engine's two settings from the builder.
 
     Args:
         spark_session_builder: A session builder.

@@ -42,10 +42,10 @@ _NOT_PROPERTIES: Final = ("path", "checkpointlocation", "queryname")
 
 
 def install() -> None:
-    """Put the routes in place. ``patches.restore_all`` takes them out again."""
+    """Install the routes. ``patches.restore_all`` removes them."""
     patch(DataStreamReader, "load", _load)
     patch(DataStreamReader, "table", _table)
-    if hasattr(DataStreamReader, "changes"):  # from Spark 4.2 on
+    if hasattr(DataStreamReader, "changes"):  # It exists since Spark 4.2.
         patch(DataStreamReader, "changes", _changes)
     patch(DataStreamWriter, "start", _start)
     patch(DataStreamWriter, "toTable", _to_table)
@@ -127,7 +127,7 @@ def _changes(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
 
 
 def _name_of(reader: DataStreamReader) -> str | None:
-    """The name that ``readStream.name`` gave, from Spark 4.2 on."""
+    """Return the name given by ``readStream.name``, which exists since Spark 4.2."""
     if not hasattr(DataStreamReader, "name"):
         return None
     given = private_field(reader._jreader, "userProvidedSourceName")
@@ -199,8 +199,8 @@ def _to_table(original: Callable[..., StreamingQuery]) -> Callable[..., Streamin
             partition_by = _names(self, "partitioningColumns")
             if isinstance(entry, DeltaEntry) and (entry.by_path or log_for_path(spark, entry.location).table_exists()):
                 return _started(self, entry.location, given, partition_by=partition_by)
-            OutputMode.parse(_output_mode(self))  # before a table is made
-            schema = with_nullable_parts(from_spark(self._df.schema))  # as Spark has it for tables of streams
+            OutputMode.parse(_output_mode(self))  # An invalid mode must not leave a new table.
+            schema = with_nullable_parts(from_spark(self._df.schema))  # Spark does the same for streamed tables.
             assert isinstance(schema, StructType)
             log = define_table(
                 spark,
@@ -228,7 +228,7 @@ def _started(
     try:
         return StreamingQuery(start_query(writer, sink))
     except Py4JJavaError as error:
-        cause = error.java_exception.getCause()  # reflection puts Spark's own exception into one of its own
+        cause = error.java_exception.getCause()  # Reflection wraps Spark's exception.
         raise (error if cause is None else convert_exception(cause)) from None
 
 
@@ -283,7 +283,7 @@ def _delta_sources(writer: DataStreamWriter) -> list[DeltaSource]:
 
 
 def _check_names(writer: DataStreamWriter) -> None:
-    """Refuse sources of one name, and some without, where sources may have names: Spark looks before us."""
+    """Refuse duplicate names of sources, and unnamed sources where names are enforced, as Spark does."""
     spark = writer._spark
     if str(spark.conf.get(SOURCE_NAMES, "false")).lower() != "true":
         return
@@ -294,7 +294,7 @@ def _check_names(writer: DataStreamWriter) -> None:
     if doubled:
         raise InvalidArgumentError(
             f"Sources of the query have one name: {', '.join(doubled)}.",
-            hint="Give each source a name of its own: readStream.name(…).",
+            hint="Give each source its own name: readStream.name(…).",
             condition=Condition.of("STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES", names=doubled),
         )
     if None in names:
@@ -308,7 +308,7 @@ def _check_names(writer: DataStreamWriter) -> None:
 
 
 def _check_sources(writer: DataStreamWriter) -> None:
-    """Refuse what no query over these sources can do: real-time modes, and schema logs that are in the wrong place."""
+    """Refuse modes that Delta sources do not support, and schema logs in the wrong place."""
     sources = _delta_sources(writer)
     _refuse_real_time(writer, reads_delta=bool(sources))
     if sources:
@@ -325,16 +325,16 @@ def _check_sources(writer: DataStreamWriter) -> None:
 
 
 def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A query that our own error ended says so, without the JVM's stack."""
+    """Replace the JVM's stack trace by the engine's own error when that ended the query."""
 
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return original(self, *args, **kwargs)
         except StreamingQueryException as error:
-            told = explained(error)
-            if told is error:
+            own = explained(error)
+            if own is error:
                 raise
-            raise told from None
+            raise own from None
 
     return wait
 

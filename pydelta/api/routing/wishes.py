@@ -1,10 +1,10 @@
-"""Route a session to this engine as soon as it is made, where its builder or its settings ask for Delta.
+"""Enable new sessions automatically if their builder or their settings ask for Delta.
 
 ::
 
     configure_spark_with_delta_pip(builder) ------------> that builder's sessions
     spark.pydelta.enabled=true, or the reference
-    engine's extension or catalog, and no jar of it ----> any session, once ``pydelta.tables`` is imported
+    engine's extension or catalog without its jar ------> any session, once ``pydelta.tables`` is imported
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WATCHED: Final = "_pydelta_watched"
 
 
 def without_jvm_engine(settings: MutableMapping[str, Any]) -> None:
-    """Take the reference engine's extension and catalog out of the settings of a session that is to be made."""
+    """Remove the reference engine's extension and catalog from the settings of a new session."""
     named = [name.strip() for name in str(settings.get(EXTENSIONS, "")).split(",")]
     others = [name for name in named if name and not name.endswith(JVM_EXTENSION)]
     if others:
@@ -49,7 +49,7 @@ def without_jvm_engine(settings: MutableMapping[str, Any]) -> None:
 
 
 def enabling(builder: _Session.Builder) -> _Session.Builder:
-    """Return the builder, whose ``getOrCreate`` gives enabled sessions from now on."""
+    """Return the builder, changed so that ``getOrCreate`` returns enabled sessions."""
     original = builder.getOrCreate
 
     def get_or_create() -> _Session:
@@ -61,17 +61,17 @@ def enabling(builder: _Session.Builder) -> _Session.Builder:
 
 
 def asks_for_delta(conf: Mapping[str, str]) -> bool:
-    """Tell whether a session's settings ask for Delta: in this engine's words, or in those of the reference engine."""
-    asked = conf.get(ENABLED, "").strip().lower()
-    if asked:
-        return asked == "true"
+    """Return whether a session's settings ask for Delta, in this engine's words or in the reference engine's."""
+    wish = conf.get(ENABLED, "").strip().lower()
+    if wish:
+        return wish == "true"
     return bool(jvm_engine_settings(conf))
 
 
 def watch_builders() -> None:
-    """Enable sessions made from now on, if their settings ask for it and the reference engine is not there.
+    """Enable later sessions whose settings ask for it, unless the reference engine is installed.
 
-    A builder's session, and one that a program makes itself with ``SparkSession(context)``.
+    This covers sessions from a builder and those that a program creates with ``SparkSession(context)``.
     """
     original, created = SparkSession.Builder.getOrCreate, SparkSession.__init__
     if hasattr(original, _WATCHED):
@@ -84,7 +84,7 @@ def watch_builders() -> None:
     @functools.wraps(created)
     def create(self: _Session, *given: Any, **named: Any) -> None:
         created(self, *given, **named)
-        if len(given) + len(named) == 1:  # Spark's own wrappers and its builder give more than the context
+        if len(given) + len(named) == 1:  # Spark's own code passes more arguments.
             _enabled_if_asked(self)
 
     setattr(get_or_create, _WATCHED, True)

@@ -39,8 +39,8 @@ _PROVIDER: Final = "delta"
 
 
 def install(spark: SparkSession | None = None) -> None:
-    """Put the routes in place, once; ``patches.restore_all`` takes them out again."""
-    del spark  # which sessions are enabled is looked up on each call
+    """Install the routes once; ``patches.restore_all`` removes them."""
+    del spark  # Each call checks whether its session is enabled.
     patch(DataFrameWriter, "save", _save)
     patch(DataFrameWriter, "saveAsTable", _save_as_table)
     patch(DataFrameWriter, "insertInto", _insert_into)
@@ -57,7 +57,7 @@ def install(spark: SparkSession | None = None) -> None:
 
 
 def uninstall(spark: SparkSession | None = None) -> None:
-    """Do nothing for one session; ``patches.restore_all`` puts the methods back after the last one."""
+    """Do nothing for one session; ``patches.restore_all`` restores the methods after the last one."""
     del spark
 
 
@@ -114,7 +114,7 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
                     raise InvalidArgumentError(
                         f"{name} is what Trino and Presto read of the Delta table at {entry.location}, and the data "
                         f"was to be written as {source}.",
-                        hint='Leave the format out, or say format("delta").',
+                        hint='Leave the format out, or use format("delta").',
                     )
                 _check_folder(self, options.get("path"), format)
                 if entry is not None and not entry.by_path:
@@ -133,11 +133,11 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _in_another_format(writer: DataFrameWriter, name: str, original: Callable[..., None], source: str) -> None:
-    """Save in another format under the name of a Delta table: only an overwrite may, and it replaces the table.
+    """Save in another format under the name of a Delta table, which only an overwrite may do: it replaces the table.
 
     Raises:
-        InvalidArgumentError: An append: the table is not of that format.
-        TableAlreadyExistsError: The mode refuses a table that is there.
+        InvalidArgumentError: An append would mix formats.
+        TableAlreadyExistsError: The mode refuses an existing table.
     """
     mode, spark = _mode(writer), writer._spark
     if mode is WriteMode.IGNORE:
@@ -155,7 +155,8 @@ def _in_another_format(writer: DataFrameWriter, name: str, original: Callable[..
         )
     parts = parse_identifier(spark, name)
     table, fresh = quoted(*parts), quoted(*parts[:-1], f"{parts[-1]}__{uuid.uuid4().hex[:8]}")
-    try:  # the rows may come from the table itself, and it goes only when they are all written
+    try:
+        # The rows may come from the table itself, so it is dropped only after all are written.
         original(writer.mode("error"), fresh)
         spark.sql(f"DROP TABLE {table}")
     except BaseException:
@@ -192,7 +193,7 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_folder(writer: DataFrameWriter, path: Any, source: str | None) -> None:
-    """Keep Spark's own file formats out of the folders of Delta tables."""
+    """Refuse to let Spark's own file formats write into the folders of Delta tables."""
     with user_errors():
         target = path if path is not None else _options(writer).get("path")
         if isinstance(target, str) and target:
@@ -338,7 +339,7 @@ def _merge_into(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _write_to(writer: DataFrameWriterV2, mode: WriteMode, **how: Any) -> bool:
-    """Write to an existing table; False when the name stands for none of this engine's."""
+    """Write to an existing table; return False when the name is not one of this engine's tables."""
     if not is_enabled(writer._spark):
         return False
     with user_errors():
@@ -369,7 +370,7 @@ def _strings(writer: DataFrameWriterV2, scala_map: Any) -> dict[str, str]:
 
 
 def _clustering(writer: DataFrameWriterV2) -> dict[str, str]:
-    """Columns of ``clusterBy``, as the option of the same name."""
+    """Return the columns of ``clusterBy`` as the option of that name."""
     clustering = writer._jwriter.clustering()
     if not clustering.isDefined():
         return {}
@@ -378,7 +379,7 @@ def _clustering(writer: DataFrameWriterV2) -> dict[str, str]:
 
 
 def _transforms(writer: DataFrameWriterV2) -> list[str] | None:
-    """Columns of ``partitionedBy``; transforms such as ``years(ts)`` have no place in a Delta table."""
+    """Return the columns of ``partitionedBy``, refusing transforms such as ``years(ts)``."""
     partitioning = writer._jwriter.partitioning()
     if not partitioning.isDefined():
         return None

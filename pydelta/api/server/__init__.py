@@ -1,4 +1,4 @@
-"""Serve the DataFrame API of remote clients: what Spark Connect's planner would not send to this engine."""
+"""Serve the DataFrame API of remote clients, which Spark Connect's planner would not route to this engine."""
 
 from __future__ import annotations
 

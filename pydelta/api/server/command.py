@@ -1,4 +1,4 @@
-"""Run ``pydelta serve``: listen until the process is asked to stop, then let running commits end."""
+"""Run ``pydelta serve``: listen until the process is asked to stop, then wait for running commits."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def run_server(
     Args:
         addresses: Where to listen.
         guard: Who may use Spark Connect.
-        grace: Seconds that statements with an effect get to end, when the server stops.
+        grace: Seconds that running statements with an effect have to finish when the server stops.
         conf: Spark settings.
-        verbose: Let Spark say what it says.
-        session: More for ``prompt_session``: master, warehouse, metastore.
+        verbose: Show Spark's messages.
+        session: More arguments for ``prompt_session``: master, warehouse, metastore.
 
     Returns:
-        The exit code: 0, or 3 where statements were still running at the end.
+        The exit code: 0, or 3 if statements were still running at the end.
 
     Raises:
         InvalidArgumentError, DeltaEnvironmentError: It cannot listen there, or Spark does not start.
@@ -63,7 +63,7 @@ def run_server(
     settings = {**(conf or {}), **addresses.settings(), **(front.settings() if front else {})}
     out, err = Terminal(), Terminal(error=True)
     with prompt_session(conf=settings, verbose=verbose, **session) as spark:
-        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # what goes wrong is told to the client
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # Clients receive the errors.
         logging.getLogger().addFilter(_is_not_of_py4j)
         logging.getLogger("pydelta").setLevel(logging.WARNING)
         server = Server(spark, addresses, closed=guard.is_closed)
@@ -90,19 +90,19 @@ def run_server(
             if counting is not None:
                 counting.stop()
         if left:
-            err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY tells whether they committed.")
+            err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY shows whether they committed.")
         return _UNKNOWN if left else 0
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Leave out what py4j says by the root's logger: that the JVM is gone, with a trace for each thread."""
+    """Filter out py4j's records on the root logger, which report the JVM's end with a trace per thread."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 def _front(guard: Guard) -> Front:
     try:
         from pydelta.api.server.front import Front
-    except ImportError as error:  # PySpark says so of its own, and names the package
+    except ImportError as error:  # PySpark's own error names the package.
         raise DeltaEnvironmentError(
             f"Spark Connect needs a package that is not installed: {first_line(error)}",
             hint="pip install 'pydelta-lakehouse[serve]', or leave out --connect.",
@@ -133,20 +133,20 @@ def _listening(addresses: Addresses) -> list[str]:
     if addresses.metrics is not None:
         lines.append(f"Metrics: http://{in_url(addresses.metrics_host)}:{addresses.metrics}/metrics")
     if addresses.no_login and not addresses.is_loopback:
-        lines.append(f"Without a log-in: whoever reaches {addresses.host} can use it, under any name.")
+        lines.append(f"No log-in: everyone who reaches {addresses.host} can use it, under any name.")
     return lines
 
 
 def _wait(server: Server, stopping: Stopping) -> None:
-    """Until the process is asked to stop."""
+    """Wait until the process is asked to stop."""
     while not stopping.asked.wait(_POLL_SECONDS):
         _raise_if_ended(server.process)
         if server.has_lost_spark and not stopping.asked.wait(_ENDING_SECONDS):
-            _raise_if_ended(server.process)  # a process that ends stops Spark first
+            _raise_if_ended(server.process)  # A process that is ending stops Spark first.
             raise DeltaEnvironmentError(
                 "Spark stopped by itself: the cluster ended the application, or lost it.",
-                hint="Look at the page of the cluster's master and start the server again; commits that clients were "
-                "told of are there.",
+                hint="Look at the page of the cluster's master and start the server again; commits that were reported "
+                "to clients are there.",
             )
 
 
@@ -154,6 +154,6 @@ def _raise_if_ended(process: Any) -> None:
     if process is not None and process.poll() is not None:
         raise DeltaEnvironmentError(
             f"Spark's process ended by itself, with code {process.returncode}.",
-            hint="Look for what ended it (memory, a signal) and start the server again; commits that clients were "
-            "told of are there.",
+            hint="Look for what ended it (memory, a signal) and start the server again; commits that were reported "
+            "to clients are there.",
         )

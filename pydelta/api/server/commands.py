@@ -1,4 +1,4 @@
-"""Run the commands of remote clients by the Python API of the session on the server, which this engine routes."""
+"""Run the commands of remote clients through the Python API of their session on the server, routed to this engine."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _MODES: Final = {
 
 
 def run_command(spark: SparkSession, command: RemoteCommand) -> DataFrame | None:
-    """Run a command, in the thread that Spark Connect runs it in.
+    """Run a command in the thread of Spark Connect that calls it.
 
     Args:
         spark: The session on the server.
         command: What the client sent.
 
     Returns:
-        The rows that it tells, if it tells any.
+        The rows of its result, if it has one.
 
     Raises:
-        DeltaError: What the command ran into.
-        PySparkException: What Spark ran into.
+        DeltaError: The command failed in this engine.
+        PySparkException: The command failed in Spark.
     """
     planner = Planner(spark, user=command.user, session=command.session)
     kind = command.message.WhichOneof("command_type")
@@ -70,7 +70,7 @@ def run_command(spark: SparkSession, command: RemoteCommand) -> DataFrame | None
 
 def _write(planner: Planner, write: commands_pb2.WriteOperation) -> None:
     writer = planner.frame(write.input).write.options(**write.options)
-    if getattr(write, "with_schema_evolution", False):  # Spark 4.2 and later have it
+    if getattr(write, "with_schema_evolution", False):  # Only Spark 4.2 and later have it.
         writer = writer.option("mergeSchema", "true")
     if write.HasField("source"):
         writer = writer.format(write.source)
@@ -94,7 +94,7 @@ def _write(planner: Planner, write: commands_pb2.WriteOperation) -> None:
 
 def _write_to(planner: Planner, write: commands_pb2.WriteOperationV2) -> None:
     writer = planner.frame(write.input).writeTo(write.table_name).options(**write.options)
-    if getattr(write, "with_schema_evolution", False):  # Spark 4.2 and later have it
+    if getattr(write, "with_schema_evolution", False):  # Only Spark 4.2 and later have it.
         writer = writer.option("mergeSchema", "true")
     for name, value in write.table_properties.items():
         writer = writer.tableProperty(name, value)
@@ -123,7 +123,8 @@ def _merge_into(planner: Planner, merge: commands_pb2.MergeIntoTableCommand) -> 
     name = plans.analysis.UnresolvedRelation(parts, no_options, False)
     clauses = (merge.match_actions, merge.not_matched_actions, merge.not_matched_by_source_actions)
     if not any(clauses):
-        planner.frame(merge.source_table_plan).mergeInto(merge.target_table_name, lit(True)).merge()  # Spark refuses it
+        # Spark raises the error for a MERGE without clauses.
+        planner.frame(merge.source_table_plan).mergeInto(merge.target_table_name, lit(True)).merge()
     node = plans.plans.logical.MergeIntoTable(
         name,
         planner.frame(merge.source_table_plan)._jdf.queryExecution().analyzed(),
@@ -136,7 +137,7 @@ def _merge_into(planner: Planner, merge: commands_pb2.MergeIntoTableCommand) -> 
 
 
 def _start(planner: Planner, start: commands_pb2.WriteStreamOperationStart, operation: str) -> DataFrame:
-    """Start a stream, and hand it to Spark Connect, which answers its client's questions about it."""
+    """Start a stream, and register it with Spark Connect, which answers its client's questions about it."""
     writer = planner.frame(start.input).writeStream.options(**start.options)
     if start.format:
         writer = writer.format(start.format)
@@ -171,7 +172,7 @@ _STARTS: Final = frozenset(
 
 
 def _calls(planner: Planner, extension: Any) -> DataFrame | None:
-    """Run the calls of a remote ``DeltaTable``, one on what the one before gave."""
+    """Run the calls of a remote ``DeltaTable``, each on the result of the one before."""
     calls = unpacked(extension.value)
     found: Any = DeltaTable
     for place, call in enumerate(calls):
@@ -186,7 +187,7 @@ def _calls(planner: Planner, extension: Any) -> DataFrame | None:
         if place == 0:
             given.insert(0, planner.spark)
         found = getattr(found, call.method)(*given, **named)
-    return _told(planner, found)
+    return _result(planner, found)
 
 
 def _given(planner: Planner, value: Any) -> Any:
@@ -213,7 +214,7 @@ def _type_of(text: str) -> DataType | StructField:
     return StructType.fromJson(wrapped).fields[0].dataType
 
 
-def _told(planner: Planner, found: Any) -> DataFrame | None:
+def _result(planner: Planner, found: Any) -> DataFrame | None:
     if isinstance(found, DataFrame):
         return found
     if isinstance(found, bool):

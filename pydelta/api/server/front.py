@@ -1,12 +1,12 @@
-"""Check who speaks to Spark Connect's server, rewrite what the engine has to see, pass on the rest.
+"""Check Spark Connect's clients, rewrite the requests that concern the engine, and pass on the rest.
 
 ::
 
-    client --TLS, token--> Front (this process) --a token of its own--> Spark Connect, on the loopback
-    function of foreachBatch --that token--> Front, too: its process looks for Spark's port on "localhost"
+    client --TLS, token--> Front (this process) --the server's own token--> Spark Connect, on the loopback
+    function of foreachBatch --that token--> Front as well: its process looks for Spark's port on "localhost"
 
-Calls go through as bytes, in both directions as a stream, with their metadata, deadlines, cancellation and errors, so
-that every method of the service passes, known or not. Only requests that carry a plan are read (``requests``).
+Calls pass as streams of bytes in both directions, with metadata, deadlines, cancellation and errors, so that every
+method of the service works, known or not. Only requests that carry a plan are parsed (``requests``).
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Front"]
 
-_CALLS: Final = 256  # at a time; each holds a thread, also those that wait for a statement to end
+_CALLS: Final = 256  # Concurrent calls. Each holds a thread, even while it waits.
 _SERVICE: Final = "/spark.connect.SparkConnectService/"
 _EXECUTIONS: Final = frozenset({_SERVICE + "ExecutePlan", _SERVICE + "ReattachExecute"})
-_LIMIT: Final = 128 << 20  # bytes of a message, as Spark Connect has it
+_LIMIT: Final = 128 << 20  # Bytes per message, the same limit as Spark Connect's.
 _AUTHORIZATION: Final = "authorization"
 _ASIDE: Final = "127.0.0.2"
-"""Where Spark's own server listens, so that the address by which Spark calls it, "localhost", is left to the front."""
-_NEVER: Final = 365 * 86400.0  # seconds; gRPC tells centuries for a call without a deadline
-_LAST_WORDS: Final = 2.0  # seconds for answers that are on their way
+"""The address of Spark's own server; the front keeps "localhost", by which Spark calls it."""
+_NEVER: Final = 365 * 86400.0  # Seconds. gRPC reports centuries for a call without a deadline.
+_LAST_WORDS: Final = 2.0  # Seconds for replies in flight.
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", _LIMIT),
     ("grpc.max_send_message_length", _LIMIT),
-    ("grpc.so_reuseport", 0),  # a port that is taken is said to be
+    ("grpc.so_reuseport", 0),  # Fail if the port is in use.
 ]
 
 _Check: TypeAlias = Callable[[str, Any], Callable[[bytes], bytes]]
-"""Asked about a call (method, context): ends it, or returns what is done to its requests."""
+"""Checks a call (method, context): aborts it, or returns the function that rewrites its requests."""
 
 
 class Front:
-    """The server that clients of Spark Connect speak to.
+    """The server that clients of Spark Connect connect to.
 
     Args:
-        guard: Who may ask.
+        guard: Authenticates the clients.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -63,28 +63,28 @@ class Front:
         self._token = secrets.token_urlsafe(32)
         self._commands = Commands()
         self.behind = _free_address()
-        """Where Spark Connect's own server listens: an address of the loopback and a port."""
+        """The address of Spark Connect's own server: a loopback address and a port."""
         self._threads = ThreadPoolExecutor(_CALLS, thread_name_prefix="connect")
-        self._channel: Any = None  # not before the JVM is there: gRPC's threads do not survive a fork
+        self._channel: Any = None  # It opens after the JVM's fork, which gRPC's threads would not survive.
         self._servers: list[Any] = []
 
     def settings(self) -> dict[str, str]:
-        """Return what Spark has to be started with; it holds a secret."""
+        """Return the settings with which Spark must start; they hold a secret."""
         return {"spark.connect.authenticate.token": self._token}
 
     def start(self, sessions: Sessions, host: str, port: int) -> int:
-        """Listen, and let the sessions' parsers see what clients ask for; port 0 takes a free one.
+        """Listen, and show clients' requests to the sessions' parsers; port 0 picks a free one.
 
         Args:
-            sessions: Of Spark's server, which is running.
+            sessions: Those of Spark's running server.
             host: An address of this machine.
-            port: On it.
+            port: The port to listen on.
 
         Returns:
             The port.
 
         Raises:
-            DeltaEnvironmentError: The port is taken, the address is not this machine's, the certificate is none.
+            DeltaEnvironmentError: The port is in use, the address is not this machine's, or the certificate is invalid.
         """
         sessions.texts = Texts(self._commands).planner_of
         aside, behind = self.behind
@@ -94,7 +94,7 @@ class Front:
         return self._listen(self._signed if self._guard.users else None, host, port, self._guard)
 
     def stop(self) -> None:
-        """End what is still open."""
+        """Close all open connections."""
         for ending in [server.stop(_LAST_WORDS) for server in self._servers]:
             ending.wait()
         if self._channel is not None:
@@ -114,14 +114,14 @@ class Front:
         except RuntimeError as error:
             raise DeltaEnvironmentError(
                 f"Spark Connect cannot listen on {address}.",
-                hint="Another process may have the port; or the certificate and the key are no pair of PEM files.",
+                hint="Another process may have the port; or the certificate and the key are not a pair of PEM files.",
             ) from error
         server.start()
         self._servers.append(server)
         return int(bound)
 
     def _signed(self, method: str, context: Any) -> Callable[[bytes], bytes]:
-        """Return what puts the user whose token was shown into a request: sessions are kept by user."""
+        """Return a function that adds the user of the token to a request, because sessions belong to users."""
         user = self._guard.user_of(_shown(context))
         if user is None:
             context.abort(
@@ -135,7 +135,7 @@ class Front:
             raise
 
     def _of_spark(self, method: str, context: Any) -> Callable[[bytes], bytes]:
-        """Let in who shows the token that Spark gives its own processes; they tell whose session they work in."""
+        """Accept calls with the token of Spark's own processes, which name the session they work in."""
         if not secrets.compare_digest(_shown(context).encode(), f"Bearer {self._token}".encode()):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "This address is for Spark's own processes.")
         return bytes
@@ -146,7 +146,7 @@ def _shown(context: Any) -> str:
 
 
 def _free_address() -> tuple[str, int]:
-    """Find a port that is free on both addresses of the loopback; on one, where the machine has no other."""
+    """Find a port that is free on both loopback addresses, or on one if the machine has no other."""
     with socket.socket() as found:
         found.bind((LOOPBACK, 0))
         port = int(found.getsockname()[1])
@@ -159,7 +159,7 @@ def _free_address() -> tuple[str, int]:
 
 
 class _Passing(grpc.GenericRpcHandler):
-    """Every method of every service, as a stream of bytes to a stream of bytes."""
+    """Passes every method of every service on, as a stream of bytes to a stream of bytes."""
 
     def __init__(self, channel: Any, upstream_token: str, commands: Commands, check: _Check | None) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""Decide who may use Spark Connect: the tokens of its users, and the certificate that calls are encrypted with."""
+"""Decide who may use Spark Connect, by its users' tokens, and with which certificate calls are encrypted."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SHORTEST: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """Who may ask, and how.
+    """Decides who may connect, and how.
 
     Args:
-        users: Token -> name of its user; empty lets everybody in who reaches the port.
+        users: Name of the user by token; empty admits everyone who reaches the port.
         certificate: Chain of certificates, PEM; with ``key``, calls are encrypted.
         key: Private key, PEM.
     """
@@ -33,15 +33,15 @@ class Guard:
 
     @classmethod
     def read(cls, users: str | None, certificate: str | None, key: str | None) -> Guard:
-        """Read the files that options name.
+        """Read the files that the options name.
 
         Args:
-            users: A file of lines ``name:token``, which only its owner may read.
+            users: A file of lines ``name:token`` that only its owner may read.
             certificate: A PEM file.
             key: A PEM file.
 
         Raises:
-            InvalidArgumentError: A file that is not there, is open to others or not well formed; one PEM file alone.
+            InvalidArgumentError: A file is missing, readable by others or malformed, or one PEM file was given alone.
         """
         if (certificate is None) != (key is None):
             raise InvalidArgumentError(
@@ -60,10 +60,10 @@ class Guard:
         return bool(self.users) and self.certificate is not None
 
     def user_of(self, authorization: str) -> str | None:
-        """Return whose token a header ``authorization`` shows; None for nobody's."""
+        """Return the user whose token is in an ``authorization`` header; None for an unknown token."""
         shown = authorization.removeprefix("Bearer ").encode()
         found = None
-        for token, user in self.users.items():  # all of them, each time: how long it takes tells nothing
+        for token, user in self.users.items():  # All are compared, so that the time reveals nothing.
             if compare_digest(token.encode(), shown):
                 found = user
         return found
@@ -83,7 +83,7 @@ def _users(path: Path) -> dict[str, str]:
             )
         if token in users:
             raise InvalidArgumentError(
-                f"{name} and {users[token]} have one token in {path}.", hint="Give each user a token of their own."
+                f"{name} and {users[token]} have one token in {path}.", hint="Give each user a different token."
             )
         users[token] = name
     if not users:

@@ -1,4 +1,4 @@
-"""Count what a server does, for Prometheus to read.
+"""Count a server's statements for Prometheus.
 
 ::
 
@@ -23,11 +23,11 @@ _SECONDS: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
 class Metrics:
-    """What a server has done since it was started.
+    """Counts the work of a server since its start.
 
     Args:
-        sessions: Of the server.
-        jvm: Id of Spark's process; None where it is not known.
+        sessions: The server's sessions.
+        jvm: Id of Spark's process; None if unknown.
     """
 
     def __init__(self, sessions: Sessions, jvm: int | None) -> None:
@@ -37,7 +37,7 @@ class Metrics:
             "pydelta_statements", "Statements that change something and have ended, by outcome.", ["outcome"], **named
         )
         for outcome in ("done", "conflict", "unknown", "failed"):
-            self._ended.labels(outcome)  # 0 before the first
+            self._ended.labels(outcome)  # This exports a 0 before the first statement.
         self._seconds = Histogram(
             "pydelta_statement_seconds", "How long those took, whatever their outcome.", buckets=_SECONDS, **named
         )
@@ -52,10 +52,10 @@ class Metrics:
         self._server: Any = None
 
     def start(self, host: str, port: int) -> None:
-        """Answer ``GET /metrics`` in a thread of its own.
+        """Answer ``GET /metrics`` in a separate thread.
 
         Raises:
-            DeltaEnvironmentError: The port is taken, the address is not this machine's.
+            DeltaEnvironmentError: The port is in use, or the address is not this machine's.
         """
         try:
             self._server, _ = start_http_server(port, addr=host, registry=self.registry)
@@ -66,7 +66,7 @@ class Metrics:
             ) from error
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

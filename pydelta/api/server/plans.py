@@ -1,4 +1,4 @@
-"""Turn what a remote client sent into DataFrames and Columns of its session on the server."""
+"""Turn the plans of remote clients into DataFrames and Columns of their session on the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Planner"]
 
-_DEEPEST = 1024  # as Spark Connect's own server has it
+_DEEPEST = 1024  # Spark Connect's own server has the same limit.
 
 
 class Planner:
@@ -23,7 +23,7 @@ class Planner:
 
     Args:
         spark: The session on the server.
-        user: Of the client.
+        user: The client's user.
         session: The client's name for the session.
     """
 
@@ -38,20 +38,20 @@ class Planner:
         self.holder = holder
 
     def frame(self, relation: Message | bytes) -> DataFrame:
-        """Make a DataFrame of a ``spark.connect.Relation``."""
+        """Build a DataFrame from a ``spark.connect.Relation``."""
         plan = self._planner.transformRelation(self._message(self._proto.Relation, relation))
         return self.jvm.frame(plan)
 
     def column(self, expression: Message | bytes) -> Column:
-        """Make a Column of a ``spark.connect.Expression``."""
+        """Build a Column from a ``spark.connect.Expression``."""
         return Column(self.jvm.column_of(self.expression(expression)))
 
     def expression(self, expression: Message | bytes) -> Any:
-        """Make a Catalyst expression of a ``spark.connect.Expression``."""
+        """Build a Catalyst expression from a ``spark.connect.Expression``."""
         return self._planner.transformExpression(self._message(self._proto.Expression, expression))
 
     def register(self, query: StreamingQuery, operation: str) -> None:
-        """Let the client ask Spark Connect about a stream that was started for it.
+        """Register a stream with Spark Connect, so that its client can ask about it.
 
         Args:
             query: The stream.

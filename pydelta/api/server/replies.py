@@ -1,8 +1,8 @@
-"""Change what Spark Connect answers where the engine's work would show as something else.
+"""Change replies of Spark Connect that would show the engine's work as something else.
 
 ::
 
-    a command that started a stream   its rows --> the message that tells a client which query it started
+    a command that started a stream   its rows --> the message that names the started query to the client
     an error that the JVM could only throw as SparkRuntimeException --> the class that PySpark's users catch
 """
 
@@ -19,7 +19,7 @@ from pyspark.sql.connect.proto import base_pb2
 __all__ = ["QUERY", "error_metadata", "execution_reply"]
 
 QUERY: Final = ("pydelta_query_id", "run_id", "name")
-"""Columns of the row that tells of a started stream."""
+"""Columns of the row that describes a started stream."""
 _MARK: Final = QUERY[0].encode()
 _DETAILS: Final = "grpc-status-details-bin"
 _JVM: Final = {
@@ -54,11 +54,11 @@ def execution_reply(data: bytes) -> bytes:
 def error_metadata(
     trailing: Sequence[tuple[str, str | bytes]], kind_of: Callable[[str], str | None]
 ) -> list[tuple[str, str | bytes]]:
-    """Rewrite what comes with an error.
+    """Rewrite the metadata of an error.
 
     Args:
         trailing: The call's trailing metadata.
-        kind_of: Tells the name of PySpark's exception for an error's message; None for one that is right as it is.
+        kind_of: Returns the name of PySpark's exception for an error's message; None if its class is already right.
     """
     return [(name, _details(value, kind_of) if name == _DETAILS else value) for name, value in trailing]
 

@@ -1,14 +1,14 @@
-"""Rewrite the requests of Spark Connect's clients so that this engine sees what may be a Delta table.
+"""Rewrite the requests of Spark Connect's clients so that this engine sees the Delta tables in them.
 
 ::
 
     spark.table("t"), read.format("delta").load(p) --> a relation of SQL text: "PYDELTA RELATION {…}"
     df.write…, df.writeTo(…)…, df.mergeInto(…)…,
     writeStream…, a remote DeltaTable              --> a command of SQL text: "PYDELTA COMMAND <token>"
-    everything else                                --> as it came
+    everything else                                --> unchanged
 
-Spark's own planner never asks a parser or a catalog about the former; SQL text reaches the parser of the session, which
-asks about both (``texts``). Messages are changed where they are; what is not known is kept.
+Spark's own planner never asks a parser or a catalog about the former; SQL text reaches the session's parser, which
+asks about both (``texts``). Messages are changed in place, and unknown fields are kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEPT: Final = 3600.0  # seconds
 
 
 def _allow_deep_messages() -> None:
-    """Let messages nest as deeply as Spark's own server lets them; the default ends at about fifty DataFrame calls."""
+    """Allow messages to nest as deeply as Spark's own server does; the default fails at about fifty DataFrame calls."""
     if api_implementation.Type() == "upb":
         from google._upb import _message
 
@@ -56,9 +56,9 @@ class RelationText:
 
     Args:
         table: A name as the client wrote it; None for a path.
-        path: Of ``format("delta").load(path)``; several as they came, which the reader refuses; None where none was
-            given, or for a name.
-        options: Of the reader.
+        path: From ``format("delta").load(path)``; several paths are passed on for the reader to refuse; None if there
+            is none.
+        options: The reader's options.
         streaming: Whether it is ``readStream``.
         schema: Whether the client gave a schema.
     """
@@ -70,15 +70,15 @@ class RelationText:
     schema: bool = False
 
     def text(self) -> str:
-        """Return the SQL text that stands for it."""
+        """Return the SQL text that represents it."""
         return _RELATION + json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> RelationText | None:
-        """Read such a text; None for any other.
+        """Parse such a text; None for any other.
 
         Raises:
-            ValueError: It begins like one and is none.
+            ValueError: It begins like one but is malformed.
         """
         if not text.startswith(_RELATION):
             return None
@@ -93,7 +93,7 @@ class RemoteCommand:
     """A command that a client sent.
 
     Args:
-        user: Of the client, for the session's holder.
+        user: The client's user, to find the session.
         session: The client's session.
         operation: The client's id of the operation.
         message: A ``spark.connect.Command``.
@@ -106,9 +106,9 @@ class RemoteCommand:
 
 
 class Commands:
-    """The commands that were sent and have not begun, by token.
+    """The commands that have arrived but not begun, by token.
 
-    One that never begins, since its client went away at once, is let go after an hour.
+    A command that never begins because its client disconnected is dropped after an hour.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -117,18 +117,18 @@ class Commands:
         self._now = now
 
     def put(self, command: RemoteCommand) -> str:
-        """Keep a command; returns the SQL text that asks for it."""
+        """Store a command; returns the SQL text that refers to it."""
         token, now = uuid.uuid4().hex, self._now()
         with self._lock:
             for old, (since, _) in list(self._waiting.items()):
                 if now - since < _KEPT:
-                    break  # they are in the order they came
+                    break  # Commands are in order of arrival.
                 del self._waiting[old]
             self._waiting[token] = (now, command)
         return _COMMAND + token
 
     def take(self, text: str) -> RemoteCommand | None:
-        """Give a command out, once; None for a text that asks for none, or for one that is gone."""
+        """Remove and return the command that a text refers to; None for any other text or a command that is gone."""
         token = token_of(text)
         with self._lock:
             found = self._waiting.pop(token, None) if token else None
@@ -139,7 +139,7 @@ class Commands:
 
 
 def token_of(text: str) -> str | None:
-    """Return the token of a command's text; None for any other text."""
+    """Return the token in a command's text; None for any other text."""
     return text.removeprefix(_COMMAND).strip() if text.startswith(_COMMAND) else None
 
 
@@ -147,8 +147,8 @@ def execution(data: bytes, commands: Commands) -> bytes:
     """Rewrite an ``ExecutePlanRequest``.
 
     Args:
-        data: As it came.
-        commands: Where its command waits, if the engine is to run it.
+        data: The serialized request.
+        commands: Stores its command, if the engine is to run it.
     """
     request = base_pb2.ExecutePlanRequest.FromString(data)
     plan = request.plan
@@ -179,7 +179,7 @@ def analysis(data: bytes) -> bytes:
 
 
 def with_user(method: str, user: str) -> Callable[[bytes], bytes]:
-    """Return what puts a user's name into the requests of a method.
+    """Return a function that sets the user's name in the requests of a method.
 
     Raises:
         KeyError: Spark Connect has no such method.
@@ -202,7 +202,7 @@ def _is_ours(command: commands_pb2.Command) -> bool:
     if kind == "write_stream_operation_start":
         start = command.write_stream_operation_start
         if start.HasField("foreach_batch") or start.HasField("foreach_writer"):
-            return False  # Spark runs the function, in a process whose calls come through the front
+            return False  # Spark runs the function in a process that calls the front.
         return start.WhichOneof("sink_destination") == "table_name" or start.format.lower() in ("", _PROVIDER)
     return kind in ("write_operation", "write_operation_v2", "merge_into_table_command")
 
@@ -222,13 +222,13 @@ def _inflate(plan: base_pb2.Plan) -> bool:
 
 
 def _relations(message: Message) -> bool:
-    """Put texts in the place of reads, everywhere below a message; returns whether there was one."""
+    """Replace all reads below a message by texts; returns whether there was one."""
     changed = False
     for found in _messages(message):
         if isinstance(found, relations_pb2.Relation) and found.WhichOneof("rel_type") == "read":
             text = _read(found.read)
             if text is not None:
-                found.sql.query = text.text()  # one of: the read goes, what is common to relations stays
+                found.sql.query = text.text()  # Setting this oneof field clears the read.
                 changed = True
         elif isinstance(found, any_pb2.Any) and found.type_url == COMMAND_URL:
             changed |= _arguments(found)
@@ -262,13 +262,15 @@ def _read(read: relations_pb2.Read) -> RelationText | None:
         return None
     options = dict(source.options)
     named = next((value for name, value in options.items() if name.lower() == "path"), None)
-    path = named if not source.paths else source.paths[0] if len(source.paths) == 1 else list(source.paths)
+    path: str | list[str] | None = named
+    if source.paths:
+        path = source.paths[0] if len(source.paths) == 1 else list(source.paths)
     given = bool(source.schema)
     return RelationText(table=None, path=path, options=options, streaming=read.is_streaming, schema=given)
 
 
 def _messages(message: Message) -> Iterator[Message]:
-    """Walk over a message and all below it; without recursion, since plans are as deep as programs are long."""
+    """Walk over a message and all messages below it, without recursion because plans can be very deep."""
     waiting = [message]
     while waiting:
         found = waiting.pop()

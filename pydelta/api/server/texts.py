@@ -1,4 +1,4 @@
-"""Answer the texts that stand for a remote client's reads and commands, when Spark asks its parser for them."""
+"""Plan the texts that represent a remote client's reads and commands when Spark's parser receives them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _Planner: TypeAlias = Callable[["SparkSession", Callable[[], AbstractContextMana
 
 
 class Texts:
-    """What the parser of a client's session asks first.
+    """Recognizes these texts before the session's parser sees them.
 
     Args:
-        commands: Those that wait.
+        commands: The waiting commands.
     """
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
     def planner_of(self, text: str) -> _Planner | None:
-        """Return what makes the plan that a text stands for; None for a statement of SQL.
+        """Return the function that plans a text; None for an SQL statement.
 
         Args:
-            text: As Spark's planner hands it to the parser.
+            text: As Spark's planner passes it to the parser.
         """
-        asked = RelationText.of(text)
-        if asked is not None:
-            return lambda spark, around: _frame(spark, asked)._jdf.queryExecution().analyzed()
+        relation = RelationText.of(text)
+        if relation is not None:
+            return lambda spark, around: _frame(spark, relation)._jdf.queryExecution().analyzed()
         if token_of(text) is not None:
             return lambda spark, around: statement_plan(Jvm.of(spark), lambda: self._run(spark, text), around)
         return None
@@ -49,14 +49,14 @@ class Texts:
             raise DeltaEnvironmentError(
                 "The server no longer has this command. Nothing was run.", hint="Send it again."
             )
-        told = run_command(spark, command)
-        return Jvm.of(spark).nothing() if told is None else told
+        result = run_command(spark, command)
+        return Jvm.of(spark).nothing() if result is None else result
 
 
-def _frame(spark: SparkSession, asked: RelationText) -> DataFrame:
-    reader: Any = (spark.readStream if asked.streaming else spark.read).options(**asked.options)
-    if asked.table is not None:
-        return reader.table(asked.table)
-    if asked.schema:
-        reader = reader.schema("given string")  # refused with the engine's words
-    return reader.format("delta").load(asked.path)
+def _frame(spark: SparkSession, relation: RelationText) -> DataFrame:
+    reader: Any = (spark.readStream if relation.streaming else spark.read).options(**relation.options)
+    if relation.table is not None:
+        return reader.table(relation.table)
+    if relation.schema:
+        reader = reader.schema("given string")  # The reader refuses any schema.
+    return reader.format("delta").load(relation.path)

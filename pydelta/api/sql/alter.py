@@ -39,7 +39,7 @@ __all__ = ["alter", "drop", "drop_database", "drops_tables", "no_partitions", "r
 
 
 def alter(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Run any ``ALTER TABLE`` that changes the definition, and ``COMMENT ON``."""
+    """Run an ``ALTER TABLE`` that changes the definition, or ``COMMENT ON``."""
     target = _target(nodes, _table(node))
     if target is None:
         return None
@@ -47,7 +47,7 @@ def alter(nodes: Nodes, node: Any) -> DataFrame | None:
     if kind == "SetTableLocation":
         if node.partitionSpec().isDefined():
             raise UnsupportedFeatureError(
-                f"{target.name} is a Delta table: its partitions have no locations of their own.",
+                f"{target.name} is a Delta table: its partitions have no separate locations.",
                 features=("SET LOCATION",),
                 hint="Leave PARTITION out.",
             )
@@ -60,7 +60,7 @@ def alter(nodes: Nodes, node: Any) -> DataFrame | None:
 
 def _table(node: Any) -> Any:
     child = node.table() if str(node.nodeName()) != "AddCheckConstraint" else node.child()
-    while str(child.nodeName()) == "Filter":  # Spark looks for rows that break a new constraint
+    while str(child.nodeName()) == "Filter":  # Spark adds it to find rows that break a new constraint.
         child = child.child()
     return child
 
@@ -96,7 +96,7 @@ def _changes(nodes: Nodes, node: Any, kind: str) -> list[Change]:
     if kind == "SetTableProperties":
         return [SetProperties(properties=nodes.mapping(node.properties()))]
     if kind == "UnsetTableProperties":
-        return [UnsetProperties(names=nodes.names(node.propertyKeys()), if_exists=True)]  # as the reference engine does
+        return [UnsetProperties(names=nodes.names(node.propertyKeys()), if_exists=True)]  # Delta ignores missing keys.
     if kind == "CommentOnTable":
         return [SetComment(text=text_of(node.comment()))]
     if kind in ("AddCheckConstraint", "AddConstraint"):
@@ -159,7 +159,7 @@ def _position(position: Any | None) -> First | After | None:
 
 
 def drop(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Run ``DROP TABLE [IF EXISTS] name [PURGE]``: a managed table's files go with it, an external one's stay."""
+    """Run ``DROP TABLE [IF EXISTS] name [PURGE]``, which deletes a managed table's files but not an external one's."""
     parts = nodes.parts(node.child())
     if parts is None:
         return None
@@ -177,7 +177,7 @@ def drop_database(nodes: Nodes, node: Any) -> None:
 
 
 def drops_tables(nodes: Nodes, node: Any) -> bool:
-    """Tell whether a ``DROP DATABASE`` drops tables that may have files in an object store."""
+    """Return whether a ``DROP DATABASE`` drops tables that may have files in an object store."""
     if not bool(node.cascade()) or str(node.namespace().nodeName()) != "UnresolvedNamespace":
         return False
     parts = nodes.names(node.namespace().multipartIdentifier())
@@ -197,7 +197,7 @@ def rename(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def no_partitions(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Refuse statements on partitions and files that a Delta table's log answers by itself."""
+    """Refuse statements on partitions and files, which only a Delta table's log can change."""
     table = node.table() if str(node.nodeName()) in ("AddPartitions", "DropPartitions", "RenamePartitions") else None
     target = nodes.target(node.child() if table is None else table)
     if target is None or target.entry.twin:

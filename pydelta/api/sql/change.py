@@ -46,7 +46,7 @@ def delete(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Run ``TRUNCATE TABLE table``: every row goes, the history stays."""
+    """Run ``TRUNCATE TABLE table``, which deletes every row and keeps the history."""
     target = nodes.target(node.table())
     if target is None:
         return None
@@ -113,7 +113,7 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def read_merge(nodes: Nodes, node: Any, target: StatementTarget, snapshot: Snapshot) -> MergeStatement:
-    """Read a MERGE as Spark parsed it, into a version of its table."""
+    """Read a MERGE as Spark parsed it, for a version of its table."""
     relation = nodes.named(node.sourceTable())
     sides = (target,) if relation is None else (target, relation)
     clauses = [
@@ -132,15 +132,15 @@ def _clause(nodes: Nodes, on: ClauseOn, action: Any, sides: _Sides, schema: Stru
     condition = None if where is None else nodes.column(where, *sides)
     if kind == "DeleteAction":
         return MergeClause(on=on, action=ClauseAction.DELETE, condition=condition)
-    does = ClauseAction.INSERT if kind.startswith("Insert") else ClauseAction.UPDATE
+    kind_of_change = ClauseAction.INSERT if kind.startswith("Insert") else ClauseAction.UPDATE
     if kind in ("UpdateStarAction", "InsertStarAction"):
-        return MergeClause(on=on, action=does, condition=condition)
+        return MergeClause(on=on, action=kind_of_change, condition=condition)
     values = _assignments(nodes, action.assignments(), sides, schema)
-    return MergeClause(on=on, action=does, condition=condition, assignments=values)
+    return MergeClause(on=on, action=kind_of_change, condition=condition, assignments=values)
 
 
 def _assignments(nodes: Nodes, items: Any, sides: _Sides, schema: StructType) -> Assignments:
-    """Columns with their values; the first of the sides is the table."""
+    """Return the assigned columns with their values; the first side is the table."""
     found: list[tuple[str, Any]] = []
     for item in nodes.items(items):
         names = _unqualified(nodes.names(item.key().nameParts()), sides[0], schema)
@@ -151,7 +151,7 @@ def _assignments(nodes: Nodes, items: Any, sides: _Sides, schema: StructType) ->
 
 
 def _unqualified(names: Sequence[str], target: StatementTarget | Named, schema: StructType) -> Sequence[str]:
-    """A column's name without the table's in front; a column of the table's name comes first."""
+    """Return a column's name without its table qualifier; a column that has the table's name takes precedence."""
     lower = tuple(name.lower() for name in names)
     for qualifier in target.qualifiers:
         size = len(qualifier)
@@ -180,7 +180,7 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
 
 @contextmanager
 def _changing(target: StatementTarget, log: DeltaLog) -> Iterator[None]:
-    """Name the table in errors; where none is at a path, by what Spark calls that."""
+    """Add the table to errors; a table that is missing at a path gets Spark's error condition for that."""
     with error_context(table=log.uri):
         try:
             yield
@@ -195,6 +195,6 @@ def _is_true(expression: Any) -> bool:
 
 
 def _counts(nodes: Nodes, skipped: bool, **counts: int) -> DataFrame:
-    """One row of counts; none for a command that the session's ``txnVersion`` was committed for before."""
+    """Return one row of counts, or none for a command that the session's ``txnVersion`` has already committed."""
     row = counts_frame(nodes.spark, counts)
     return row.limit(0) if skipped else row

@@ -39,15 +39,15 @@ _OWN: Final = "delta."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _New:
-    """The table that a statement makes.
+    """The table that a statement creates.
 
     Args:
         parts: Its name.
-        entry: The table that has it.
-        location: Where its files go, if the statement says so.
-        properties: Of TBLPROPERTIES, and constraints; options of Delta's are properties, too.
-        options: All that OPTIONS names, but for the path.
-        comment: On the table.
+        entry: The existing table of that name.
+        location: The location in the statement, if it has one.
+        properties: From TBLPROPERTIES, constraints and the options that begin with ``delta.``.
+        options: All OPTIONS except the path.
+        comment: The table's comment.
     """
 
     parts: tuple[str, ...]
@@ -121,7 +121,7 @@ def create_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Run ``CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] …``: the definition without the rows."""
+    """Run ``CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] …``, copying the definition but no rows."""
     if str(node.nodeName()) == "CreateTableLikeCommand":  # Spark 4.1
         parts, source = nodes.identifier(node.targetTable()), nodes.identifier(node.sourceTable())
         uri = nodes.optional(node.fileFormat().locationUri())
@@ -163,7 +163,7 @@ def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def _new(nodes: Nodes, node: Any) -> _New | None:
-    """What is to be made; None when it is not a Delta table."""
+    """Read the table to create; None when it is not a Delta table."""
     parts = nodes.parts(node.name())
     if parts is None:
         return None
@@ -178,7 +178,7 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
         if not (ours is not None and ours.by_path) and default != _PROVIDER:
             return None
         if specification.serde().isDefined():
-            return None  # STORED AS … is Hive's
+            return None  # STORED AS … makes a Hive table.
     elif provider.lower() != _PROVIDER:
         return None
     if ours is not None and ours.twin:
@@ -223,7 +223,7 @@ def _options(nodes: Nodes, specification: Any) -> dict[str, str]:
 
 
 def _as_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Options of CREATE TABLE as the table keeps them: under their names, and under those with ``option.`` in front."""
+    """Return options of CREATE TABLE as table properties: under their names, and again with ``option.`` in front."""
     return {**options, **{f"{OPTION_PREFIX}{key}": value for key, value in options.items()}}
 
 
@@ -234,7 +234,7 @@ def _exists(nodes: Nodes, new: _New) -> bool:
 
 
 def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Run ``CREATE TEMPORARY VIEW name USING delta OPTIONS (path '…')``: a view of the table there."""
+    """Run ``CREATE TEMPORARY VIEW name USING delta OPTIONS (path '…')``."""
     if str(node.provider()).lower() != _PROVIDER:
         return None
     options = nodes.mapping(node.options())
@@ -265,7 +265,7 @@ def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def cache_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Run ``CACHE [LAZY] TABLE name … AS query`` where the query reads Delta tables: a temporary view, cached."""
+    """Run ``CACHE [LAZY] TABLE name … AS query`` over Delta tables: create a temporary view, and cache it."""
     plan = RelationResolver(nodes.spark).statement(node.plan())
     if plan is None:
         return None
@@ -284,13 +284,13 @@ def cache_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def create_function(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``CREATE FUNCTION … RETURN …``: Spark's, unless its body reads a Delta table."""
+    """Refuse ``CREATE FUNCTION … RETURN …`` if its body reads a Delta table; Spark runs any other."""
     query, expression = text_of(nodes.optional(node.queryText())), text_of(nodes.optional(node.exprText()))
     body = query if query is not None else f"SELECT {expression}"
     try:
         parsed = nodes.jvm.parse(body)
     except ParseException:
-        return None  # Spark says what is wrong with it
+        return None  # Spark raises the precise error.
     if RelationResolver(nodes.spark).statement(parsed) is None:
         return None
     raise UnsupportedFeatureError(

@@ -1,6 +1,6 @@
 """Answer DESCRIBE and SHOW for a table's newest version, in Spark's own columns and order.
 
-Everything comes from the log; from the catalog's entry only what the log does not know (database, owner, kind).
+Everything comes from the log, except what only the catalog's entry has (database, owner, kind).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _RAW_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _NOT_TO_BE_SET: Final = ("delta.columnMapping.maxColumnId", "delta.rowTracking.", "delta.inCommitTimestampEnablement",
                          "delta.minReaderVersion", "delta.minWriterVersion", "delta.feature.")  # fmt: skip
-"""Prefixes of properties that the engine keeps; a CREATE TABLE does not say them."""
+"""Prefixes of properties that the engine maintains, which SHOW CREATE TABLE leaves out."""
 
 
 def _column(name: str, comment: str | None = None, *, nullable: bool = False) -> StructField:
@@ -73,16 +73,16 @@ def describe_table(
 
     Args:
         spark: The session.
-        entry: What the name stands for.
-        snapshot: The version described.
-        extended: Also what the table is; of a column also its statistics, which are NULL as before an ANALYZE.
+        entry: The table's entry.
+        snapshot: The version to describe.
+        extended: Add the table's details, or a column's statistics, which are NULL as before an ANALYZE.
         column: Parts of one column's name.
 
     Returns:
         ``col_name, data_type, comment``, or ``info_name, info_value`` for one column.
 
     Raises:
-        BindError: There is no such column.
+        BindError: The column does not exist.
         InvalidArgumentError: The column is nested.
     """
     if column is not None:
@@ -139,7 +139,7 @@ def _described(jvm: Jvm, field: DeltaField) -> tuple[str | None, ...]:
 
 
 def _nested(jvm: Jvm, snapshot: Snapshot, path: Sequence[str]) -> tuple[str | None, ...]:
-    """A clustering column, which may lie inside structs."""
+    """Describe a clustering column, which may be inside structs."""
     level: Any = snapshot.schema
     field = None
     for part in path:
@@ -159,7 +159,7 @@ def _field(snapshot: Snapshot, name: str) -> DeltaField:
 
 
 def type_text(jvm: Jvm, field: DeltaField) -> str:
-    """Return a column's type as DESCRIBE shows it; char and varchar as they were declared."""
+    """Return a column's type as DESCRIBE shows it, with char and varchar as declared."""
     raw = field.metadata.get(_RAW_TYPE)
     return str(raw) if raw else _simple(jvm, field.data_type)
 
@@ -172,10 +172,10 @@ def _simple(jvm: Jvm, data_type: DataType) -> str:
 
 
 def _details(jvm: Jvm, entry: DeltaEntry, snapshot: Snapshot) -> Mapping[str, str]:
-    """What Spark says of a table under "Detailed Table Information"."""
+    """Return the rows that Spark shows under "Detailed Table Information"."""
     assert snapshot.metadata is not None
     table = entry.table
-    if table is None:  # a path
+    if table is None:  # The statement names a path.
         module = catalog_object(jvm, "CatalogTable")
         table = module.apply(
             table_identifier(jvm, "delta", snapshot.table_uri), catalog_object(jvm, "CatalogTableType").EXTERNAL(),
@@ -211,17 +211,17 @@ def show_columns(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot) -> 
 def show_partitions(
     spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot, spec: Mapping[str, Any] | None = None
 ) -> DataFrame:
-    """Answer SHOW PARTITIONS: a column for each partition column, with its type, in order; those that hold a file.
+    """Answer SHOW PARTITIONS: the partitions that hold a file, with a typed column per partition column, in order.
 
     Args:
         spark: The session.
-        entry: What the name stands for.
+        entry: The table's entry.
         snapshot: The version.
-        spec: Values of some partition columns, as texts (None for null); all partitions without it.
+        spec: Values of some partition columns, as text (None for null); without it, all partitions.
 
     Raises:
         InvalidArgumentError: The table has no partition columns.
-        BindError: The spec names something else.
+        BindError: The spec names another column.
     """
     del entry
     names = snapshot.partition_columns
@@ -234,7 +234,7 @@ def show_partitions(
         )
     fields = [_field(snapshot, name) for name in names]
     by_name = {name.lower(): place for place, name in enumerate(names)}
-    asked: dict[int, str | None] = {}
+    wanted: dict[int, str | None] = {}
     for name, value in (spec or {}).items():
         if name.lower() not in by_name:
             raise BindError(
@@ -244,10 +244,10 @@ def show_partitions(
                 condition=Condition.of("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_COLUMN", badCols=name),
             )
         place = by_name[name.lower()]
-        asked[place] = _stored(value, fields[place].data_type)
+        wanted[place] = _stored(value, fields[place].data_type)
     keys = [f"pv:{name}" for name in physical_partition_columns(snapshot.schema, names, snapshot.column_mapping_mode)]
     distinct = snapshot.files.core.select(keys).unique()
-    rows = [row for row in distinct.iter_rows() if all(row[place] == value for place, value in asked.items())]
+    rows = [row for row in distinct.iter_rows() if all(row[place] == value for place, value in wanted.items())]
     texts = [f"c{place}" for place in range(len(names))]
     found = _frame(spark, rows, StructType([_column(text, nullable=True) for text in texts]))
     typed = [
@@ -257,7 +257,7 @@ def show_partitions(
 
 
 def _stored(value: Any, data_type: DataType) -> str | None:
-    """A value as a user writes it -> as the log has it, so that ``01`` finds the partition ``1``."""
+    """Convert a value as a user writes it to the log's form, so that ``01`` finds the partition ``1``."""
     if value is None or value == _NULL_PARTITION:
         return None
     text = str(value)
@@ -268,9 +268,9 @@ def _stored(value: Any, data_type: DataType) -> str | None:
 
 
 def show_tblproperties(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot, key: str | None = None) -> DataFrame:
-    """Answer SHOW TBLPROPERTIES: ``key, value``, in order of keys; for one key its value, or that there is none.
+    """Answer SHOW TBLPROPERTIES: ``key, value``, sorted by key; for one key its value, or a note that it is not set.
 
-    The protocol's versions and features are among them, under the names that CREATE TABLE takes.
+    It includes the protocol's versions and features, under the names that CREATE TABLE accepts.
     """
     jvm = Jvm.of(spark)
     properties = _properties(snapshot)
@@ -286,7 +286,7 @@ def show_tblproperties(spark: SparkSession, entry: DeltaEntry, snapshot: Snapsho
 
 
 def show_create_table(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot) -> DataFrame:
-    """Answer SHOW CREATE TABLE: ``createtab_stmt``, a statement that this engine runs."""
+    """Answer SHOW CREATE TABLE: ``createtab_stmt``, a statement that this engine can run."""
     assert snapshot.metadata is not None
     jvm = Jvm.of(spark)
     columns = ",\n  ".join(_definition(jvm, field) for field in snapshot.schema.fields)
@@ -307,13 +307,13 @@ def show_create_table(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot
     }
     if properties:
         hidden = text_map(jvm, jvm.sql_conf.redactOptions(jvm.scala_map(properties)))
-        said = ",\n".join(f"  {_literal(key)} = {_literal(hidden[key])}" for key in properties)
-        lines.append(f"TBLPROPERTIES (\n{said})")
+        listed = ",\n".join(f"  {_literal(key)} = {_literal(hidden[key])}" for key in properties)
+        lines.append(f"TBLPROPERTIES (\n{listed})")
     return _frame(spark, [("\n".join(lines) + "\n",)], StructType([_column("createtab_stmt")]))
 
 
 def _definition(jvm: Jvm, field: DeltaField) -> str:
-    """A column as CREATE TABLE takes it."""
+    """Return a column's definition as CREATE TABLE writes it."""
     raw = field.metadata.get(_RAW_TYPE)
     kind = str(raw).upper() if raw else str(jvm.data_type.fromJson(json.dumps(field.data_type.to_dict())).sql())
     text = f"{_quoted(jvm, field.name)} {kind}"

@@ -1,13 +1,13 @@
-"""Dispatch a statement of ``spark.sql``: run it if it is about a Delta table; None leaves it to Spark.
+"""Run a statement of ``spark.sql`` if it concerns a Delta table; None leaves it to Spark.
 
 ::
 
-    text --only ours knows it--> grammar.parse_statement --> own
-         --Spark's parser-----> node: INSERT, DELETE … over a Delta table --> sql_insert, sql_change, sql_create,
+    text --a statement of ours--> grammar.parse_statement --> own
+         --Spark's parser-------> node: INSERT, DELETE … on a Delta table --> sql_insert, sql_change, sql_create,
                                                                               sql_alter, sql_show
-                                everything else: relations.py puts scans in place of Delta tables, Spark does the rest
+                                  everything else: relations.py replaces Delta tables by scans, Spark does the rest
 
-Statements run when ``spark.sql`` is called, as Spark's own do; the frame that comes back holds what they tell.
+Statements run when ``spark.sql`` is called, as Spark's own commands do; the DataFrame returned holds their result.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _TABLES: Final = ("UnresolvedTable", "UnresolvedTableOrView")
 _DESCRIBE: Final = ("Describe", "Show", "Cache", "Uncache", "Refresh")
 _READS: Final = frozenset({"Union", "ExplainCommand"})
 _ALWAYS: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression", "InsertIntoDir"})
-"""A write into a folder is looked at whatever its target is: it may be where a Delta table is."""
+"""Statements that are always checked: they may write into the folder of a Delta table, whatever their target."""
 _MAKES: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(
         ("CreateTable", "ReplaceTable", "CreateTableAsSelect", "ReplaceTableAsSelect"),
@@ -105,13 +105,13 @@ def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> 
     Args:
         spark: A classic session.
         text: The statement.
-        spark_refuses: Spark's parser has been asked and does not know it.
+        spark_refuses: Spark's parser has already failed on it.
 
     Returns:
-        None when it does not begin like one of them.
+        None when the text does not begin like such a statement.
 
     Raises:
-        ParseError: It begins like one, and is not well formed.
+        ParseError: The text begins like such a statement, but is not well formed.
     """
     if not is_ours(text, spark_refuses=spark_refuses):
         return None
@@ -120,10 +120,10 @@ def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> 
 
 
 def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
-    """Run a statement that Spark parsed, when its target is a Delta table.
+    """Run a statement that Spark parsed, if its target is a Delta table.
 
     Returns:
-        None when it is Spark's.
+        None when Spark should run it.
 
     Raises:
         DeltaError: See the commands.
@@ -144,10 +144,10 @@ def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
 
 
 def refuse_unknown(nodes: Nodes, node: Any) -> None:
-    """Nothing, when a parsed statement without a handler is not one that Spark would run on a table's entry alone.
+    """Refuse a parsed statement without a handler that Spark would run on a Delta table's catalog entry alone.
 
     Raises:
-        UnsupportedFeatureError: It names a Delta table, whose log would not follow.
+        UnsupportedFeatureError: It names a Delta table, whose log would not change with the entry.
     """
     if _changes_unknown(node):
         for table in nodes.items(node.children()):
@@ -163,7 +163,7 @@ def refuse_unknown(nodes: Nodes, node: Any) -> None:
 
 
 def _changes_unknown(node: Any) -> bool:
-    """Whether a statement without a handler acts on a table, and may do more than describe it."""
+    """Return whether a statement without a handler names a table and may do more than describe it."""
     name = str(node.nodeName())
     if name in _HANDLERS or name.startswith(_DESCRIBE):
         return False
@@ -172,7 +172,7 @@ def _changes_unknown(node: Any) -> bool:
 
 
 def script_plan(spark: SparkSession, script: Any, around: Callable[[], AbstractContextManager[None]]) -> Any:
-    """Return a parsed script as a plan that Spark runs, its statements about Delta tables by this engine.
+    """Return a parsed script as a plan for Spark that runs statements about Delta tables with this engine.
 
     Args:
         spark: A classic session.
@@ -188,9 +188,9 @@ def script_plan(spark: SparkSession, script: Any, around: Callable[[], AbstractC
 
 
 def is_effect(spark: SparkSession, node: Any) -> bool:
-    """Tell whether ``run_node`` may know a parsed statement that must run once, and not while it is parsed.
+    """Return whether ``run_node`` may handle a statement that must run exactly once, not each time it is parsed.
 
-    Names are looked up, nothing else is done.
+    It looks up names and does nothing else.
     """
     kind = _statement_kind(node)
     if kind == "ExplainCommand":
@@ -211,7 +211,7 @@ def is_effect(spark: SparkSession, node: Any) -> bool:
 
 
 def _statement(node: Any) -> Any:
-    """The statement under a WITH."""
+    """Return the statement under a WITH."""
     return node.child() if str(node.nodeName()) == "UnresolvedWith" else node
 
 
@@ -227,7 +227,7 @@ def _is_command(node: Any) -> bool:
 
 
 def _with_its_query(nodes: Nodes, node: Any) -> Any:
-    """``WITH … INSERT`` and ``WITH … MERGE``: the relations of the WITH go where the statement's query is."""
+    """Move the relations of ``WITH … INSERT`` and ``WITH … MERGE`` into the statement's query."""
     statement = node.child()
     kind = str(statement.nodeName())
     if kind in sql_insert.INSERTS:
@@ -241,7 +241,7 @@ def _with_its_query(nodes: Nodes, node: Any) -> Any:
 
 
 def _under(nodes: Nodes, node: Any, query: Any) -> Any:
-    if str(query.nodeName()) == "SubqueryAlias":  # the alias stays outermost: expressions use it
+    if str(query.nodeName()) == "SubqueryAlias":  # Expressions use the alias, so it stays outermost.
         return query.withNewChildren(nodes.jvm.indexed_seq([_under(nodes, node, query.child())]))
     inner = copy_of(node, child=query)
     parts = nodes.parts(query)

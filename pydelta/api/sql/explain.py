@@ -1,9 +1,9 @@
-"""Tell what a statement that changes a Delta table would do, and who would do the work: EXPLAIN. Nothing is run.
+"""Explain what a statement would do to a Delta table, and who would do the work, without running it: EXPLAIN.
 
 ::
 
-    EXPLAIN DELETE | UPDATE | MERGE | INSERT …   as Spark parsed it --> explain
-    EXPLAIN OPTIMIZE …                           as this engine did --> own.py, by explained and optimize_way
+    EXPLAIN DELETE | UPDATE | MERGE | INSERT …   parsed by Spark --> explain
+    EXPLAIN OPTIMIZE …                           parsed by this engine --> own.py, by explained and optimize_way
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _COMMANDS = {
     "InsertIntoStatement": ("INSERT", "table"),
 }
 EXPLAINED = frozenset(_COMMANDS)
-"""Names of the statements that ``explain`` may know."""
+"""Node names of the statements that ``explain`` may handle."""
 
 
 def explain(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Explain a statement that changes a Delta table: which command would run, on which version."""
+    """Explain a statement that changes a Delta table: the command that would run, and the version it would read."""
     statement = node.logicalPlan()
     known = _COMMANDS.get(str(statement.nodeName()))
     if known is None:
@@ -61,12 +61,12 @@ def explained(
     """Return the row of an EXPLAIN.
 
     Args:
-        nodes: Of the statement.
-        command: What would run.
-        name: The table as it is called.
-        snapshot: What would be read.
+        nodes: The statement's nodes.
+        command: The command that would run.
+        name: The table's name in the statement.
+        snapshot: The version that would be read.
         ways: Who would do the work.
-        parsed: The statement as Spark parsed it; None for one that Spark does not know.
+        parsed: The statement as Spark parsed it; None if Spark does not know it.
     """
     lines = [
         "== Physical Plan ==",
@@ -82,7 +82,7 @@ def explained(
 
 
 def optimize_way(engine: SparkEngine, planned: PlannedOptimize) -> str:
-    """Say who would rewrite the files of an OPTIMIZE, which, and why."""
+    """Describe which files an OPTIMIZE would rewrite, who would do it, and why."""
     files = planned.files
     if files.is_empty():
         return "nobody: there is nothing to rewrite"
@@ -93,7 +93,7 @@ def optimize_way(engine: SparkEngine, planned: PlannedOptimize) -> str:
 
 
 def _way(nodes: Nodes, statement: Any, target: StatementTarget, snapshot: Snapshot) -> Sequence[str]:
-    """Say where the rows of a DELETE, UPDATE or MERGE would be found; nothing of one that fails when it runs."""
+    """Describe how a DELETE, UPDATE or MERGE would find its rows; return nothing for one that would fail."""
     kind = str(statement.nodeName())
     if kind not in ("DeleteFromTable", "UpdateTable", "MergeIntoTable") or snapshot.version < 0:
         return ()

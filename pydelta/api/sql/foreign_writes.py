@@ -36,15 +36,15 @@ _PART_OF_A_TABLE: Final = ("_delta_log", "_change_data")
 
 
 def install() -> None:
-    """Put the checks in place. ``patches.restore_all`` takes them out again."""
+    """Install the checks. ``patches.restore_all`` removes them."""
     for name in _METHODS:
         patch(DataFrameWriter, name, _checked(name))
 
 
 def refuse_foreign_write(spark: SparkSession, path: str, source: str) -> None:
-    """Look for a Delta table at a path that Spark is about to write files to, and at the folders above.
+    """Refuse to let Spark write files into the folder of a Delta table, or into a folder below it.
 
-    A folder of a table whose name begins with an underscore or a dot is nobody's concern.
+    Folders inside a table whose names begin with an underscore or a dot are exempt: no reader looks at them.
 
     Args:
         spark: The session.
@@ -52,7 +52,7 @@ def refuse_foreign_write(spark: SparkSession, path: str, source: str) -> None:
         source: The format.
 
     Raises:
-        UnsafeOperationError: There is one. ``spark.databricks.delta.formatCheck.enabled=false`` switches this off.
+        UnsafeOperationError: The path is in a table. ``spark.databricks.delta.formatCheck.enabled=false`` disables it.
     """
     if str(spark.conf.get(CHECK, "true")).lower() == "false":
         return
@@ -68,21 +68,21 @@ def refuse_foreign_write(spark: SparkSession, path: str, source: str) -> None:
 
 
 def refuse_foreign_target(spark: SparkSession, parts: tuple[str, ...]) -> None:
-    """Refuse as ``refuse_foreign_write`` does, for a name that does not stand for a Delta table.
+    """Refuse as ``refuse_foreign_write`` does, for a name that is not a Delta table's.
 
     Args:
         spark: The session.
-        parts: The name as INSERT has it.
+        parts: The name in the INSERT.
 
     Raises:
-        UnsafeOperationError: The folder of a Delta table is behind it.
+        UnsafeOperationError: The name leads to the folder of a Delta table.
     """
     for path, source in _written_by_name(spark, parts):
         refuse_foreign_write(spark, path, source)
 
 
 def _written_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Where Spark would write the rows of an INSERT, and as what."""
+    """Return where Spark would write the rows of an INSERT, and in which format."""
     jvm = Jvm.of(spark)
     catalog = jvm.catalog
     if len(parts) <= 2:
@@ -125,14 +125,14 @@ def _table_above(spark: SparkSession, path: str) -> str | None:
         options, settings = held.options, held.settings
         below = ""
         while True:
-            nobodys = below.startswith(("_", ".")) and below not in _PART_OF_A_TABLE
-            if not nobodys and _is_table(uri, options, settings):
+            is_exempt = below.startswith(("_", ".")) and below not in _PART_OF_A_TABLE
+            if not is_exempt and _is_table(uri, options, settings):
                 return uri
             parent, _, below = uri.rpartition("/")
             if parent.endswith(("/", ":")):
                 return None
             uri = parent
-    except DeltaError:  # a store that only Spark knows holds no table of this engine
+    except DeltaError:  # A store that only Spark can read cannot hold a table of this engine.
         return None
 
 

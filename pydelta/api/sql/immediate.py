@@ -1,4 +1,4 @@
-"""Run ``EXECUTE IMMEDIATE``: the statement in a text, over Delta tables as over Spark's own."""
+"""Run ``EXECUTE IMMEDIATE``: a statement given as text, over Delta tables as over Spark's own."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def execute_immediate(nodes: Nodes, node: Any, run: Callable[[Any], DataFrame | 
     """Run ``EXECUTE IMMEDIATE text [INTO variables] [USING values]``.
 
     Args:
-        nodes: Of the session.
+        nodes: The session's nodes.
         node: As Spark parsed it.
-        run: Runs a parsed statement about a Delta table; None for any other.
+        run: Runs a parsed statement about a Delta table; returns None for any other.
 
     Returns:
-        None when the text is Spark's to run, or to refuse.
+        None when Spark should run or refuse the text.
     """
     text = nodes.evaluate(node.sqlStmtStr())
     values = _values(nodes, node)
@@ -43,7 +43,7 @@ def execute_immediate(nodes: Nodes, node: Any, run: Callable[[Any], DataFrame | 
     if given or (values and _asks_by_name(nodes, text)):
         given = [name for item in values if (name := item.name or item.variable) is not None]
         if len(given) < len(values):
-            return None  # Spark says which ones have no name
+            return None  # Spark's error lists those without a name.
     try:
         parsed = nodes.jvm.parse(text, [item.value for item in values], given)
     except ParseException:
@@ -71,7 +71,7 @@ def _own(nodes: Nodes, text: str) -> DataFrame | None:
 
 
 def _asks_by_name(nodes: Nodes, text: str) -> bool:
-    """Return whether a statement has markers with names, as far as it parses without their values."""
+    """Return whether a statement has named parameters, as far as it parses without their values."""
     try:
         return ":" in text and "namedparameter(" in str(nodes.jvm.parse(text).toString()).lower()
     except ParseException:
@@ -84,8 +84,8 @@ class _Value:
 
     Args:
         value: A Catalyst literal.
-        name: After AS.
-        variable: Of the session, whose name stands for a name where markers have some.
+        name: The name after AS.
+        variable: The session variable that it reads, whose name is used where parameters are named.
     """
 
     value: Any
@@ -94,13 +94,13 @@ class _Value:
 
 
 def _values(nodes: Nodes, node: Any) -> list[_Value] | None:
-    """Compute the values of USING; None when Spark has to say what is wrong."""
+    """Compute the values of USING; None when Spark should raise the error."""
     found: list[_Value] = []
     for given in nodes.items(node.args()):
         name, variable, value = None, None, given
         if str(given.nodeName()) == "Alias":
             name, value = str(given.name()), given.child()
-        elif str(given.nodeName()) == "UnresolvedAttribute":  # nothing else has a name here
+        elif str(given.nodeName()) == "UnresolvedAttribute":  # Only a session variable can be named here.
             variable = str(nodes.items(given.nameParts())[-1])
         try:
             row = nodes.jvm.one_row([Column(nodes.jvm.column_of(value)).alias("value")])

@@ -2,13 +2,13 @@
 
 ::
 
-    INSERT INTO t [(columns) | BY NAME] query             rows are added
-    INSERT OVERWRITE t [PARTITION (p = 1, q)] query       all rows, those of the partitions named, or (where
+    INSERT INTO t [(columns) | BY NAME] query             adds rows
+    INSERT OVERWRITE t [PARTITION (p = 1, q)] query       replaces all rows, those of the partitions named, or (where
                                                           spark.sql.sources.partitionOverwriteMode is dynamic) those of
-                                                          the partitions that the new rows belong to, go
-    INSERT INTO t REPLACE WHERE condition query           the rows of the condition go
-    INSERT INTO t REPLACE USING (a, b) query              the rows that have a and b of some new row go
-    INSERT INTO t [AS t] REPLACE ON condition query       the rows for which it is true with some new row go
+                                                          the partitions that the new rows belong to
+    INSERT INTO t REPLACE WHERE condition query           replaces the rows that satisfy the condition
+    INSERT INTO t REPLACE USING (a, b) query              replaces the rows whose a and b equal those of a new row
+    INSERT INTO t [AS t] REPLACE ON condition query       replaces the rows for which it is true with some new row
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["INSERTS", "insert", "insert_all", "insert_directory", "replace_where"]
 
 INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
-"""Names of the node of an INSERT; the second is Spark 4.3's for a target named by ``IDENTIFIER(…)``."""
+"""Node names of an INSERT; Spark 4.3 uses the second for a target named by ``IDENTIFIER(…)``."""
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _MISSING_ARE_NULL: Final = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 _COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
@@ -55,7 +55,7 @@ _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
 def insert(nodes: Nodes, node: Any) -> DataFrame | None:
-    """One ``INSERT INTO`` or ``INSERT OVERWRITE``."""
+    """Run one ``INSERT INTO`` or ``INSERT OVERWRITE``."""
     target = nodes.target(node.table(), changes=True)
     if target is None:
         parts = nodes.parts(node.table())
@@ -66,7 +66,7 @@ def insert(nodes: Nodes, node: Any) -> DataFrame | None:
         raise UnsupportedFeatureError(
             "INSERT OVERWRITE … PARTITION … IF NOT EXISTS has no meaning for a Delta table.",
             features=("IF NOT EXISTS",),
-            hint="Leave it out; REPLACE WHERE overwrites what a condition says.",
+            hint="Leave it out; REPLACE WHERE overwrites the rows of a condition.",
             condition=Condition.of("UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS"),
         )
     wanted = _Insert(
@@ -83,7 +83,7 @@ def insert(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def replace_where(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``INSERT INTO t REPLACE WHERE …`` as Spark 4.1 and 4.2 parse it."""
+    """Run ``INSERT INTO t REPLACE WHERE …`` as Spark 4.1 and 4.2 parse it."""
     target = nodes.target(node.table(), changes=True)
     if target is None:
         return None
@@ -99,17 +99,17 @@ def replace_where(nodes: Nodes, node: Any) -> DataFrame | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Insert:
-    """What an INSERT says.
+    """A parsed INSERT.
 
     Args:
         target: The table.
         query: The rows, as parsed.
-        columns: The table's columns that they are for; none for all of them.
-        by_name: Columns are matched by name.
-        overwrite: Rows go first: all, or those that ``PARTITION`` names.
-        replace_where: The rows of this condition go first.
-        matches: The rows that the new ones match go first: ``replace_using``, or ``replace_on`` and ``target_alias``.
-        evolve: New columns of the query are added to the table.
+        columns: The table's columns that receive values; none means all.
+        by_name: Match columns by name.
+        overwrite: Delete rows first: all, or those of the partitions that ``PARTITION`` names.
+        replace_where: Delete the rows of this condition first.
+        matches: Delete the rows that match new ones first: ``replace_using``, or ``replace_on`` and ``target_alias``.
+        evolve: Add new columns of the query to the table.
     """
 
     target: StatementTarget
@@ -123,7 +123,7 @@ class _Insert:
 
     @property
     def overwrites(self) -> bool:
-        """Whether rows go, other than those of a condition."""
+        """Whether it deletes rows other than those of a condition."""
         return self.overwrite or self.matches is not None
 
 
@@ -171,7 +171,7 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
 
 
 def _require_values(nodes: Nodes, schema: StructType, given: Sequence[str]) -> None:
-    """Refuse an INSERT that leaves a column without a default out, where the session's setting says so."""
+    """Refuse an INSERT that omits a column without a default, if the session's setting requires values."""
     if str(nodes.spark.conf.get(_MISSING_ARE_NULL, "true")).lower() != "false":
         return
     known = {name.lower() for name in given}
@@ -185,7 +185,7 @@ def _require_values(nodes: Nodes, schema: StructType, given: Sequence[str]) -> N
 
 
 def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``FROM source INSERT … INSERT …``: one commit a table, one after the other."""
+    """Run ``FROM source INSERT … INSERT …`` as one commit per table, one after the other."""
     statements = nodes.items(node.children())
     if any(str(item.nodeName()) not in INSERTS for item in statements):
         return None
@@ -198,7 +198,7 @@ def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
         raise UnsupportedFeatureError(
             "One statement inserts into Delta tables and into others.",
             features=("INSERT into several tables",),
-            hint="Write one INSERT a table.",
+            hint="Write one INSERT per table.",
         )
     for item in statements:
         insert(nodes, item)
@@ -206,7 +206,7 @@ def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``INSERT OVERWRITE DIRECTORY``, which Spark writes by itself: refused for Delta, and where a Delta table is."""
+    """Refuse ``INSERT OVERWRITE DIRECTORY`` for Delta and into a Delta table's folder; Spark runs any other."""
     provider = text_of(nodes.optional(node.provider()))
     if provider is None or provider.lower() != "delta":
         uri = nodes.optional(node.storage().locationUri())
@@ -221,7 +221,7 @@ def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def _field(node: Any, method: str, otherwise: Any) -> Any:
-    """A field that not every Spark version has."""
+    """Read a field that not every Spark version has."""
     from py4j.protocol import Py4JError
 
     try:
@@ -231,7 +231,7 @@ def _field(node: Any, method: str, otherwise: Any) -> Any:
 
 
 def _static(given: Any, target: StatementTarget, partitions: tuple[str, ...]) -> dict[str, str | None]:
-    """``PARTITION (p = 1, q)``: the columns that have a value there, and the value as Spark's parser writes it."""
+    """Return the columns that ``PARTITION (p = 1, q)`` gives a value, with the value as Spark's parser writes it."""
     known = {column.lower(): column for column in partitions}
     found = {}
     items = given.toSeq()
@@ -255,7 +255,7 @@ def _with_static(
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
-        # Spark's own cast, whatever the policy for the values of the query: the parser made a text of the value.
+        # Spark's parser turned the value into text, so it is cast here and not by the policy for the query's values.
         rows = rows.select("*", _static_value(value, ddl(field.data_type)).alias(column))
     return [*columns, *static], rows
 
@@ -277,14 +277,14 @@ def _static_value(value: str | None, kind: str) -> Column:
 
 
 def _constant(nodes: Nodes, value: Column) -> Any:
-    """The literal that an expression without columns is; the expression where computing it fails."""
+    """Return the literal that an expression without columns evaluates to, or the expression if evaluating it fails."""
     plan = nodes.jvm.one_row([value.alias("value")])._jdf.queryExecution().optimizedPlan()
     found = plan.projectList().head().child() if str(plan.nodeName()) == "Project" else None
     return found if found is not None and str(found.nodeName()) == "Literal" else nodes.jvm.expression(value)
 
 
 def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: StructType) -> StatementCondition:
-    """The rows of the partition that ``PARTITION (…)`` names."""
+    """Return the condition for the rows of the partition that ``PARTITION (…)`` names."""
     texts, conditions = [], []
     for column, value in static.items():
         field = schema.field(column)
@@ -305,7 +305,7 @@ def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: Struct
 
 
 def _criteria(nodes: Nodes, node: Any) -> tuple[str, Any] | None:
-    """What stands behind REPLACE: the name of its node, and the node."""
+    """Return the node that follows REPLACE, and its name."""
     criteria = _field(node, "replaceCriteriaOpt", None)
     criteria = None if criteria is None else nodes.optional(criteria)
     return None if criteria is None else (str(criteria.getClass().getSimpleName()), criteria)
@@ -348,7 +348,7 @@ def _is_dynamic(nodes: Nodes, target: StatementTarget) -> bool:
 
 
 def _with_defaults(nodes: Nodes, plan: Any, schema: StructType, columns: list[str]) -> Any:
-    """The query with the keyword DEFAULT replaced by what it stands for, in VALUES and in the outermost SELECT."""
+    """Replace the keyword DEFAULT by the column's default, in VALUES and in the outermost SELECT."""
     kind = str(plan.nodeName())
     if "DEFAULT" not in str(plan.toString()).upper():
         return plan

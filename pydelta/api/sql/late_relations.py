@@ -1,4 +1,4 @@
-"""Let relations of scripts and of views' texts be looked up when Spark analyses the statement they stand in."""
+"""Look up relations of scripts and of views' texts when Spark analyzes the statement that contains them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LateRelation", "noted", "with_late_relations"]
 
 @contextmanager
 def noted(errors: ScriptErrors | None) -> Iterator[None]:
-    """Note the error of a callback: it cannot cross the JVM as itself."""
+    """Note the error of a callback, because the JVM does not pass it on unchanged."""
     try:
         yield
     except BaseException as error:
@@ -31,12 +31,12 @@ def noted(errors: ScriptErrors | None) -> Iterator[None]:
 
 
 class LateRelation(JavaObject):
-    """What a name stands for at the time of asking.
+    """The callback that resolves a name when Spark analyzes it.
 
     Args:
-        nodes: Of the session.
+        nodes: The session's nodes.
         node: The relation, as parsed.
-        errors: Notes what goes wrong; None where errors cross by themselves.
+        errors: Notes errors; None where they pass through the JVM.
     """
 
     class Java:
@@ -54,7 +54,7 @@ class LateRelation(JavaObject):
         nodes = self._nodes
         with crossing(nodes.jvm), noted(self._errors):
             context = nodes.jvm.view.org.apache.spark.sql.catalyst.analysis.AnalysisContext.get()
-            view = nodes.names(context.catalogAndNamespace())  # that of the view in whose text the name stands
+            view = nodes.names(context.catalogAndNamespace())  # The namespace of the view that contains the name.
             temporary = frozenset(
                 tuple(part.lower() for part in nodes.names(name))
                 for name in nodes.items(context.referredTempViewNames())
@@ -66,12 +66,12 @@ class LateRelation(JavaObject):
 def with_late_relations(
     nodes: Nodes, plan: Any, *, kept: list[LateRelation] | None = None, errors: ScriptErrors | None = None
 ) -> Any:
-    """Return a parsed query with its relations looked up later; itself where it has none.
+    """Return a parsed query whose relations are looked up later; the query itself if it has none.
 
     Args:
-        nodes: Of the session.
+        nodes: The session's nodes.
         plan: As parsed.
-        kept: Takes what the JVM calls.
+        kept: Collects the objects that the JVM calls back, to keep them alive.
         errors: See ``LateRelation``.
     """
 

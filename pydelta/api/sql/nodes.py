@@ -1,4 +1,4 @@
-"""Read what nodes of a parsed statement name: tables, columns, texts, types, options."""
+"""Read tables, columns, texts, types and options from the nodes of a parsed statement."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _SPARK_METADATA: Final = {
 _NOT_KEPT: Final = (EXISTENCE_DEFAULT,)
 _SUBQUERIES: Final = ("ScalarSubquery", "Exists", "ListQuery")
 _OWN_NAMES: Final = re.compile(r"(?:unresolvedrelation \[|subqueryalias )([^\]\n]+)")
-"""Names of relations and aliases in the text of a parsed query; the last part of each is what columns go by."""
+"""Finds names of relations and aliases in the text of a parsed query; the last part of each qualifies columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What expressions may call the rows of a relation.
+    """The names by which expressions may refer to a relation.
 
     Args:
-        alias: The name that stands for it alone.
-        qualifiers: What may stand before a column of it, in lower case, longest first.
+        alias: Its name without qualifiers.
+        qualifiers: The prefixes that its columns may have, in lower case, longest first.
     """
 
     alias: str
@@ -63,8 +63,8 @@ class StatementTarget:
     """The Delta table that a statement is about.
 
     Args:
-        parts: The name as the statement has it.
-        entry: What it stands for.
+        parts: The name in the statement.
+        entry: The catalog entry or path behind the name.
         alias: The name that expressions may use for it.
         options: Given with ``WITH (…)``.
     """
@@ -81,7 +81,7 @@ class StatementTarget:
 
     @property
     def qualifiers(self) -> tuple[tuple[str, ...], ...]:
-        """What may stand before a column of it, longest first."""
+        """The prefixes that its columns may have, longest first."""
         full = self.entry.qualifier
         ends = [tuple(item.lower() for item in full[start:]) for start in range(len(full))]
         return (*ends, (self.alias.lower(),)) if (self.alias.lower(),) not in ends else tuple(ends)
@@ -89,11 +89,11 @@ class StatementTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """Where an unresolved expression has a name of three parts or more, or a query.
+    """The places in an unresolved expression that hold a name of three or more parts, or a subquery.
 
     Args:
-        own: Whether the expression itself is one.
-        children: Those that are, or hold one, by their place.
+        own: Whether the expression itself is such a place.
+        children: The children that are or contain one, by position.
     """
 
     own: bool
@@ -101,18 +101,18 @@ class _Marked:
 
     @property
     def parts(self) -> bool:
-        """Whether it is, or holds, one."""
+        """Whether it is or contains such a place."""
         return self.own or bool(self.children)
 
     @classmethod
     def of(cls, expression: Any) -> _Marked | None:
-        """Look through an expression in one call to the JVM; None where it has no JSON."""
+        """Search an expression in one call to the JVM; None if it has no JSON."""
         try:
             nodes = json.loads(str(expression.toJSON()))
         except (Py4JError, ValueError):
             return None
         above: list[_Marked] = []
-        for node in reversed(nodes):  # children come behind what they are parts of, the first one last
+        for node in reversed(nodes):  # Parents precede their children in the list.
             children = {place: above.pop() for place in range(int(node["num-children"]))}
             name = str(node["class"]).rsplit(".", 1)[-1]
             long = name == "UnresolvedAttribute" and str(node.get("nameParts", ", , ")).count(", ") > 1
@@ -144,7 +144,7 @@ class Nodes:
         return dict(self.jvm.to_dict(self.jvm.python_utils_map(scala_map)))
 
     def parts(self, node: Any) -> tuple[str, ...] | None:
-        """Read the name that a relation, table or identifier node holds; None for any other node."""
+        """Read the name in a relation, table or identifier node; None for any other node."""
         kind = str(node.nodeName())
         if kind in _NAMED:
             return self.names(node.multipartIdentifier())
@@ -156,11 +156,11 @@ class Nodes:
         return tuple(str(part) for part in given if part is not None)
 
     def target(self, node: Any, *, changes: bool = False) -> StatementTarget | None:
-        """Find the Delta table that a relation node, perhaps under an alias, stands for; None for anything else.
+        """Find the Delta table that a relation node, perhaps under an alias, refers to; None for anything else.
 
         Args:
             node: As parsed.
-            changes: Its rows are to be changed, which a view that shows a whole table passes on.
+            changes: Whether its rows are to be changed; then a view counts as the table that it shows whole.
 
         Raises:
             UnsupportedFeatureError: See ``change_target``.
@@ -185,7 +185,7 @@ class Nodes:
         return StatementTarget(parts=parts, entry=entry, alias=alias or parts[-1], options=options)
 
     def in_session_catalog(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether a name belongs to the session catalog, and not to another catalog."""
+        """Return whether a name belongs to the session catalog rather than to another one."""
         manager = self.jvm.state.catalogManager()
         if len(parts) > 2 or (len(parts) == 2 and bool(manager.isCatalogRegistered(parts[0]))):
             return parts[0].lower() == _SESSION_CATALOG
@@ -196,7 +196,7 @@ class Nodes:
         return log_for_path(self.spark, target.entry.location)
 
     def named(self, node: Any) -> Named | None:
-        """Tell what the rows of a relation without an alias are called; None for any other node."""
+        """Return the names of a relation without an alias; None for any other node."""
         parts = self.parts(node)
         if parts is None:
             return None
@@ -205,7 +205,7 @@ class Nodes:
         return Named(alias=parts[-1], qualifiers=tuple(full[start:] for start in range(len(full))))
 
     def column(self, expression: Any, *targets: StatementTarget | Named) -> Column:
-        """Turn an unresolved expression into a Column; long qualifiers of tables are shortened to their alias."""
+        """Turn an unresolved expression into a Column, replacing long table qualifiers by the table's alias."""
         from pyspark.sql.classic.column import Column as ClassicColumn
 
         short = self._shortened(expression, targets, _Marked.of(expression) if targets else None)
@@ -213,7 +213,7 @@ class Nodes:
         return column
 
     def _shortened(self, expression: Any, targets: tuple[StatementTarget | Named, ...], marked: _Marked | None) -> Any:
-        """Shorten the names in an expression; only its marked parts are looked at, a call to the JVM for each."""
+        """Shorten the names in an expression, visiting only its marked parts: each visit is a call to the JVM."""
         if marked is not None and not marked.parts:
             return expression
         if str(expression.nodeName()) == "UnresolvedAttribute":
@@ -240,9 +240,9 @@ class Nodes:
         return expression if changed is children else expression.withNewChildren(changed.toIndexedSeq())
 
     def _shortened_inside(self, subquery: Any, targets: tuple[StatementTarget | Named, ...]) -> Any:
-        """Shorten what a subquery says of the tables around it, but not where its own tables have the short name.
+        """Shorten a subquery's references to the outer tables, except where its own tables have the short name.
 
-        Its Delta tables are read by this engine.
+        Its Delta tables are replaced by this engine's scans.
         """
         plan = subquery.plan()
         named = _OWN_NAMES.findall(str(plan.treeString()).lower())
@@ -262,7 +262,7 @@ class Nodes:
         return subquery.withNewPlan(plan if resolved is None else resolved)
 
     def schema(self, node: Any) -> StructType:
-        """Return the columns of a CREATE or REPLACE, as the log writes them."""
+        """Return the columns of a CREATE or REPLACE in the log's format."""
         struct = self.jvm.char_varchar_as_strings(node.tableSchema())
         fields = json.loads(str(struct.json()))
         for field in fields["fields"]:
@@ -272,7 +272,7 @@ class Nodes:
         return _struct(json.dumps(fields))
 
     def field_type(self, name: str, data_type: Any) -> Any:
-        """Turn a Spark type into a field of that type, lengths of char and varchar in its metadata."""
+        """Turn a Spark type into a field of that type; the metadata holds lengths of char and varchar."""
         struct = self.jvm.struct_type().add(name, data_type)
         return _struct(str(self.jvm.char_varchar_as_strings(struct).json())).fields[0]
 
@@ -280,7 +280,7 @@ class Nodes:
         """Turn transforms into partition columns and clustering columns.
 
         Raises:
-            UnsupportedFeatureError: Any other transform, or buckets.
+            UnsupportedFeatureError: There is another kind of transform, such as buckets.
         """
         partitions: list[str] = []
         clusters: list[str] = []
@@ -310,7 +310,7 @@ class Nodes:
             return []
 
     def default_collation(self, specification: Any) -> str | None:
-        """Return the collation that a CREATE gives to texts."""
+        """Return the default collation that a CREATE sets."""
         from py4j.protocol import Py4JError
 
         try:
@@ -319,11 +319,11 @@ class Nodes:
             return None
 
     def own_schema(self, struct: SparkStructType) -> StructType:
-        """Return a schema of Spark's as the log writes it."""
+        """Convert a Spark schema into the log's format."""
         return _struct(struct.json())
 
     def partition_columns(self, parts: tuple[str, ...]) -> list[str]:
-        """Tell what a table of the session's catalog is partitioned by; nothing for a view."""
+        """Return the partition columns of a table in the session's catalog; none for a view."""
         catalog = self.jvm.catalog
         database = self.jvm.option.apply(parts[-2] if len(parts) > 1 else None)
         identifier = self.jvm.table_identifier.apply(parts[-1], database, self.jvm.option.apply(None))
@@ -336,7 +336,7 @@ class Nodes:
         return option.get() if option.isDefined() else None
 
     def query(self, plan: Any) -> DataFrame:
-        """Return the rows of a parsed query, its Delta tables read by this engine."""
+        """Return the rows of a parsed query; this engine reads its Delta tables."""
         resolved = RelationResolver(self.spark).statement(plan)
         return self.jvm.frame(plan if resolved is None else resolved)
 
@@ -364,7 +364,7 @@ def _struct(text: str) -> StructType:
 
 
 def is_default(expression: Any) -> bool:
-    """Tell whether an expression is the keyword DEFAULT."""
+    """Return whether an expression is the keyword DEFAULT."""
     return str(expression.nodeName()) == "UnresolvedAttribute" and str(expression.name()).upper() == "DEFAULT"
 
 

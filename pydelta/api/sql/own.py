@@ -58,7 +58,7 @@ def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
     """Run a statement.
 
     Raises:
-        TableNotFoundError: The name stands for no Delta table.
+        TableNotFoundError: The name does not refer to a Delta table.
         DeltaError: See the commands.
     """
     return _Run(nodes).run(statement)
@@ -92,14 +92,14 @@ class _Run:
         return optimize_frame(self._spark, log, result)
 
     def _explain_optimize(self, statement: st.ExplainOptimize) -> DataFrame:
-        asked = statement.explained
-        log = self._log(asked.table, "OPTIMIZE")
+        wanted = statement.explained
+        log = self._log(wanted.table, "OPTIMIZE")
         with error_context(table=log.uri):
-            engine = SparkEngine(self._spark, alias=asked.table[-1])
+            engine = SparkEngine(self._spark, alias=wanted.table[-1])
             context = Context(log, engine, settings=settings_of(self._spark))
-            planned = run(PlanOptimize(_request(asked)), context)
+            planned = run(PlanOptimize(_request(wanted)), context)
             way = f"Files rewritten by: {optimize_way(engine, planned)}"
-        return explained(self._nodes, "OPTIMIZE", ".".join(asked.table), planned.snapshot, [way])
+        return explained(self._nodes, "OPTIMIZE", ".".join(wanted.table), planned.snapshot, [way])
 
     def _reorg(self, statement: st.Reorg) -> DataFrame:
         log = self._log(statement.table, "REORG")
@@ -148,7 +148,7 @@ class _Run:
             return self._nodes.jvm.nothing()
         if taken and (entry is None or not statement.replace):
             raise TableAlreadyExistsError(
-                f"{'.'.join(statement.table)} exists already.",
+                f"{'.'.join(statement.table)} already exists.",
                 hint="Write CREATE OR REPLACE TABLE, or choose another name.",
                 condition=Condition.of("DELTA_TABLE_ALREADY_EXISTS", tableName=".".join(statement.table)),
             )

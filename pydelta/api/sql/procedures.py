@@ -1,11 +1,11 @@
-"""Let a statement with an effect run when Spark comes to it, as the call of a stored procedure.
+"""Run a statement with an effect when Spark reaches it, as the call of a stored procedure.
 
 ::
 
     DELETE FROM t …  --parsed-->   CALL of a procedure: nothing has happened yet
                      --EXPLAIN---> the same
-                     --analysed--> Spark calls the procedure, which runs the statement; its rows are those of a
-                                   command that has run, which no server runs again to fetch them
+                     --analyzed--> Spark calls the procedure, which runs the statement; Spark treats its rows as the
+                                   result of a finished command, so no server runs it again to fetch them
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def call_of(jvm: Jvm, procedure: Procedure, *, kept: list[Any] | None = None) ->
     """Return the plan that calls a procedure.
 
     Args:
-        jvm: Of the session.
-        procedure: What is to run.
-        kept: Takes what the JVM calls.
+        jvm: The session's bindings.
+        procedure: The statement to run.
+        kept: Collects the objects that the JVM calls back, to keep them alive.
     """
     view, catalog = jvm.view, _Catalog()
     if kept is not None:
@@ -48,10 +48,10 @@ class Procedure(JavaObject):
     """A statement that Spark calls.
 
     Args:
-        jvm: Of the session.
-        run: Runs the statement, and returns what it tells.
-        once: A plan that Spark analyses again tells the same again; else the statement runs again, as in a loop.
-        thrown: Makes the iterator that throws an error, where callbacks cannot let it cross; None: they can.
+        jvm: The session's bindings.
+        run: Runs the statement and returns its result.
+        once: Return the first result when Spark analyzes the plan again; otherwise run again, as a loop does.
+        thrown: Builds an iterator that throws an error, if callbacks cannot raise it; None if they can.
     """
 
     class Java:
@@ -71,8 +71,8 @@ class Procedure(JavaObject):
         self._run: Callable[[], DataFrame] | None = run
         self._once = once
         self._thrown = thrown
-        self._lock = threading.Lock()  # of this statement alone
-        self._told: _Rows | None = None
+        self._lock = threading.Lock()  # Guards only this statement.
+        self._result: _Rows | None = None
         self._error: Exception | None = None
 
     def name(self) -> str:
@@ -88,12 +88,12 @@ class Procedure(JavaObject):
         return False
 
     def parameters(self) -> Any:
-        """Return none."""
+        """Return no parameters."""
         jvm = self._jvm
         return jvm.array(jvm.view.org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter, [])
 
     def call(self, row: Any) -> Any:
-        """Run the statement, and return what it tells as local scans."""
+        """Run the statement, and return its result as local scans."""
         with crossing(self._jvm):
             try:
                 if self._once:
@@ -110,12 +110,12 @@ class Procedure(JavaObject):
                     raise
                 return throwing_iterator(self._jvm, error)
             scans = self._jvm.view.java.util.ArrayList()
-            if self._told is not None:
-                scans.add(self._told)
+            if self._result is not None:
+                scans.add(self._result)
             return scans.iterator()
 
     def _first(self) -> None:
-        """Run the statement if it has not run yet; an error is the same again."""
+        """Run the statement unless it has already run; a later call raises the same error."""
         run, self._run = self._run, None
         if run is not None:
             try:
@@ -127,11 +127,11 @@ class Procedure(JavaObject):
             raise self._error
 
     def _keep(self, frame: DataFrame) -> None:
-        self._told = _Rows(self._jvm, frame) if frame.columns else None
+        self._result = _Rows(self._jvm, frame) if frame.columns else None
 
 
 class _Rows(JavaObject):
-    """What a statement tells, already here."""
+    """The result of a statement that has run."""
 
     class Java:
         implements = ("org.apache.spark.sql.connector.read.LocalScan",)
@@ -145,7 +145,7 @@ class _Rows(JavaObject):
         return self._frame.schema()
 
     def rows(self) -> Any:
-        """Return the rows, as Catalyst has them."""
+        """Return the rows in Catalyst's format."""
         with crossing(self._jvm):
             return self._frame.queryExecution().executedPlan().executeCollect()
 

@@ -58,12 +58,12 @@ _BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
 
 
 def named_tables(jvm: Jvm, plan: Any) -> Any:
-    """Replace ``IDENTIFIER(expression)`` in a parsed statement by the name that the expression gives."""
+    """Replace ``IDENTIFIER(expression)`` in a parsed statement by the name that the expression evaluates to."""
     if _BY_EXPRESSION not in str(plan.treeString()):
         return plan
 
     def replace(node: Any, name: str) -> Any:
-        if name in ("InsertIntoStatement", "OverwriteByExpression"):  # their table is no child
+        if name in ("InsertIntoStatement", "OverwriteByExpression"):  # Their table is not a child of the node.
             table = node.table()
             return copy_of(node, table=named(table)) if str(table.nodeName()) == _BY_EXPRESSION else None
         return named(node) if name == _BY_EXPRESSION else None
@@ -79,7 +79,7 @@ def named_tables(jvm: Jvm, plan: Any) -> Any:
 
 
 def _names_metadata(jvm: Jvm, plan: Any | None) -> bool:
-    """Return whether a parsed statement names ``_metadata``, in subqueries too; None names nothing."""
+    """Return whether a parsed statement names ``_metadata``, also in subqueries; False for None."""
     if plan is None:
         return False
     found = False
@@ -95,12 +95,12 @@ def _names_metadata(jvm: Jvm, plan: Any | None) -> bool:
 
 
 class RelationResolver:
-    """Finds Delta relations, each resolved afresh; one statement sees one version of a table.
+    """Resolves the Delta relations of one statement, which sees one version of each table.
 
     Args:
         spark: A classic session.
-        temporary: Of names in a view's text: the temporary views.
-        path: On which the other names in a view's text are found; None for the view's namespace.
+        temporary: The temporary views among the names in a view's text.
+        path: The SQL path that resolves the other names in a view's text; None for the view's namespace.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RelationResolver:
         if self._statement in _WRITES_ITS_FIRST_CHILD:
             self._refuse_twin(plan.targetTable() if self._statement == "MergeIntoTable" else plan.table())
             return None
-        if self._is_none_of_ours(plan):
+        if self._names_no_delta(plan):
             return None
         result = self._rewrite(plan, frozenset(), ())
         return result if self.replaced else None
@@ -134,28 +134,28 @@ class RelationResolver:
 
         Args:
             node: As parsed.
-            namespace: In which a name of one part is looked up; empty: in that of the session.
+            namespace: Where to look up a name of one part; empty for the session's namespace.
         """
         result = self._rewrite(node, frozenset(), namespace)
         return result if self.replaced else None
 
     def late(self, plan: Any, relation: Callable[[Any, tuple[str, ...]], Any]) -> Any | None:
-        """Put what is looked up later in the place of the relations of a query; None when it has none.
+        """Replace the relations of a query with nodes that are resolved later; None when it has none.
 
         Args:
             plan: As parsed.
-            relation: Makes what stands for a relation of a name; the first argument is the parsed node.
+            relation: Builds the replacement from the parsed node and its name.
         """
         self._late = relation
         result = self._rewrite(plan, frozenset(), ())
         return result if self.replaced else None
 
     def concerns(self, plan: Any) -> bool:
-        """Tell whether a parsed statement names a Delta table, a view, or what only running it tells."""
-        return not self._is_none_of_ours(plan)
+        """Return whether a parsed statement names a Delta table or a view, or whether only running it can decide."""
+        return not self._names_no_delta(plan)
 
-    def _is_none_of_ours(self, plan: Any) -> bool:
-        """Whether its text alone says that a statement names no Delta table and no view: walking over it costs more."""
+    def _names_no_delta(self, plan: Any) -> bool:
+        """Return whether the text alone shows that a statement names no Delta table or view; a walk would cost more."""
         text = str(plan.treeString())
         if _ELSEWHERE.search(text):
             return False
@@ -166,7 +166,7 @@ class RelationResolver:
         return True
 
     def _entry(self, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
-        """What a name stands for; asked once a statement."""
+        """Look up a name, once per statement."""
         if parts not in self._entries:
             temporary = tuple(part.lower() for part in parts) in self._temporary
             named = parts if temporary else on_path(self._spark, parts)
@@ -174,7 +174,7 @@ class RelationResolver:
         return self._entries[parts]
 
     def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
-        """Find the plan that a name stands for; None when it is neither a Delta table nor a view over one."""
+        """Find the plan that a name refers to; None when it is neither a Delta table nor a view over one."""
         entry = self._entry(parts)
         if entry is None and travel is None:
             short, at = split_name_version(parts)
@@ -188,7 +188,7 @@ class RelationResolver:
             plan = self._view(entry)
             if plan is not None and travel is not None:
                 raise BindError(
-                    f"{'.'.join(parts)} is a view and has no versions of its own.",
+                    f"{'.'.join(parts)} is a view, which has no versions.",
                     hint="Time travel on its tables.",
                     condition=Condition.of("UNSUPPORTED_FEATURE.TIME_TRAVEL", relationId=".".join(parts)),
                 )
@@ -196,7 +196,7 @@ class RelationResolver:
         return None
 
     def reads_delta(self, view: ViewEntry) -> bool:
-        """Tell whether a view that SQL made reads a Delta table."""
+        """Return whether a view that SQL made reads a Delta table."""
         before = self.replaced
         return self._view(view) is not None and self.replaced > before
 
@@ -245,7 +245,7 @@ class RelationResolver:
             return self._alias(view.qualifier, plan)
         if view.text is None:
             return None
-        shown = None if view.relation is None else view.relation().child()  # Spark's plan finds columns by their names
+        shown = None if view.relation is None else view.relation().child()  # Spark's plan resolves columns by name.
         if shown is None or str(shown.nodeName()) != "View":
             return None
         inner = RelationResolver(self._spark, view.temporary, view.path)
@@ -293,9 +293,9 @@ class RelationResolver:
             self._plan = outer
 
     def _refuse_twin(self, target: Any) -> None:
-        """Keep a statement that changes a twin from Hive, which would write into the manifests."""
+        """Stop a statement that changes a twin before Hive runs it, because Hive would write into the manifests."""
         if str(target.nodeName()) not in ("UnresolvedRelation", *_NAMES_OF_COMMANDS):
-            target = next(iter(self._jvm.to_list(target.children())), None)  # under an alias
+            target = next(iter(self._jvm.to_list(target.children())), None)  # The relation is under an alias.
         if target is None or str(target.nodeName()) not in ("UnresolvedRelation", *_NAMES_OF_COMMANDS):
             return
         name = tuple(str(part) for part in self._jvm.to_list(target.multipartIdentifier()))
@@ -310,7 +310,7 @@ class RelationResolver:
             return None
         parts = self._parts(node)
         if len(parts) == 1 and parts[0].lower() in ctes:
-            node.setTagValue(mark, True)  # an outer visit must not take it for a table
+            node.setTagValue(mark, True)  # An outer visit must not resolve it as a table.
             return None
         if self._late is not None:
             self.replaced += 1
@@ -322,7 +322,7 @@ class RelationResolver:
         return plan
 
     def _stream(self, node: Any, namespace: tuple[str, ...], name: str | None = None) -> Any | None:
-        """``STREAM t`` and ``STREAM(t)``, with or without ``WITH (option = …)``, ``CHANGES FROM …``."""
+        """Resolve ``STREAM t`` and ``STREAM(t)``, with or without ``WITH (option = …)`` or ``CHANGES FROM …``."""
         changes = node if str(node.nodeName()) == "RelationChanges" else None
         node = node if changes is None else changes.relation()
         if str(node.nodeName()) != "UnresolvedRelation" or self._late is not None:
@@ -340,7 +340,7 @@ class RelationResolver:
         return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
 
     def _changes_from(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
-        """``t CHANGES FROM …``; of what is no Delta table Spark says that it has none."""
+        """Resolve ``t CHANGES FROM …``; Spark refuses it for tables that are not Delta."""
         relation = node.relation()
         if str(relation.nodeName()) != "UnresolvedRelation" or relation.isStreaming():
             return None
@@ -364,7 +364,7 @@ class RelationResolver:
         return {str(name): str(value) for name, value in self._jvm.to_dict(relation.options()).items()}
 
     def _within(self, parts: tuple[str, ...], namespace: tuple[str, ...]) -> tuple[str, ...]:
-        """A name in a view's text is relative to the namespace the view was made in."""
+        """Qualify a name in a view's text with the namespace in which the view was made."""
         if not namespace or len(parts) != 1:
             return parts
         if (parts[0].lower(),) in self._temporary:
@@ -373,15 +373,14 @@ class RelationResolver:
         return (*namespace, *parts) if named is None else named
 
     def _table_changes(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
-        """``table_changes('table', start[, end])`` and ``table_changes_by_path('/path', start[, end])``."""
+        """Resolve ``table_changes('table', start[, end])`` and ``table_changes_by_path('/path', start[, end])``."""
         function = str(self._jvm.to_list(node.name())[-1]).lower()
         if function not in _CHANGES:
             return None
         items = [Column(self._jvm.column_of(item)) for item in self._jvm.to_list(node.functionArgs())]
         if len(items) not in (2, 3):
             raise InvalidArgumentError(
-                f"{function} takes a table, where to begin and, if need be, where to end; it was given {len(items)} "
-                "arguments.",
+                f"{function} takes a table, a start and optionally an end, but it was given {len(items)} arguments.",
                 hint=f"For example {function}('lake.events', 3, 7), or with timestamps as texts.",
             )
         names = [f"argument{place}" for place in range(len(items))]
@@ -413,7 +412,7 @@ class RelationResolver:
         return read_changes(self._spark, log, wanted)._jdf.queryExecution().analyzed()
 
     def _with(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any | None:
-        """Relations of a CTE are no children of the plan; each sees the CTEs before it."""
+        """Rewrite CTE relations, which are not children of the plan; each sees the CTEs before it."""
         jvm, before = self._jvm, self.replaced
         names, relations = set(ctes), []
         for item in jvm.to_list(node.cteRelations()):
@@ -427,7 +426,7 @@ class RelationResolver:
         return node.copy(child, jvm.seq(relations), *jvm.rest_of(node, "copy", 2))
 
     def _pipe_set(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any | None:
-        """``|> SET a = …``: its expressions are no part of the plan, so neither are the queries in them."""
+        """Rewrite subqueries in ``|> SET a = …``, whose expressions are not part of the plan."""
         jvm, before, items = self._jvm, self.replaced, []
 
         def inside(expression: Any, name: str) -> Any:

@@ -1,12 +1,12 @@
-"""Raise an error of this engine inside Spark's interpreter of scripts, as one that a script's handlers catch.
+"""Raise an error of this engine inside Spark's script interpreter so that a script's handlers can catch it.
 
 ::
 
-    CALL of a procedure --> error here --> an iterator for Spark, whose first step throws a SparkThrowable
-                                             caught by a handler: the script goes on
-                                             by none: it comes out of Spark again, and is the error it was
+    CALL of a procedure --> error --> an iterator for Spark, whose first step throws a SparkThrowable
+                                        caught by a handler: the script continues
+                                        not caught: it leaves Spark again and is raised as the original error
 
-What Python raises in a callback reaches the JVM as py4j's own exception, of which Spark's handlers know nothing.
+An error that Python raises in a callback reaches the JVM as py4j's own exception, which Spark's handlers do not know.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CALLBACK: Final = "py4j.Py4JException"
 
 
 class ScriptErrors:
-    """The errors of a script's statements, each with what the JVM was given for it.
+    """The errors of a script's statements, each with the object thrown for it in the JVM.
 
     Args:
         jvm: The session's bindings.
@@ -40,13 +40,13 @@ class ScriptErrors:
         self._last: BaseException | None = None
 
     def note(self, error: BaseException) -> None:
-        """Keep an error that goes to the JVM as py4j's own exception, which only says that there was one."""
+        """Keep an error that reaches the JVM as py4j's own exception, which does not carry it."""
         self._last = error
 
     def raised_in_jvm(self, error: DeltaError | PySparkException) -> Any | None:
-        """Return a ``java.util.Iterator`` whose first step throws the error, with condition, parameters, SQLSTATE.
+        """Return a ``java.util.Iterator`` whose first step throws the error, with condition, parameters and SQLSTATE.
 
-        None for an error of Spark's that did not come from the JVM.
+        Returns None for a Spark error that did not come from the JVM.
         """
         thrown = (
             throwable_with_state(self._jvm, error) if isinstance(error, DeltaError) else getattr(error, "_origin", None)
@@ -57,7 +57,7 @@ class ScriptErrors:
         return iterator_throwing(self._jvm, thrown)
 
     def behind(self, error: Py4JError | PySparkException) -> BaseException | None:
-        """Find the error of a statement that one from the JVM stands for; None when it is Spark's own."""
+        """Find the statement's error behind one from the JVM; None when it is Spark's own."""
         cause = getattr(error, "_origin", None) or (error.java_exception if isinstance(error, Py4JJavaError) else None)
         while cause is not None:
             for thrown, known in self._thrown:

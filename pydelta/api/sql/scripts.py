@@ -1,13 +1,13 @@
-"""Let the statements of ``BEGIN … END`` see Delta tables as they are when each statement runs.
+"""Make the statements of ``BEGIN … END`` look up Delta tables when each statement runs.
 
 ::
 
-    SELECT … FROM t      --> the relation becomes a name that is looked up when Spark analyses the statement
+    SELECT … FROM t      --> the relation becomes a name that is looked up when Spark analyzes the statement
     DELETE FROM t …      --> CALL of a procedure, which runs the statement through this engine
     IF, WHILE, SET, FOR  --> Spark's own, over such statements
 
-Spark parses a script as one text and runs it statement by statement, in the thread that asked for it. So nothing is
-resolved here: a table may not even exist before the script made it.
+Spark parses a script as one text and runs it statement by statement in the caller's thread. Resolving tables any
+earlier would fail: a table may not exist until the script creates it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _Run = Callable[[Any], "DataFrame | None"]
 
 
 def late_script(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[Any], bool]) -> DataFrame:
-    """Run a script whose statements may be about Delta tables.
+    """Run a script whose statements may concern Delta tables.
 
     Args:
-        nodes: Of the session.
+        nodes: The session's nodes.
         script: As Spark parsed it.
-        run: Runs a parsed statement about a Delta table; None for any other.
-        is_command: Tells whether ``run`` may know a statement.
+        run: Runs a parsed statement about a Delta table; returns None for any other.
+        is_command: Returns whether ``run`` may handle a statement.
 
     Raises:
         DeltaError: A statement failed; those before it have run.
@@ -61,15 +61,15 @@ def late_script(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[A
 
 
 def late_plan(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[Any], bool]) -> Any:
-    """Return the script that ``late_script`` would run, for Spark to run: see there.
+    """Return the plan that ``late_script`` would run, for Spark to run.
 
-    Its errors come out of the JVM as they are where ``let_errors_cross`` was called.
+    Its errors pass through the JVM unchanged if ``let_errors_cross`` was called.
     """
     return _Late(nodes, run).script(script, is_command)
 
 
 def _rebuilt(jvm: Jvm, node: Any, statement: Callable[[Any], Any]) -> Any:
-    """A part of a script with other statements; Spark's own way to replace parts forgets a block's handlers."""
+    """Rebuild a part of a script with other statements; Spark's own way to replace parts drops a block's handlers."""
     kind = str(node.getClass().getSimpleName())
     if kind == "SingleStatement":
         return statement(node)
@@ -85,7 +85,7 @@ def _rebuilt(jvm: Jvm, node: Any, statement: Callable[[Any], Any]) -> Any:
 
 
 class _Late:
-    """Puts what is decided later into statements, and keeps it as long as the script's result."""
+    """Inserts callbacks into statements, and keeps them alive as long as the script's result."""
 
     def __init__(self, nodes: Nodes, run: _Run) -> None:
         self._nodes = nodes
@@ -94,7 +94,7 @@ class _Late:
         self.errors = ScriptErrors(nodes.jvm)
 
     def script(self, script: Any, is_command: Callable[[Any], bool]) -> Any:
-        """The script with what is decided later in its statements."""
+        """Return the script with callbacks in its statements."""
 
         def statement(node: Any) -> Any:
             plan = node.parsedPlan()
@@ -103,20 +103,20 @@ class _Late:
         return _rebuilt(self._nodes.jvm, script, statement)
 
     def keep(self, frame: DataFrame) -> None:
-        """Keep all callbacks alive with the frame: the JVM does not."""
+        """Keep all callbacks alive with the frame, because the JVM does not."""
         frame._pydelta_script = self._kept  # type: ignore[attr-defined]
 
     def read(self, plan: Any) -> Any:
-        """A query whose tables are looked up when it runs."""
+        """Return a query whose tables are looked up when it runs."""
         return with_late_relations(self._nodes, plan, kept=self._kept, errors=self.errors)
 
     def call(self, plan: Any) -> Any:
-        """A statement with an effect, as a call of a procedure."""
+        """Return a statement with an effect as a procedure call."""
         procedure = Procedure(self._nodes.jvm, lambda: self._frame(plan), thrown=self.errors.raised_in_jvm)
         return call_of(self._nodes.jvm, procedure, kept=self._kept)
 
     def _frame(self, plan: Any) -> DataFrame:
-        """Run a statement, by this engine or by Spark."""
+        """Run a statement with this engine, or else with Spark."""
         nodes = self._nodes
         with noted(self.errors):
             named = named_tables(nodes.jvm, plan)

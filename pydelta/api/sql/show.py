@@ -1,4 +1,4 @@
-"""Answer DESCRIBE and SHOW as Spark parsed them: frames with Spark's own columns, from the log."""
+"""Answer DESCRIBE and SHOW as Spark parsed them: DataFrames with Spark's own columns, from the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def describe(nodes: Nodes, node: Any) -> DataFrame | None:
         return None
     if kind == "DescribeTablePartition":
         raise UnsupportedFeatureError(
-            f"{target.name} is a Delta table: the partitions have no descriptions of their own.",
+            f"{target.name} is a Delta table: its partitions have no separate descriptions.",
             features=("DESCRIBE … PARTITION",),
             hint="SHOW PARTITIONS lists them.",
             condition=Condition.of("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name=target.name),
@@ -64,9 +64,9 @@ def show(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def nothing_to_do(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Answer ``REFRESH TABLE`` and ``ANALYZE TABLE``, which have nothing to do: the log has versions and statistics.
+    """Answer ``REFRESH TABLE`` and ``ANALYZE TABLE``: the log already has versions and statistics.
 
-    What is cached, though, follows the commits of this session alone until it is refreshed.
+    REFRESH still refreshes cached data, which otherwise follows only this session's commits.
     """
     target = _target(nodes, node.child())
     if target is None:

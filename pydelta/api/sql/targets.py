@@ -1,4 +1,4 @@
-"""Find the table that a name, a path or a view stands for, and name the one that is to be made."""
+"""Find the table that a name, a path or a view refers to, and resolve the name of a new one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def log_for_name(spark: SparkSession, name: str) -> DeltaLog:
-    """Return the log of a table that the catalog knows, of a view that shows one whole, or of ``delta.`/path` ``."""
+    """Return the log of a table in the catalog, of a view that shows one whole, or of ``delta.`/path` ``."""
     entry = look_up(spark, parse_identifier(spark, name))
     behind = shown_table(spark, entry) if isinstance(entry, ViewEntry) else None
     log = log_for_path(spark, behind or location_of(spark, name))
@@ -71,9 +71,9 @@ def resolve_target(spark: SparkSession, name: str | None, location: str | None) 
 
 
 def clone_target(spark: SparkSession, target: str) -> tuple[str | None, str]:
-    """Where a clone goes: an absolute path or a URI is a location, anything else a name -> (name or None, location).
+    """Return the name (or None) and location of a clone; an absolute path or URI is a location, anything else a name.
 
-    A name that the catalog knows stands for where its table is.
+    A name that the catalog already has resolves to its table's location.
     """
     if target.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", target):
         return None, Jvm.of(spark).qualify(target)
@@ -85,5 +85,5 @@ def clone_target(spark: SparkSession, target: str) -> tuple[str | None, str]:
 
 
 def register_table(spark: SparkSession, name: str, log: DeltaLog) -> None:
-    """Make a catalog entry that points at the table, if there is none yet."""
+    """Create a catalog entry that points at the table, unless one exists."""
     create_entry(spark, parse_identifier(spark, name), log.update())

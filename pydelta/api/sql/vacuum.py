@@ -35,17 +35,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_ms: int | None = None) -> Inventory:
-    """Make an inventory of a DataFrame: only rows that may lie under the table come to the driver, in slices.
+    """Make an inventory of a DataFrame, whose rows reach the driver in slices.
 
-    Spark filters the list, however long it is; the driver holds one slice of it at a time.
+    Spark selects the rows that may lie under the table; the driver holds one slice of them at a time.
 
     Args:
-        frame: With an inventory's columns.
-        description: What it is called in messages.
-        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+        frame: A DataFrame with an inventory's columns.
+        description: Its name in messages.
+        as_of_ms: When it was made, in epoch milliseconds; None to derive it from the rows.
 
     Raises:
-        SchemaMismatchError: It is none.
+        SchemaMismatchError: The columns are not those of an inventory.
     """
     check_columns(_polars_schema(frame), description=description)
 
@@ -73,7 +73,7 @@ def _polars_schema(frame: DataFrame) -> pl.Schema:
 
 
 def _may_lie_under(frame: DataFrame, root: str) -> Any:
-    """True of relative paths, and of locations that hold the table's folder in some spelling."""
+    """Return a condition for relative paths and for locations that contain the table's folder in some spelling."""
     folder = plain_root(root).partition("://")[2].partition("/")[2]
     if "path" not in frame.columns:
         return F.col("key").startswith(folder)
@@ -89,17 +89,16 @@ def run_vacuum(
     *,
     inventory: Inventory | DataFrame | str | None = None,
 ) -> VacuumResult:
-    """Run a VACUUM with what the session says.
+    """Run a VACUUM with the session's settings.
 
     Args:
-        spark: The session; its ``retentionDurationCheck`` counts.
+        spark: The session, whose ``retentionDurationCheck`` applies.
         log: The table.
-        command: What to delete; its inventory comes from ``inventory``, and whether retention is checked from the
-            session.
-        inventory: An inventory, a DataFrame of one, or the name of a table that is one.
+        command: What to delete. This function sets its inventory, retention check and progress.
+        inventory: An inventory, a DataFrame of one, or the name of a table that holds one.
 
     Returns:
-        What was deleted, or would be; what a person wants to know of it is written to standard error.
+        What was deleted, or would be. A summary for people is written to standard error.
 
     Raises:
         DeltaError: As ``Vacuum`` does.
@@ -119,7 +118,7 @@ def run_vacuum(
 
 
 def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
-    """Give the result as the reference engine does: a column ``path``: of a dry run the files, else the table."""
+    """Return a column ``path``, as the reference engine does: the files of a dry run, otherwise the table."""
     schema = StructType([StructField("path", StringType())])
     if not result.dry_run:
         return local_frame(spark, [(result.root,)], schema)

@@ -1,11 +1,11 @@
-"""Find the Delta table that a change of a name goes to: a table, or what a view shows whole and unchanged.
+"""Find the Delta table that a change through a name reaches: a table, or one that a view shows whole and unchanged.
 
 ::
 
-    t, delta.`/path`                                        itself
+    t, delta.`/path`                                        the table itself
     a view of load(path), of table(t), of SELECT * FROM t   the table below
-    one that filters, computes, renames, is older           refused: a change of it would not be one of what it shows
-    a view of anything else                                 Spark's
+    one that filters, computes, renames, reads a version    refused: a change would not show in the view
+    a view of anything else                                 left to Spark
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _TRANSPARENT = ("SubqueryAlias", "View")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What is below a view.
+    """What a view reads.
 
     Args:
-        entry: The Delta table that it shows whole.
-        why: Why changes cannot go through it, when there is one that it shows otherwise.
+        entry: The Delta table, if the view shows it whole and unchanged.
+        why: Why changes cannot go through the view, if it shows a Delta table in another way.
     """
 
     entry: DeltaEntry | None = None
@@ -43,10 +43,10 @@ class _Found:
 
 
 def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | None:
-    """Find the table that an INSERT, UPDATE, DELETE or MERGE of a name changes; None when it is not Delta.
+    """Find the table that an INSERT, UPDATE, DELETE or MERGE on a name changes; None when it is not Delta.
 
     Raises:
-        UnsupportedFeatureError: A view shows a Delta table in part, changed, or as it was.
+        UnsupportedFeatureError: A view shows a Delta table in part, changed, or at a fixed version.
     """
     named = on_path(spark, parts)
     found = None if named is None else look_up(spark, named)
@@ -66,7 +66,7 @@ def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | N
 
 
 def shown_table(spark: SparkSession, view: ViewEntry) -> str | None:
-    """Find where the table is that a view shows whole; None for any other view."""
+    """Return the location of the table that a view shows whole; None for any other view."""
     entry = _below(spark, view).entry
     return None if entry is None else entry.location
 
@@ -78,7 +78,7 @@ def _below(spark: SparkSession, view: ViewEntry) -> _Found:
 
 
 def _scanned(spark: SparkSession, view: ViewEntry) -> _Found:
-    """A view that keeps an analysed plan: one of a DataFrame."""
+    """Look through a view that stores an analyzed plan: one made from a DataFrame."""
     jvm, plan = Jvm.of(spark), view.plan
     indexes = indexes_in(plan)
     if not indexes:
@@ -88,14 +88,14 @@ def _scanned(spark: SparkSession, view: ViewEntry) -> _Found:
     while str(plan.nodeName()) in _TRANSPARENT or _passes_on(jvm, plan):
         plan = jvm.to_list(plan.children())[0]
     if not is_table_scan(jvm, plan):
-        return _Found(why="does not show a Delta table whole and as it is")
+        return _Found(why="does not show a whole Delta table unchanged")
     shown = [str(item.name()) for item in jvm.to_list(plan.output())]
     entry = DeltaEntry(location=indexes[0].files.identity.location, qualifier=view.qualifier, by_path=True)
     return _with_columns(spark, entry, shown)
 
 
 def _passes_on(jvm: Jvm, plan: Any) -> bool:
-    """Whether a node is ``SELECT *``: the columns of what is below, in their order."""
+    """Return whether a node is ``SELECT *``: the columns of its child, in the same order."""
     if str(plan.nodeName()) != "Project":
         return False
     items, below = jvm.to_list(plan.projectList()), jvm.to_list(plan.child().output())
@@ -113,7 +113,7 @@ def _with_columns(spark: SparkSession, entry: DeltaEntry, shown: list[str]) -> _
 
 
 def _selected(spark: SparkSession, view: ViewEntry) -> _Found:
-    """A view that keeps its text: one made by SQL."""
+    """Look through a view that stores its text: one made by SQL."""
     jvm = Jvm.of(spark)
     parts = _all_of(jvm, jvm.parse(view.text or ""))
     if parts is None:
@@ -137,7 +137,7 @@ def _selected(spark: SparkSession, view: ViewEntry) -> _Found:
 
 
 def _all_of(jvm: Jvm, plan: Any) -> tuple[str, ...] | None:
-    """``SELECT * FROM name`` or ``TABLE name`` -> the name; None for any other query."""
+    """Return the name in ``SELECT * FROM name`` or ``TABLE name``; None for any other query."""
     if str(plan.nodeName()) == "Project":
         columns = jvm.to_list(plan.projectList())
         star = len(columns) == 1 and str(columns[0].getClass().getSimpleName()) == "UnresolvedStar"
@@ -151,4 +151,4 @@ def _all_of(jvm: Jvm, plan: Any) -> tuple[str, ...] | None:
 
 def _otherwise(spark: SparkSession, view: ViewEntry) -> _Found:
     reads = RelationResolver(spark).reads_delta(view)
-    return _Found(why="does not show a Delta table whole and as it is" if reads else None)
+    return _Found(why="does not show a whole Delta table unchanged" if reads else None)

@@ -1,8 +1,8 @@
-"""Let go of what served queries that have ended.
+"""Close the connections of ended queries.
 
-The JVM calls a query's source and sink on the query's own thread. py4j serves each thread of the JVM on a thread of
-Python, by a connection that nobody closes when the JVM's thread has died. A session that starts a query every minute
-would collect threads, with some megabytes each.
+The JVM calls a query's source and sink on the query's own thread. For each thread of the JVM, py4j uses a Python thread
+and a connection, which it never closes when the JVM's thread has died. A session that starts a query every minute
+would collect threads of some megabytes each.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["close_ended", "note_caller"]
 
 _log = logging.getLogger(__name__)
-_here = threading.local()
+_current = threading.local()
 _lock = threading.Lock()
-_serving: Final[dict[int, weakref.ref[Any]]] = {}  # connections by the number of the JVM's thread
+_serving: Final[dict[int, weakref.ref[Any]]] = {}  # Connections by id of the JVM's thread.
 
 
 def note_caller(spark: SparkSession) -> None:
-    """Remember which of the JVM's threads calls this one; once for a thread."""
-    if getattr(_here, "noted", False):
+    """Remember which of the JVM's threads calls this one, once per thread."""
+    if getattr(_current, "noted", False):
         return
-    _here.noted = True
+    _current.noted = True
     view = Jvm.of(spark).view
     connection = view._gateway_client.get_thread_connection()
     if connection is not None:
@@ -39,7 +39,7 @@ def note_caller(spark: SparkSession) -> None:
 
 
 def close_ended(spark: SparkSession) -> None:
-    """Close the connections of threads that have died; their counterparts here then end."""
+    """Close the connections of dead threads, which ends their Python threads."""
     if not _serving:
         return
     threads = Jvm.of(spark).view.java.lang.management.ManagementFactory.getThreadMXBean()
@@ -52,4 +52,4 @@ def close_ended(spark: SparkSession) -> None:
         try:
             connection.socket.shutdown(socket.SHUT_RDWR)
         except OSError as error:
-            _log.debug("a connection of a query that has ended was closed already: %s", error)
+            _log.debug("the connection of an ended query was already closed: %s", error)

@@ -1,4 +1,4 @@
-"""Raise what ended a query as the engine's own error, where it is one, without the JVM's stack."""
+"""Raise the engine's own error that ended a query, without the JVM's stack trace."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _lock = threading.Lock()
 
 @contextmanager
 def noting(query: str, *, table: str) -> Iterator[None]:
-    """Keep the error of ours that ends a query: on its way through the JVM it becomes text.
+    """Remember the engine's error that ends a query, because the JVM passes it on only as text.
 
     Args:
         query: The query's id.
-        table: Named in the error.
+        table: The table to name in the error.
     """
     try:
         with error_context(table=table):
@@ -45,7 +45,7 @@ def noting(query: str, *, table: str) -> Iterator[None]:
 
 
 def explained(error: StreamingQueryException) -> Exception:
-    """Return the engine's error that ended a query, as a ``StreamingQueryException``; the given one if it has none."""
+    """Return the engine's error that ended a query, as a ``StreamingQueryException``, or else the given one."""
     if isinstance(error, DeltaError):
         return error
     text = str(error)

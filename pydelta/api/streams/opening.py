@@ -33,11 +33,11 @@ def open_stream(
         log: The table.
         given: The reader's options.
         shown: The table as the user named it.
-        name: The source's in checkpoints, if it has one.
+        name: The source's name in checkpoints, if it has one.
 
     Raises:
         InvalidArgumentError, UnsupportedFeatureError: See ``SourceOptions.parse`` and ``stream_frame``.
-        TableNotFoundError: There is no table.
+        TableNotFoundError: The table does not exist.
         StreamStoppedError: Its schema log cannot be used.
     """
     close_ended(spark)

@@ -1,4 +1,4 @@
-"""Read the rows of one batch of a stream, over the engine's native scan."""
+"""Read the rows of one micro-batch of a stream with the engine's native scan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["batch_frame", "stream_schema"]
 
 
 def stream_schema(spark: SparkSession, log: DeltaLog, read: Snapshot, *, change_feed: bool) -> Any:
-    """Return the JVM's schema of a stream's rows, as its scans give them."""
+    """Return the JVM's schema of a stream's rows, as its scans return them."""
     if change_feed:
         return scan_changed_files(spark, log, read, (), subset="stream")._jdf.schema()
     return scan_dataframe(spark, read, pinned=True, files=read.files.none())._jdf.schema()
@@ -34,15 +34,15 @@ def stream_schema(spark: SparkSession, log: DeltaLog, read: Snapshot, *, change_
 def batch_frame(
     spark: SparkSession, log: DeltaLog, read: Snapshot, batch: StreamBatch, *, change_feed: bool, label: str
 ) -> Any:
-    """Return the JVM's Dataset of a batch, whose plan counts as a streaming one.
+    """Return the JVM's Dataset of a batch, with a plan that Spark accepts as streaming.
 
     Args:
-        spark: The session that made the stream.
+        spark: The session that created the stream.
         log: The table.
-        read: The snapshot whose columns the rows come in.
-        batch: Which files.
-        change_feed: Rows have the columns of a change feed.
-        label: What tells the batch from others.
+        read: The snapshot whose columns the rows have.
+        batch: The files to read.
+        change_feed: Add the columns of a change feed.
+        label: Distinguishes the batch from others.
     """
     parts: list[DataFrame] = []
     if batch.initial is not None and batch.snapshot is not None and (batch.initial.height or not batch.changed):
@@ -61,7 +61,7 @@ def batch_frame(
 
 
 def _of_time(rows: DataFrame, wanted: TimeSlice | None) -> DataFrame:
-    """The rows of a slice of event time; those without a time come with the first one."""
+    """Return the rows of a slice of event time; the first slice also has the rows without a time."""
     if wanted is None:
         return rows
     column = rows[quoted(wanted.column)]
@@ -74,7 +74,7 @@ def _of_time(rows: DataFrame, wanted: TimeSlice | None) -> DataFrame:
 
 
 def _streaming(jvm: Jvm, plan: Any) -> Any:
-    """The plan with its scans marked as parts of a stream, which Spark asks of a batch."""
+    """Mark the plan's scans as streaming, which Spark requires of a batch."""
 
     def mark(node: Any, name: str) -> Any | None:
         if name.split(" ", 1)[0] not in ("LogicalRelation", "Relation") or bool(node.isStreaming()):

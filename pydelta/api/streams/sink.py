@@ -1,4 +1,4 @@
-"""Write a stream into a table: a ``Sink`` whose batches are one write each, which counts once."""
+"""Write a stream into a table: a ``Sink`` that writes each batch exactly once."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _MODES: Final = {OutputMode.APPEND: WriteMode.APPEND, OutputMode.COMPLETE: Write
 
 
 class DeltaSink:
-    """Spark's ``Sink`` into the table at a location.
+    """Spark's ``Sink`` for the table at a location.
 
     Args:
         spark: The session that starts the query.
         location: A URI or a path.
-        mode: What a batch does to the table.
+        mode: How a batch changes the table.
         options: The writer's options.
-        partition_by: Partition columns for a table that the first batch makes, or None.
+        partition_by: Partition columns for a table that the first batch creates, or None.
     """
 
     class Java:
@@ -67,7 +67,7 @@ class DeltaSink:
         self._parse(spark, "checked", 0)
 
     def addBatch(self, batch_id: int, data: Any) -> None:
-        """Write one batch, unless the table has it already."""
+        """Write one batch, unless the table already has it."""
         note_caller(self._spark)
         query = str(self._spark.sparkContext.getLocalProperty(QUERY_ID))
         with noting(query, table=self._location):
@@ -83,23 +83,23 @@ class DeltaSink:
         return self.toString()
 
     def schema(self) -> Any:
-        """Return no columns: a sink is not read."""
+        """Return no columns, because a sink is not read."""
         return self._jvm.struct_type()
 
     def capabilities(self) -> Any:
-        """Return none: Spark asks them of its newer sinks."""
+        """Return none; only Spark's newer kind of sink has them."""
         return self._jvm.view.java.util.HashSet()
 
     def toString(self) -> str:
-        """Name the table."""
+        """Return a name with the table's location."""
         return f"DeltaSink[{self._location}]"
 
     def hashCode(self) -> int:
-        """Return a number that no other sink of the process has."""
+        """Return a number that is unique among the process's sinks."""
         return self._serial
 
     def equals(self, other: Any) -> bool:
-        """Tell whether the other one is this sink."""
+        """Return whether the other object is this sink."""
         return other is self or (other is not None and str(other.toString()) == self.toString())
 
     # -- parts --------------------------------------------------------------------------------------------------
@@ -113,14 +113,14 @@ class DeltaSink:
         )
 
     def _session_of(self, data: Any) -> SparkSession:
-        """The session that the query runs in, which Spark cloned from the one that started it."""
+        """Return the session that the query runs in, which Spark cloned from the one that started it."""
         session = data.sparkSession()
         if self._session is None or not bool(self._session._jsparkSession.equals(session)):
             self._session = SparkSession(self._spark.sparkContext, session)
         return self._session
 
     def _rows(self, session: SparkSession, data: Any) -> DataFrame:
-        """The batch as an ordinary DataFrame: its own plan counts as a streaming one, which only Spark may run."""
+        """Return the batch as an ordinary DataFrame, because only Spark may run its streaming plan."""
         rows = scala_object(self._jvm.view.org.apache.spark.sql.execution, "LogicalRDD")
         rest = self._jvm.rest_of(rows, "fromDataset", 3)
         plan = rows.fromDataset(data.queryExecution().toRdd(), data, False, *rest)
@@ -128,7 +128,7 @@ class DeltaSink:
 
 
 def start_query(writer: DataStreamWriter, sink: DeltaSink) -> Any:
-    """Start a query into a sink, as Spark's own writer does with its sinks.
+    """Start a query into a sink, as Spark's own writer does.
 
     Returns:
         The JVM's ``StreamingQuery``.

@@ -41,25 +41,25 @@ if TYPE_CHECKING:
 __all__ = ["QUERY_ID", "SOURCE_NAMES", "DeltaSource", "check_below", "is_delta_source", "sources_of", "stream_frame"]
 
 QUERY_ID: Final = "sql.streaming.queryId"
-"""The property under which Spark names the query that a thread runs."""
+"""The thread property in which Spark keeps the id of the running query."""
 
 _STREAMING: Final = "org.apache.spark.sql.connector.read.streaming"
 _SERIALS: Final = itertools.count(1)
 _MAX_FILES: Final = 2**31 - 1
 SOURCE_NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-"""Whether the session lets streaming sources have names."""
+"""Whether the session allows names for streaming sources."""
 _SOURCES: weakref.WeakValueDictionary[int, DeltaSource] = weakref.WeakValueDictionary()
 
 
 class DeltaSource:
-    """Spark's ``Source`` over a table. What belongs to one query is kept apart by the query's id.
+    """Spark's ``Source`` over a table. The state of each query is kept separately, by the query's id.
 
     Args:
-        spark: The session that made the stream.
+        spark: The session that created the stream.
         log: The table.
-        options: What was asked for.
-        read: The snapshot whose columns the rows come in.
-        starting_timestamp_ms: ``startingTimestamp`` as epoch milliseconds.
+        options: The requested options.
+        read: The snapshot whose columns the rows have.
+        starting_timestamp_ms: ``startingTimestamp`` in epoch milliseconds.
         tracking: The schema log that ``read`` comes from, if there is one.
     """
 
@@ -105,7 +105,7 @@ class DeltaSource:
         return self._schema
 
     def getOffset(self) -> Any:
-        """Refuse: Spark asks ``latestOffset`` of a source that limits what a batch takes."""
+        """Refuse, because Spark calls ``latestOffset`` for a source with read limits."""
         raise UnsupportedFeatureError(
             "The stream was asked for an offset without a limit.",
             features=("getOffset",),
@@ -123,20 +123,20 @@ class DeltaSource:
             return batch_frame(self._spark, self._log, self._read, batch, change_feed=change_feed, label=label)
 
     def initialOffset(self) -> Any:
-        """Return nothing: where a stream begins is in its first batch."""
+        """Return nothing: the first batch determines where a stream begins."""
         return None
 
     def deserializeOffset(self, text: str) -> Any:
-        """Return the offset that a checkpoint holds."""
+        """Return the offset stored in a checkpoint."""
         return self._offset(text)
 
     def commit(self, end: Any) -> None:
-        """Let go of what earlier batches have read; stop at a change of the definition that the schema log follows."""
+        """Release the state of finished batches; stop at a metadata change that the schema log must follow."""
         with noting(self._query(), table=self._log.uri):
             self._stream().finish(StreamOffset.parse(str(end.json())))
 
     def stop(self) -> None:
-        """Forget the query that ends."""
+        """Discard the state of the query that ends."""
         with self._lock:
             self._streams.pop(self._query(), None)
 
@@ -153,7 +153,7 @@ class DeltaSource:
         return limits[0] if len(limits) == 1 else self._limits.compositeLimit(self._jvm.array(self._limits, limits))
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
-        """Return where the next batch ends; the one before it when nothing has come."""
+        """Return where the next batch ends, or the end of the last one if nothing is new."""
         note_caller(self._spark)
         with noting(self._query(), table=self._log.uri):
             everything = str(limit.getClass().getSimpleName()) == "ReadAllAvailable"
@@ -163,16 +163,16 @@ class DeltaSource:
             return None if latest is None else self._offset(latest.to_json())
 
     def reportLatestOffset(self) -> Any:
-        """Return nothing: the backlog is among the metrics."""
+        """Return nothing, because the metrics report the backlog."""
         return None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Keep to the versions that there are now."""
+        """Limit the query to the versions that exist at this moment."""
         with noting(self._query(), table=self._log.uri):
             self._stream().stop_at_newest()
 
     def metrics(self, consumed: Any) -> Any:
-        """Return how many files and bytes were not read yet, for the query's progress."""
+        """Return the number of unread files and bytes, for the query's progress."""
         found = self._jvm.view.java.util.HashMap()
         with noting(self._query(), table=self._log.uri):
             at = StreamOffset.parse(str(consumed.get().json())) if consumed.isPresent() else None
@@ -183,7 +183,7 @@ class DeltaSource:
 
     @property
     def schema_location(self) -> str | None:
-        """Where the source's schema log is to be, as asked for."""
+        """The requested location of the source's schema log."""
         return self._options.schema_location
 
     @property
@@ -194,15 +194,15 @@ class DeltaSource:
     # -- identity -----------------------------------------------------------------------------------------------
 
     def toString(self) -> str:
-        """Name the table, as progress shows it."""
+        """Return a name with the table's location, which progress shows."""
         return f"DeltaSource[{self._log.uri}]"
 
     def hashCode(self) -> int:
-        """Return a number that no other source of the process has."""
+        """Return a number that is unique among the process's sources."""
         return self._serial
 
     def equals(self, other: Any) -> bool:
-        """Tell whether the other one is this source."""
+        """Return whether the other object is this source."""
         return other is self or (is_delta_source(other) and int(other.hashCode()) == self._serial)
 
     # -- parts --------------------------------------------------------------------------------------------------
@@ -231,12 +231,13 @@ class DeltaSource:
         return running.streamingQuery() if hasattr(running, "streamingQuery") else running
 
     def _event_column(self, query: str) -> str:
-        """The column of the table that the query's watermark is on.
+        """Return the table column that the query's watermark is on.
 
         Raises:
-            InvalidArgumentError: There is none.
+            InvalidArgumentError: No watermark is on such a column.
         """
-        plan = self._execution(query).analyzedPlan()  # the logical plan is being made, under a lock, when this is asked
+        # Spark calls this while it builds the logical plan under a lock, so that plan cannot be used.
+        plan = self._execution(query).analyzedPlan()
         own: dict[int, str] = {}
         marks: list[Any] = []
 
@@ -259,7 +260,7 @@ class DeltaSource:
         )
 
     def _begun(self, tracking: SchemaTracking, query: str) -> SchemaTracking:
-        """The tracking of a query that has started."""
+        """Return the schema tracking of a query that has started."""
         execution = self._execution(query)
         root = str(execution.resolvedCheckpointRoot())
         check_below(self.schema_location or "", root, self._spark)
@@ -271,10 +272,10 @@ class DeltaSource:
 
 
 def check_below(location: str, checkpoint: str, spark: SparkSession) -> None:
-    """Check that a schema log is kept below a query's checkpoint, where nothing else uses it and both live as long.
+    """Check that a schema log is below the query's checkpoint, where it is private and lives as long.
 
     Raises:
-        SchemaLocationOutsideError: It is not, and the session does not allow that.
+        SchemaLocationOutsideError: It is elsewhere, and the session does not allow that.
     """
     jvm = Jvm.of(spark)
     inner, outer = (normalize_uri(jvm.qualify(path)).rstrip("/") for path in (location, checkpoint))
@@ -293,7 +294,7 @@ def check_below(location: str, checkpoint: str, spark: SparkSession) -> None:
 
 
 def sources_of(leaves: Iterable[Any]) -> list[DeltaSource]:
-    """Return this engine's sources among the leaves of a plan, by the number that each of them has."""
+    """Return this engine's sources among the leaves of a plan, found by their hash codes."""
     numbers = [
         int(leaf.source().hashCode())
         for leaf in leaves
@@ -303,17 +304,17 @@ def sources_of(leaves: Iterable[Any]) -> list[DeltaSource]:
 
 
 def is_delta_source(source: Any) -> bool:
-    """Tell whether a source that the JVM hands back is one of this engine's."""
+    """Return whether a source from the JVM is one of this engine's."""
     if isinstance(source, DeltaSource):
         return True
     return source is not None and str(source.toString()).startswith("DeltaSource[")
 
 
 def stream_frame(spark: SparkSession, source: DeltaSource, name: str | None = None) -> DataFrame:
-    """Return the streaming DataFrame of a source, under the name by which checkpoints know it.
+    """Return the streaming DataFrame of a source, under its name in checkpoints.
 
     Raises:
-        UnsupportedFeatureError: It has a name, and the session does not let sources have names.
+        UnsupportedFeatureError: It has a name, but the session does not allow names of sources.
     """
     jvm = Jvm.of(spark)
     if name is not None and str(spark.conf.get(SOURCE_NAMES, "false")).lower() != "true":
@@ -326,7 +327,7 @@ def stream_frame(spark: SparkSession, source: DeltaSource, name: str | None = No
     streaming = jvm.view.org.apache.spark.sql
     output = jvm.local_relation.apply(source.schema()).output()
     relation = streaming.execution.streaming.runtime.StreamingExecutionRelation
-    if jvm.version < (4, 2):  # in which sources have no names
+    if jvm.version < (4, 2):  # Its sources have no names.
         return jvm.frame(relation(source, output, jvm.none, jvm.session))
     names = streaming.catalyst.streaming
     known = getattr(getattr(names, "Unassigned$"), "MODULE$") if name is None else names.UserProvided(name)

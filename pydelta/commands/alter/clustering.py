@@ -1,8 +1,8 @@
-"""Check the columns that rows are clustered by, and keep them as a clustered table does. Pure.
+"""Check the columns that rows are clustered by, and store them as a clustered table does. Pure.
 
-Protocol: "Clustered Table": the columns' physical paths are in the metadata domain ``delta.clustering``, and files in
-that order name who put them so in ``clusteringProvider``. Provider and tags are those of the reference engine, so that
-each knows the other's files.
+Protocol: "Clustered Table": the columns' physical paths are in the metadata domain ``delta.clustering``, and clustered
+files name the implementation that ordered them in ``clusteringProvider``. Provider and tags are those of the reference
+engine, so that each engine recognizes the other's files.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ __all__ = [
 CLUSTERING_DOMAIN: Final = "delta.clustering"
 CLUSTERING_FEATURES: Final = ("clustering", "domainMetadata")
 PROVIDER: Final = "liquid"
-"""``clusteringProvider`` of the reference engine and of this one."""
+"""The ``clusteringProvider`` of the reference engine and of this one."""
 ZCUBE_ID: Final = "ZCUBE_ID"
-"""Tag: the run that put a file in order."""
+"""Tag with the id of the run that ordered a file."""
 ZCUBE_COLUMNS: Final = "ZCUBE_ZORDER_BY"
-"""Tag: the columns of that order, as a JSON list."""
+"""Tag with the columns of that order, as a JSON list."""
 _ZORDER: Final = "ZORDER BY"
 MAX_CLUSTERING_COLUMNS: Final = 4
 
@@ -59,7 +59,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def clustering_paths(snapshot: Snapshot) -> tuple[Path, ...]:
-    """Return logical paths of the columns that the table is clustered by; empty where it is not."""
+    """Return logical paths of the columns that the table is clustered by; empty if it is not clustered."""
     domain = snapshot.domain_metadata.get(CLUSTERING_DOMAIN)
     if domain is None:
         return ()
@@ -84,14 +84,14 @@ def _logical(schema: StructType, physical: Sequence[Any]) -> Path:
 
 
 def clustering_domain(schema: StructType, columns: Sequence[Path]) -> DomainMetadata:
-    """Make the domain action that says what a table is clustered by; without columns it ends the clustering."""
+    """Build the domain action with a table's clustering; without columns it ends the clustering."""
     physical = [[physical_name(field) for field in _fields(schema, path) or ()] for path in columns]
     configuration = encode_json({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN})
     return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False)
 
 
 def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata | None:
-    """Return the domain for a table that is to be clustered; None where no column is named.
+    """Return the domain for a table to be clustered; None if no column is named.
 
     Args:
         metadata: The table's definition.
@@ -99,7 +99,8 @@ def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata 
 
     Raises:
         BindError: The table has no such column.
-        InvalidArgumentError: The table is partitioned too; more than four columns; a column without statistics.
+        InvalidArgumentError: The table is also partitioned, or there are more than four columns, or one without
+            statistics.
     """
     if not names:
         return None
@@ -126,11 +127,11 @@ def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata 
 
 
 def check_layout(snapshot: Snapshot, partition_columns: Sequence[str], cluster_by: Sequence[str] | None) -> None:
-    """Refuse a new definition that is partitioned and clustered, or partitioned in the place of a clustered one.
+    """Refuse a new definition that is both partitioned and clustered, or partitioned and replaces a clustered one.
 
     Args:
-        snapshot: What is to be replaced; version -1 where there is no table.
-        partition_columns: Of the new definition.
+        snapshot: The table to replace; version -1 if there is none.
+        partition_columns: The partition columns of the new definition.
         cluster_by: Columns that it is clustered by.
 
     Raises:
@@ -154,27 +155,27 @@ def check_layout(snapshot: Snapshot, partition_columns: Sequence[str], cluster_b
 
 
 def restored_clustering(current: Snapshot, target: Snapshot) -> DomainMetadata | None:
-    """Tell what a RESTORE says of clustering: the old version's columns, or none; None where nothing changes.
+    """Return a RESTORE's change of clustering: to the old version's columns or to none; None if nothing changes.
 
     Args:
         current: The newest version.
-        target: The one to go back to.
+        target: The version to restore.
     """
-    here, there = (item.domain_metadata.get(CLUSTERING_DOMAIN) for item in (current, target))
-    if here == there:
+    now, then = (item.domain_metadata.get(CLUSTERING_DOMAIN) for item in (current, target))
+    if now == then:
         return None
-    return there if there is not None else clustering_domain(target.schema, ())
+    return then if then is not None else clustering_domain(target.schema, ())
 
 
 def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None:
-    """Refuse a new definition that takes the ground from under the table's clustering.
+    """Refuse a new definition that no longer fits the table's clustering.
 
     Args:
         snapshot: The table.
-        metadata: Its new definition; None for the one it has.
+        metadata: Its new definition; None if unchanged.
 
     Raises:
-        SchemaError: A clustering column is gone, or the table would be partitioned too.
+        SchemaError: A clustering column is missing, or the table would also be partitioned.
     """
     paths = clustering_paths(snapshot)
     if metadata is None or not paths:
@@ -192,16 +193,16 @@ def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None
 def clustering_of_write(
     snapshot: Snapshot, metadata: Metadata | None, cluster_by: Sequence[str] | None, *, redefined: bool
 ) -> DomainMetadata | None:
-    """Tell what a write says of the table's clustering; None where it says nothing.
+    """Return a write's change of the table's clustering; None if there is none.
 
     Args:
-        snapshot: The table; version -1 where there is none.
-        metadata: Its new definition; None for the one it has.
-        cluster_by: Columns that the writer named, None where it did not say.
-        redefined: Whether the write says again what the table is: without ``cluster_by`` its clustering ends.
+        snapshot: The table; version -1 if there is none.
+        metadata: Its new definition; None if unchanged.
+        cluster_by: Columns that the writer named, or None.
+        redefined: Whether the write redefines the table, which without ``cluster_by`` ends its clustering.
 
     Raises:
-        BindError, InvalidArgumentError: The table cannot be clustered by these columns, or is by others.
+        BindError, InvalidArgumentError: The table cannot be clustered by these columns, or is clustered by others.
         SchemaError: See ``check_still_clustered``.
     """
     definition = metadata or snapshot.metadata
@@ -229,7 +230,7 @@ def clustering_of_write(
 
 
 def layout_paths(snapshot: Snapshot, names: Sequence[str], *, purpose: str) -> tuple[Path, ...]:
-    """Turn names of columns into their paths, checked; see ``check_order_columns``."""
+    """Check names of columns and resolve them to paths; see ``check_order_columns``."""
     return check_order_columns(
         snapshot.schema,
         names,
@@ -247,19 +248,19 @@ def check_order_columns(
     properties: TableProperties,
     purpose: str,
 ) -> tuple[Path, ...]:
-    """Turn names of columns into their logical paths, if ordering rows by them is of any use.
+    """Resolve names of columns to their logical paths, if ordering rows by them is useful.
 
     Args:
         schema: The table's logical schema.
-        names: Dotted for nested fields, backticks around odd ones, case ignored.
+        names: Dotted for nested fields, with backticks around unusual names; case is ignored.
         partition_columns: Logical names.
-        properties: Which columns get statistics.
+        properties: Determine which columns have statistics.
         purpose: ``ZORDER BY`` or ``CLUSTER BY``, for the messages.
 
     Raises:
         BindError: The table has no such column.
-        InvalidArgumentError: A partition column, one named twice, or one without statistics: its order would help no
-            query.
+        InvalidArgumentError: A column is a partition column, is named twice, or has no statistics, so that its order
+            would help no query.
     """
     found: list[Path] = []
     with_stats = {
@@ -279,8 +280,8 @@ def check_order_columns(
         path = tuple(field.name for field in fields)
         if len(path) == 1 and path[0].lower() in {column.lower() for column in partition_columns}:
             raise InvalidArgumentError(
-                f"{purpose} names {path_text(path)}, which is a partition column: each of its values has files of its "
-                "own already.",
+                f"{purpose} names {path_text(path)}, which is a partition column: each of its values already has its "
+                "own files.",
                 hint="Name other columns.",
                 condition=Condition.of("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=path_text(path)),
             )
@@ -316,7 +317,7 @@ def _refuse_without_statistics(path: Path, data_type: DataType, with_stats: dict
 
 
 def _resolve(schema: StructType, name: str) -> tuple[StructField, ...] | None:
-    """The fields along a name as SQL reads it; a column whose own name has dots is also found without backticks."""
+    """Return the fields along a name in SQL syntax; a column with dots in its name is also found without backticks."""
     try:
         found = _fields(schema, unquoted(name))
     except InvalidArgumentError:
@@ -325,7 +326,7 @@ def _resolve(schema: StructType, name: str) -> tuple[StructField, ...] | None:
 
 
 def _fields(schema: StructType, path: Path) -> tuple[StructField, ...] | None:
-    """The fields along a path, ignoring case."""
+    """Return the fields along a path, ignoring case."""
     fields: list[StructField] = []
     level: DataType = schema
     for part in path:

@@ -1,4 +1,4 @@
-"""Plan a change of a table's columns. Pure; see ``alter_plan``.
+"""Plan a change of a table's columns. Pure; see ``plan_alter``.
 
 Protocol: "Change Metadata", "Column Mapping", "Type Widening", "Default Columns".
 """
@@ -58,7 +58,7 @@ _UPGRADE: Final = f"ALTER TABLE … SET TBLPROPERTIES ('{MODE}' = 'name') makes 
 
 
 def add(snapshot: Snapshot, change: AddColumns) -> AlterPlan:
-    """Add columns; rows that are there have null in them."""
+    """Add columns, which are null in existing rows."""
     schema = snapshot.schema
     logged = []
     for column in change.columns:
@@ -92,12 +92,12 @@ def add(snapshot: Snapshot, change: AddColumns) -> AlterPlan:
 
 
 def drop(snapshot: Snapshot, change: DropColumns) -> AlterPlan:
-    """Drop columns without a rewrite: nothing reads them any more."""
+    """Drop columns without rewriting files; readers ignore the old data."""
     schema, metadata = snapshot.schema, _metadata(snapshot)
     paths: list[tuple[str, ...]] = []
-    for asked in change.paths:
+    for named in change.paths:
         try:
-            path = resolve(schema, asked)
+            path = resolve(schema, named)
         except BindError:
             if change.if_exists:
                 continue
@@ -123,7 +123,7 @@ def drop(snapshot: Snapshot, change: DropColumns) -> AlterPlan:
     for path in paths:
         try:
             schema = drop_field(schema, resolve(schema, path))
-        except BindError:  # with the struct that it was in
+        except BindError:  # It was dropped together with its struct.
             continue
     configuration = _stats_columns(metadata.configuration, lambda path: None if _below(path, paths) else path)
     return AlterPlan(metadata=_with_schema(snapshot, schema, configuration), operation=operation)
@@ -166,14 +166,14 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> AlterPlan:
 
 
 def change(snapshot: Snapshot, change: ChangeColumn) -> AlterPlan:
-    """Change type, nullability, comment, default or place of one column."""
+    """Change type, nullability, comment, default or position of one column."""
     schema, rules, path = _changed(snapshot, snapshot.schema, change)
     logged = _logged(path, field_at(schema, path), change.position)
     return _changed_plan(snapshot, schema, rules, Operation(name="CHANGE COLUMN", parameters=logged))
 
 
 def change_together(snapshot: Snapshot, change: ChangeColumns) -> AlterPlan:
-    """Change several columns, in one version or not at all."""
+    """Change several columns in one version, or none of them."""
     schema = snapshot.schema
     rules: list[MustHold] = []
     paths = []
@@ -194,7 +194,7 @@ def _changed_plan(snapshot: Snapshot, schema: StructType, rules: Sequence[MustHo
 def _changed(
     snapshot: Snapshot, schema: StructType, change: ChangeColumn
 ) -> tuple[StructType, Sequence[MustHold], tuple[str, ...]]:
-    """The schema with a column changed, what rows must satisfy then, and the column's path."""
+    """Return the schema with a column changed, the conditions on its rows, and the column's path."""
     path = resolve(schema, change.path)
     rules: Sequence[MustHold] = ()
     if change.data_type is not None:
@@ -213,7 +213,7 @@ def _changed(
 
 
 def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> AlterPlan:
-    """Move an identity column's mark to where the rows' own values have come; it never moves back."""
+    """Move an identity column's mark to the furthest value in the rows; it never moves back."""
     metadata, identity = _metadata(snapshot), identity_column(snapshot.schema, change.column)
     field = field_at(snapshot.schema, (identity.column,))
     unmarked = {key: value for key, value in field.metadata.items() if key != HIGH_WATER_MARK}
@@ -228,7 +228,7 @@ def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> AlterPlan:
 
 
 def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
-    """Replace all columns: those of the same name stay the columns they are, new ones are null in old rows."""
+    """Replace all columns: those with an existing name keep their data, new ones are null in existing rows."""
     old, metadata = snapshot.schema, _metadata(snapshot)
     named = {column.path[0].lower() for column in change.columns}
     gone = [field.name for field in old.fields if field.name.lower() not in named]
@@ -278,7 +278,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
 
 
 def new_field(column: NewColumn) -> StructField:
-    """Make the field of a new column: lengths of strings, comment and default in its metadata."""
+    """Build the field of a new column, with string length, comment and default in its metadata."""
     metadata = dict(column.metadata)
     if column.comment is not None:
         metadata["comment"] = column.comment
@@ -293,7 +293,7 @@ def _metadata(snapshot: Snapshot) -> Metadata:
 
 
 def _with_schema(snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str] | None = None) -> Metadata:
-    """The definition with another schema: names and types checked, ids given to what is new."""
+    """Return the definition with another schema, checking names and types and assigning ids to new columns."""
     old = _metadata(snapshot)
     validate_names(schema, column_mapping=snapshot.column_mapping_mode != "none")
     check_columns(schema)
@@ -309,7 +309,7 @@ def _with_schema(snapshot: Snapshot, schema: StructType, configuration: Mapping[
 def _require_mapping(snapshot: Snapshot, what: str, condition: Condition) -> None:
     if snapshot.column_mapping_mode == "none":
         raise UnsupportedFeatureError(
-            f"{what} only in a table with column mapping: this one's files go by the columns' names.",
+            f"{what} only in a table with column mapping: this one's files use the columns' names.",
             features=("columnMapping",),
             hint=_UPGRADE,
             condition=condition,
@@ -330,7 +330,7 @@ def _require_field(schema: StructType, path: tuple[str, ...], what: str) -> None
 
 
 def _below(path: Sequence[str], ancestors: Sequence[Sequence[str]]) -> bool:
-    """Whether a path is one of the others or below it, ignoring case."""
+    """Return whether a path is one of the others or below it, ignoring case."""
     folded = [part.lower() for part in path]
     return any(folded[: len(item)] == [part.lower() for part in item] for item in ancestors)
 
@@ -341,7 +341,7 @@ def _siblings(schema: StructType, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _stats_columns(configuration: Mapping[str, str], change: Any) -> dict[str, str]:
-    """The properties with the columns that statistics are kept of changed one by one; None takes one away."""
+    """Return the properties with ``change`` applied to each statistics column; a result of None removes the column."""
     if _STATS_COLUMNS not in configuration:
         return dict(configuration)
     texts = re.findall(r"((?:`(?:[^`]|``)*`|[^,`])+)", configuration[_STATS_COLUMNS])
@@ -351,13 +351,13 @@ def _stats_columns(configuration: Mapping[str, str], change: Any) -> dict[str, s
 
 
 def _with(field: StructField, key: str, value: Any) -> StructField:
-    """The field with one entry of its metadata set, or gone."""
+    """Return the field with one entry of its metadata set or removed."""
     rest = {name: item for name, item in field.metadata.items() if name != key}
     return field.replace(metadata=rest if value is None else {**rest, key: value})
 
 
 def _retyped(snapshot: Snapshot, schema: StructType, path: tuple[str, ...], data_type: DataType) -> StructType:
-    """The schema with a column of another type; texts may lose or raise their limit."""
+    """Return the schema with a column of another type; the length limit of a string can only be raised or removed."""
     there = field_at(schema, path)
     declared = there.metadata.get(LENGTH)
     wanted = data_type.name if isinstance(data_type, PrimitiveType) else ""
@@ -382,7 +382,7 @@ def _retyped(snapshot: Snapshot, schema: StructType, path: tuple[str, ...], data
 
 
 def _longer(old: str | None, new: str) -> bool:
-    """Whether every text of a declared limit fits another one; None is a string without limit."""
+    """Return whether every string of a declared limit fits another one; None is a string without a limit."""
     if old is None:
         return False
     if new == "string" or old == new:
@@ -448,24 +448,24 @@ def _with_default(schema: StructType, path: tuple[str, ...], default: str | None
 
 
 def _shown(path: Sequence[str]) -> str:
-    """A path as the history shows it: backticks around names with a dot alone."""
+    """Format a path as in the history: backticks only around names with a dot."""
     return ".".join(f"`{part}`" if "." in part else part for part in path)
 
 
 def _kind(data_type: DataType) -> str:
-    """A type as the history shows it: of a nested one only what it is."""
+    """Format a type as in the history: for a nested one only its kind."""
     described = data_type.to_dict()
     return described if isinstance(described, str) else str(described["type"])
 
 
 def _declared(field: StructField) -> StructField:
-    """A new column as the history shows it: a text of limited length by its declared type."""
+    """Return a new column as in the history: a string of limited length has its declared type."""
     declared = field.metadata.get(LENGTH)
     return field if declared is None else _with(field, LENGTH, None).replace(data_type=PrimitiveType(str(declared)))
 
 
 def _logged(path: tuple[str, ...], field: StructField, position: Any) -> dict[str, Any]:
-    """A column as the history shows it."""
+    """Describe a column as in the history."""
     column = {
         "name": _shown(path),
         "type": _kind(field.data_type),

@@ -1,10 +1,10 @@
-"""Change a table's definition in one commit, or in none where the table already is as asked.
+"""Change a table's definition in one commit, or in none if nothing changes.
 
 ::
 
     plan (pure) -> do expressions resolve? -> do rows satisfy them? -> metaData, protocol or domain in one commit
          ^                                                                    |
-         `------------- another writer changed the table meanwhile <----------'
+         `------------- another writer changed the table in between <---------'
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterResult:
-    """``version`` is the one that the change made; None where the table was as asked for already."""
+    """The result of an ALTER. ``version`` is the new version; None if nothing had to change."""
 
     version: int | None
     snapshot: Snapshot
@@ -56,18 +56,19 @@ class AlterResult:
 class Alter(Command[AlterResult]):
     """Change a table's columns, properties, constraints or clustering, in one commit.
 
-    When another transaction changes the table meanwhile, the change is planned again on what it left, some times.
+    If another transaction changes the table at the same time, the change is planned again on the new version, up to a
+    limit.
 
     Args:
-        change: What is to be another.
+        change: The requested change.
         user_metadata: Free text for the history.
 
     Returns:
-        The version made, and the state after it.
+        The new version, and the state after it.
 
     Raises:
-        ConstraintViolatedError: Rows that are there break the new rule: how many, and one of them.
-        InvalidArgumentError: The change takes rows or expressions, and there is no engine for them.
+        ConstraintViolatedError: Existing rows violate the new rule; the error says how many, and shows one.
+        InvalidArgumentError: The change needs rows or expressions, but there is no engine.
         And what ``plan_alter`` raises.
 
     Protocol: "Change Metadata", "Protocol Evolution".
@@ -79,7 +80,7 @@ class Alter(Command[AlterResult]):
     not_found = Condition.of("DELTA_MISSING_DELTA_TABLE")
 
     def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
-        """See ``Command.tries_again``: but a table's rows are not written twice."""
+        """See ``Command.tries_again``: retry unless all rows would be rewritten again."""
         return tries < _ATTEMPTS and not plan_alter(attempt.log.update(), self.change).rewrites
 
     def execute(self, attempt: Attempt) -> AlterResult:
@@ -110,7 +111,7 @@ class Alter(Command[AlterResult]):
 
 
 def _warn_of_readers(log: DeltaLog, before: Metadata, after: Metadata) -> None:
-    """Log what other engines read wrongly after the change, where a metastore lets them find the table."""
+    """Warn about values that other engines misread after the change, if a metastore shows them the table."""
     if log.settings.sync_metastore or os.environ.get("PYDELTA_METASTORE"):
         known = reader_notes(before)
         for note in reader_notes(after):
@@ -119,7 +120,7 @@ def _warn_of_readers(log: DeltaLog, before: Metadata, after: Metadata) -> None:
 
 
 def _with_furthest(attempt: Attempt, change: SyncIdentity) -> SyncIdentity:
-    """Ask the rows how far they have come; another transaction's rows then count as a conflict."""
+    """Read the furthest value from the rows; rows that another transaction adds then conflict."""
     snapshot = attempt.snapshot
     identity = identity_column(snapshot.schema, change.column)
     attempt.txn.read_whole_table(exactly=True)
@@ -144,7 +145,7 @@ def _check_expressions(snapshot: Snapshot, change: Change, engine: Engine) -> No
 
 
 def _of_constraint(change: AddConstraint, error: DeltaError) -> Condition:
-    """Tell what it is called that a condition of rows cannot be a constraint."""
+    """Return the condition for an expression that cannot be a constraint."""
     if error.code == "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN":
         return Condition.of("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=change.name, expr=change.expression)
     if error.code == "DELTA_UNSUPPORTED_SUBQUERY":
@@ -169,7 +170,7 @@ def _check_rows(snapshot: Snapshot, rule: MustHold, engine: Engine) -> None:
 
 
 def _tracked(attempt: Attempt, plan: AlterPlan) -> list[Action]:
-    """File actions that give the rows ids, where the change turns row tracking on."""
+    """Return the file actions that assign row ids, if the change enables row tracking."""
     turned_on = TableProperties.parse(plan.metadata.configuration).enable_row_tracking
     if not turned_on or attempt.snapshot.properties.enable_row_tracking:
         return []

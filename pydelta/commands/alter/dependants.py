@@ -1,7 +1,7 @@
-"""Find what in a table's definition needs a column, in words for an error message. Pure.
+"""Find what in a table's definition depends on a column, described for error messages. Pure.
 
-Expressions are searched word by word: a name that could be the column counts as one, so that no constraint loses
-a column that it needs. Words that are called like functions, types behind AS and string literals do not count.
+Expressions are searched word by word. A name that could be the column counts as the column, so that no constraint loses
+one that it needs. Function names, types after AS and string literals do not count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def _names(expression: str) -> Iterator[tuple[str, ...]]:
-    """Names in an expression that can be columns, in lower case, dots split."""
+    """Yield the names in an expression that may be columns, in lower case, split at dots."""
     before = ""
     for match in _TOKEN.finditer(expression):
         text = match.group("name")
@@ -56,7 +56,7 @@ def _names(expression: str) -> Iterator[tuple[str, ...]]:
 
 
 def mentions(expression: str, path: tuple[str, ...]) -> bool:
-    """Tell whether an SQL expression may read the column, one of its fields, or something that it is part of."""
+    """Return whether an SQL expression may read the column, one of its fields, or a struct that contains it."""
     wanted = tuple(part.lower() for part in path)
     for name in _names(expression):
         shorter = min(len(name), len(wanted))
@@ -67,12 +67,12 @@ def mentions(expression: str, path: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Dependant:
-    """What needs a column.
+    """Something that depends on a column.
 
     Args:
-        what: In words for a message.
-        condition: What an error is called that keeps the column for this.
-        retyped: What an error is called that keeps its type for this.
+        what: Its description for a message.
+        condition: The condition of the error that refuses to drop or rename the column.
+        retyped: The condition of the error that refuses to change its type.
     """
 
     what: str
@@ -91,14 +91,14 @@ def dependants(
     partition_columns: tuple[str, ...] = (),
     clustering: tuple[tuple[str, ...], ...] = (),
 ) -> tuple[Dependant, ...]:
-    """Tell what needs a column.
+    """List what depends on a column.
 
     Args:
         schema: The table's schema.
         configuration: Its properties.
         path: The column, in the schema's spelling.
-        partition_columns: Columns that the table is partitioned by; empty where that does not matter.
-        clustering: Likewise, what it is clustered by.
+        partition_columns: The table's partition columns; empty to ignore partitioning.
+        clustering: The table's clustering columns; likewise.
     """
     wanted = tuple(part.lower() for part in path)
     fixed = Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=name_of(path))
@@ -143,10 +143,10 @@ def _generation(field: StructField) -> str | None:
 
 
 def refuse_needed(path: tuple[str, ...], needing: Sequence[Dependant], what: str, *, retyped: bool = False) -> None:
-    """Check that nothing needs a column.
+    """Check that nothing depends on a column.
 
     Raises:
-        UnsafeOperationError: Something does; it is named.
+        UnsafeOperationError: Something does; the error names it.
     """
     if needing:
         raise UnsafeOperationError(
@@ -158,11 +158,11 @@ def refuse_needed(path: tuple[str, ...], needing: Sequence[Dependant], what: str
 
 
 def refuse_type_change(snapshot: Snapshot, path: tuple[str, ...]) -> None:
-    """Check that a column of the table may become of another type.
+    """Check that the type of a column may change.
 
     Raises:
-        UnsafeOperationError: Something needs it as it is.
-        SchemaError: It is generated, or an identity column.
+        UnsafeOperationError: Something depends on its type.
+        SchemaError: It is a generated or identity column.
     """
     metadata = snapshot.metadata
     assert metadata is not None

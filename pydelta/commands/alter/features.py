@@ -1,10 +1,10 @@
-"""Raise a table's protocol, add a feature, or drop one, in a few commits at most.
+"""Change a table's protocol: upgrade it, add a feature, or drop one, in a few commits at most.
 
 Dropping a feature, step by step::
 
-    it can be dropped, nothing needs it, nothing uses it now     else an error that says what to do first
-    writers alone had to know it      one commit: properties off, protocol lower
-    readers had to know it too        old versions still use it:
+    it can be dropped, and no feature or table state needs it    else an error that says what to do first
+    a writer feature                  one commit: properties off, protocol lower
+    a reader feature                  old versions still use it:
         truncateHistory=False         checkpoint, commit, checkpoint; older log files are protected from then on
         truncateHistory=True          properties off, log truncated; once no version uses it any more: commit
 
@@ -60,7 +60,7 @@ _DAY: Final = "interval 24 hours"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureResult:
-    """``version`` is the one that the change made; None where the table was as asked for already."""
+    """The result of a protocol change. ``version`` is the new version; None if nothing had to change."""
 
     version: int | None
     protocol: Protocol
@@ -69,15 +69,15 @@ class FeatureResult:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeProtocol(Command[FeatureResult]):
-    """Raise the table's protocol to at least these versions; it never falls.
+    """Upgrade the table's protocol to at least these versions; it never goes down.
 
     Args:
         reader_version: 1 to 3.
         writer_version: 1 to 7.
 
     Raises:
-        InvalidArgumentError: Versions that there are not.
-        UnsupportedFeatureError: Versions that imply what this engine cannot write.
+        InvalidArgumentError: The versions do not exist.
+        UnsupportedFeatureError: The versions imply features that this engine cannot write.
 
     Protocol: "Protocol Evolution".
     """
@@ -94,15 +94,15 @@ class UpgradeProtocol(Command[FeatureResult]):
 
 @dataclass(frozen=True, slots=True)
 class AddFeature(Command[FeatureResult]):
-    """Let the table support a feature; that alone turns nothing on.
+    """Add a feature to the table's protocol, without enabling anything.
 
-    A feature that readers have to know needs protocol (3, 7), any other writer version 7; both are set.
+    A reader feature needs protocol (3, 7), any other writer version 7; both are set.
 
     Args:
         name: The feature.
 
     Raises:
-        UnsupportedFeatureError: No such feature, or one that this engine cannot write.
+        UnsupportedFeatureError: The feature does not exist, or this engine cannot write it.
 
     Protocol: "Table Features".
     """
@@ -128,21 +128,20 @@ def _change_protocol(txn: OptimisticTransaction, wanted: Protocol, operation: Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropFeature(Task[FeatureResult]):
-    """Take a feature out of the table's protocol.
+    """Remove a feature from the table's protocol.
 
-    Dropping ``columnMapping``, ``deletionVectors`` and ``typeWidening`` writes files again: without column mapping,
-    without the rows that deletion vectors hide, with the types that columns have now. Without an engine it is refused
-    where a file would have to be.
+    Dropping ``columnMapping``, ``deletionVectors`` or ``typeWidening`` rewrites files: without column mapping, without
+    hidden rows, or with the columns' current types. Without an engine it is refused if a file must be rewritten.
 
     Args:
         name: The feature.
-        truncate_history: Wait until no retained version uses it, and leave no protection behind. Only for features
-            that readers have to know. The log is truncated to ``delta.dropFeatureTruncateHistory.retentionDuration``.
+        truncate_history: Wait until no retained version uses it, and leave no protection behind. Only for reader
+            features. The log is truncated to ``delta.dropFeatureTruncateHistory.retentionDuration``.
 
     Raises:
-        UnsupportedFeatureError: No such feature, or not in the table, or one that cannot be dropped.
-        UnsafeOperationError: Another feature needs it, something uses it, or older versions do (and
-            ``truncate_history``); the error says what to do first. In the last case its properties are off already.
+        UnsupportedFeatureError: The feature does not exist, is not in the table, or cannot be dropped.
+        UnsafeOperationError: Another feature needs it, something uses it, or older versions do (with
+            ``truncate_history``); the error says what to do first. In the last case its properties are already off.
         DeltaConcurrentModificationException: Another transaction won.
 
     Protocol: "Table Features", "Checkpoint Protection".
@@ -176,7 +175,7 @@ class DropFeature(Task[FeatureResult]):
             _truncate(log, name, removal, now_ms=now, prepared=prepared)
         protect = FEATURES[name].reader and not truncate
         if protect or truncate:
-            # For readers that do not know the feature: nothing before this has to be replayed.
+            # Readers that do not know the feature then need not replay older commits.
             log.checkpoint(log.update())
         committed = _drop(_start(context), name, removal, truncate_history=truncate, protect=protect)
         if protect or truncate:
@@ -187,7 +186,7 @@ class DropFeature(Task[FeatureResult]):
 def _drop(
     txn: OptimisticTransaction, name: str, removal: Removal, *, truncate_history: bool, protect: bool
 ) -> Committed:
-    """The commit that lowers the protocol. Whatever another writer changes in the meantime is a conflict."""
+    """Commit the lower protocol. Any concurrent change of another writer conflicts."""
     snapshot = txn.snapshot
     metadata = snapshot.metadata
     assert metadata is not None
@@ -199,7 +198,7 @@ def _drop(
     configuration = _without_properties(metadata.configuration, (*removal.properties, f"delta.feature.{name}"))
     if protect:
         protocol = with_feature(protocol, _PROTECTION)
-        # A winner in between only moves the boundary forward, and it is a conflict here anyway.
+        # A winner in between would only move the boundary forward, and it conflicts anyway.
         configuration[_PROTECTED_BEFORE] = str(snapshot.version + 1)
     txn.update_metadata(metadata.replace(configuration=configuration))
     txn.update_protocol(protocol)
@@ -208,7 +207,7 @@ def _drop(
 
 
 def _clean_actions(snapshot: Snapshot, name: str) -> list[Action]:
-    """File and domain actions that take the last traces of a feature out of the state."""
+    """Return file and domain actions that remove the last traces of a feature from the state."""
     if name != "rowTracking":
         return []
     tracked = with_row_ids(snapshot.files, snapshot.files.core)
@@ -224,7 +223,7 @@ def _clean_actions(snapshot: Snapshot, name: str) -> list[Action]:
 
 
 def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Removal:
-    """How the feature is dropped, once it is clear that it may be."""
+    """Return how to drop the feature, after checking that this is allowed."""
     present = implied_features(_protocol(snapshot))
     if name not in FEATURES or name not in present:
         raise UnsupportedFeatureError(
@@ -269,7 +268,7 @@ def _in_use(name: str, what: str, hint: str) -> UnsafeOperationError:
 
 
 def _turn_off(txn: OptimisticTransaction, removal: Removal) -> bool:
-    """Take the feature's properties away, so that no new version uses it; return whether there were any."""
+    """Remove the feature's properties, so that no new version uses it; return whether there were any."""
     metadata = txn.snapshot.metadata
     assert metadata is not None
     left = _without_properties(metadata.configuration, removal.properties)
@@ -283,9 +282,9 @@ def _turn_off(txn: OptimisticTransaction, removal: Removal) -> bool:
 
 
 def _forget_type_changes(txn: OptimisticTransaction, *, rewritten: Snapshot) -> None:
-    """Take the record of type changes out of the schema, once every file has the types of ``rewritten``.
+    """Remove the record of type changes from the schema, once every file has the types of ``rewritten``.
 
-    A type that another writer changed meanwhile keeps the record, and with it the feature.
+    If another writer has changed a type since, the record stays, and with it the feature.
     """
     metadata, old = txn.snapshot.metadata, rewritten.metadata
     assert metadata is not None and old is not None
@@ -303,9 +302,9 @@ def _without_type_changes(field: StructField) -> StructField:
 
 
 def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int, prepared: bool) -> None:
-    """Delete what is older than the retention; refuse while a version that is left uses the feature.
+    """Delete log files beyond the retention; refuse while a remaining version uses the feature.
 
-    ``prepared`` says that this call stopped the use of it, so that the wait only begins.
+    ``prepared`` means that this call has just ended the feature's use, so the waiting only begins.
     """
     snapshot = log.update()
     log.checkpoint(snapshot)
@@ -331,7 +330,7 @@ def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int, prepar
 
 
 def _newest_use(log: DeltaLog, name: str, removal: Removal, last: int) -> int | None:
-    """The newest version up to ``last`` that takes a reader who knows the feature."""
+    """Return the newest version up to ``last`` that only a reader with the feature can read."""
     held = log.held()
     if name == "v2Checkpoint":
         found = [item.version for item in held.checkpoints if item.kind is LogFileKind.CHECKPOINT_V2]

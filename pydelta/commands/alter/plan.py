@@ -1,14 +1,14 @@
-"""Plan a change of a table's definition, or say why it cannot be made. Pure.
+"""Plan a change of a table's definition, or explain why it is impossible. Pure.
 
 ::
 
     AddColumns DropColumns RenameColumn ChangeColumn(s) ReplaceColumns  the schema: ``alter_columns``
     SyncIdentity                                                        an identity column's mark: ``alter_columns``
     SetProperties UnsetProperties SetComment                            ``alter_properties``
-    AddConstraint DropConstraint                                        what rows must satisfy: ``alter_properties``
-    ClusterBy                                                           what rows are ordered by: ``alter_properties``
+    AddConstraint DropConstraint                                        conditions on rows: ``alter_properties``
+    ClusterBy                                                           the order of rows: ``alter_properties``
 
-Rows are not looked at here: ``AlterPlan.must_hold`` says what the rows that are there have to satisfy first.
+Planning does not read rows: ``AlterPlan.must_hold`` lists the conditions that existing rows must satisfy first.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ __all__ = ["plan_alter"]
 
 
 def plan_alter(snapshot: Snapshot, change: Change) -> AlterPlan:
-    """Decide what a change makes of a table's definition. Pure.
+    """Decide the effect of a change on a table's definition. Pure.
 
     Args:
         snapshot: The table.
-        change: What is to be another.
+        change: The requested change.
 
     Raises:
-        BindError: A column that is not there; the nearest name is suggested.
-        SchemaError: A column that cannot be added, changed or dropped, and why.
-        UnknownSettingError: A misspelt ``delta.*`` property; the nearest name is suggested.
-        InvalidArgumentError: A value or a constraint that cannot be.
-        UnsafeOperationError: Something needs the column; it is named.
-        UnsupportedFeatureError: It takes a feature that the table or this engine has not.
+        BindError: A column does not exist; the error suggests the nearest name.
+        SchemaError: A column cannot be added, changed or dropped; the error says why.
+        UnknownSettingError: A ``delta.*`` property is misspelled; the error suggests the nearest name.
+        InvalidArgumentError: A value or a constraint is invalid.
+        UnsafeOperationError: Something depends on the column; the error names it.
+        UnsupportedFeatureError: It requires a feature that the table or this engine lacks.
 
     Protocol: "Change Metadata", "Column Mapping", "Type Widening", "CHECK Constraints".
     """

@@ -1,4 +1,4 @@
-"""Plan a change of a table's properties, constraints or clustering. Pure; see ``alter_plan``.
+"""Plan a change of a table's properties, constraints or clustering. Pure; see ``plan_alter``.
 
 Protocol: "Change Metadata", "Table Features", "CHECK Constraints", "Clustered Table".
 """
@@ -84,7 +84,7 @@ def set_properties(snapshot: Snapshot, change: SetProperties) -> AlterPlan:
         check_mode_change(snapshot.column_mapping_mode, mode_of(given))
     made = metadata.replace(configuration=configuration, description=description)
     before = metadata
-    if snapshot.column_mapping_mode == "none":  # the property alone, without the feature, is not in force
+    if snapshot.column_mapping_mode == "none":  # The property has no effect without the feature.
         before = metadata.replace(configuration={k: v for k, v in metadata.configuration.items() if k != MODE})
     if mode_of(configuration) != "none":
         made = mapped_metadata(made, before)
@@ -100,7 +100,7 @@ def set_properties(snapshot: Snapshot, change: SetProperties) -> AlterPlan:
 
 
 def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
-    """The protocol that ``delta.feature.*`` and minimum versions ask for."""
+    """Return the protocol that ``delta.feature.*`` and minimum versions request."""
     for name, value in given.items():
         if name.startswith(_FEATURE):
             if value.strip().lower() not in ("supported", "enabled"):
@@ -129,7 +129,7 @@ def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
 
 
 def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> AlterPlan:
-    """Remove properties; features stay in the protocol. A property that is not set counts as removed already."""
+    """Remove properties; features stay in the protocol. A property that is not set needs no removal."""
     metadata = _metadata(snapshot)
     names = [canonical_property(name) for name in change.names]
     parameters = {"properties": encode_json(names), "ifExists": change.if_exists}
@@ -153,7 +153,7 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> AlterPlan:
 def _without_mapping(
     snapshot: Snapshot, configuration: Mapping[str, str], given: Mapping[str, str], description: str | None
 ) -> AlterPlan:
-    """Take column mapping off, with what else the statement says of the properties."""
+    """Remove column mapping, together with the statement's other changes of properties."""
     plan = plan_without_mapping(snapshot, configuration)
     protocol = _requested(_protocol(snapshot), given)
     return replace(plan, metadata=plan.metadata.replace(description=description), protocol=protocol)
@@ -170,7 +170,7 @@ def set_comment(snapshot: Snapshot, change: SetComment) -> AlterPlan:
 
 
 def add_constraint(snapshot: Snapshot, change: AddConstraint) -> AlterPlan:
-    """Add a condition for rows to come, and for those that are there."""
+    """Add a condition for new and existing rows."""
     metadata = _metadata(snapshot)
     name = change.name.strip().lower()
     if not name or not change.expression.strip():
@@ -229,7 +229,7 @@ def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> AlterPlan:
 
 
 def cluster_by(snapshot: Snapshot, change: ClusterBy) -> AlterPlan:
-    """Change the columns that OPTIMIZE orders rows by; files stay where they are until then."""
+    """Change the columns that OPTIMIZE orders rows by; until it runs, files stay unchanged."""
     metadata = _metadata(snapshot)
     before = clustering_paths(snapshot)
     domain = plan_clustering(metadata, change.columns or ()) or clustering_domain(snapshot.schema, ())

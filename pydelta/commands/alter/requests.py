@@ -1,4 +1,4 @@
-"""Define the changes of a table's definition as values, and ``AlterPlan``, their outcome. ``alter_plan`` decides."""
+"""Define the changes of a table's definition as values, and ``AlterPlan``, their outcome. ``plan_alter`` decides."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Path: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewColumn:
-    """A column to be added.
+    """A column to add.
 
     Args:
-        path: Its name and those above it; arrays and maps are gone through by ``element``, ``key`` and ``value``.
-        data_type: Its type; ``PrimitiveType("varchar(5)")`` and ``char(n)`` are texts of limited length.
+        path: Its name and those above it, with ``element``, ``key`` and ``value`` for the parts of arrays and maps.
+        data_type: Its type; ``PrimitiveType("varchar(5)")`` and ``char(n)`` are strings of limited length.
         nullable: Whether it may be null.
         comment: Its description.
-        default: SQL text of its default; a column that is added to a table cannot have one.
+        default: SQL text of its default; a column added to an existing table cannot have one.
         position: Where among its siblings; None for the end.
         metadata: More field metadata.
     """
@@ -69,7 +69,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropColumns:
-    """Columns that go, at any depth; takes column mapping."""
+    """Columns to drop, at any depth; requires column mapping."""
 
     paths: tuple[Path, ...]
     if_exists: bool = False
@@ -77,7 +77,7 @@ class DropColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameColumn:
-    """Another name for the column at ``path``; takes column mapping."""
+    """A new name for the column at ``path``; requires column mapping."""
 
     path: Path
     name: str
@@ -85,16 +85,16 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """What of a column becomes another; None leaves it as it is.
+    """Changes of one column; None leaves a part unchanged.
 
     Args:
-        path: The column; it may end at ``element``, ``key`` or ``value`` where only the type changes.
+        path: The column; it may end at ``element``, ``key`` or ``value`` if only the type changes.
         data_type: A wider type.
-        nullable: Whether it may be null; False takes rows that have no null there.
+        nullable: Whether it may be null; False requires that no row has a null there.
         comment: Its description.
         position: Where among its siblings.
         default: SQL text of its default.
-        drop_default: Whether its default goes.
+        drop_default: Whether to drop its default.
     """
 
     path: Path
@@ -108,28 +108,28 @@ class ChangeColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumns:
-    """Several columns that change together, in one version."""
+    """Several columns to change together, in one version."""
 
     changes: tuple[ChangeColumn, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceColumns:
-    """The columns that the table is to have, all of them, in order."""
+    """All columns that the table is to have, in order."""
 
     columns: tuple[NewColumn, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetProperties:
-    """Table properties."""
+    """Table properties to set."""
 
     properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsetProperties:
-    """Table properties that go."""
+    """Table properties to remove."""
 
     names: tuple[str, ...]
     if_exists: bool = False
@@ -137,14 +137,14 @@ class UnsetProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetComment:
-    """The table's description; None takes it away."""
+    """The table's description; None removes it."""
 
     text: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddConstraint:
-    """A condition that every row must satisfy, those that are there too."""
+    """A condition that every row must satisfy, including existing rows."""
 
     name: str
     expression: str
@@ -152,7 +152,7 @@ class AddConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropConstraint:
-    """A constraint that goes."""
+    """A constraint to drop."""
 
     name: str
     if_exists: bool = False
@@ -160,18 +160,18 @@ class DropConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBy:
-    """Columns (dotted) that OPTIMIZE orders rows by; None for none."""
+    """Columns (dotted) that OPTIMIZE orders rows by; None ends the clustering."""
 
     columns: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncIdentity:
-    """Let an identity column go on behind the values that its rows have.
+    """Move an identity column's next value past those in the rows.
 
     Args:
         column: Its name.
-        furthest: The value furthest in the direction of its step that a row has; None where no row has one.
+        furthest: The value in the rows that is furthest in the direction of its step; None if no row has one.
     """
 
     column: str
@@ -197,12 +197,12 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MustHold:
-    """A condition on the rows that are there.
+    """A condition on the existing rows.
 
     Args:
         what: The rule, for the message: ``CHECK constraint 'positive' (x > 0)``.
         expression: SQL text; it must be true for every row.
-        not_null: The column, where the rule is its NOT NULL.
+        not_null: The column, if the rule is its NOT NULL.
     """
 
     what: str
@@ -210,7 +210,7 @@ class MustHold:
     not_null: str | None = None
 
     def broken(self, rows: int, table: str) -> Condition:
-        """Name the condition of a table with this many rows that break the rule."""
+        """Return the error condition for a table with this many rows that violate the rule."""
         if self.not_null is not None:
             return Condition.of("DELTA_NEW_NOT_NULL_VIOLATION", numRows=rows, tableName=table, colName=self.not_null)
         rule = self.expression
@@ -219,16 +219,16 @@ class MustHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPlan:
-    """What a change makes of a table's definition.
+    """The effect of a change on a table's definition.
 
     Args:
         metadata: The definition afterwards.
         operation: For the history.
-        protocol: The protocol, where the change names one; features that the definition needs come by themselves.
-        clustering: The domain that says what rows are ordered by, where that changes.
-        must_hold: What the rows that are there must satisfy.
-        changed: Whether anything is another than before.
-        rewrites: Whether the definition takes that every file is written anew.
+        protocol: The protocol, if the change sets one; features that the definition needs are added automatically.
+        clustering: The domain with the table's clustering, if that changes.
+        must_hold: Conditions that the existing rows must satisfy.
+        changed: Whether anything changes.
+        rewrites: Whether every file must be rewritten.
     """
 
     metadata: Metadata

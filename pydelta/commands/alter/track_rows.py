@@ -1,6 +1,6 @@
-"""Give every file row ids, in the commit that turns row tracking on for a table that has rows.
+"""Assign row ids to every file, in the commit that enables row tracking for a table with rows.
 
-Files keep their names and bytes; their ``add`` is said again with the first row's id. Protocol: "Row Tracking".
+Files keep their names and bytes; their ``add`` is repeated with the first row's id. Protocol: "Row Tracking".
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ENABLED: Mapping[str, str] = {"delta.enableRowTracking": "true"}
 
 @dataclass(frozen=True, slots=True)
 class EnableRowTracking(Command["int | None"]):
-    """Give every row an id that it keeps, from now on.
+    """Assign a permanent id to every row.
 
-    Rows that are there count as last changed by the version that this makes.
+    Existing rows count as last changed by the new version.
 
     Returns:
-        The version made; None where the table tracks its rows already.
+        The new version; None if the table already tracks its rows.
 
     Raises:
-        StorageError: A file does not say how many rows it has, and could not be asked.
+        StorageError: A file has no row count in the log and cannot be read.
 
     Protocol: "Row Tracking".
     """
@@ -51,7 +51,7 @@ class EnableRowTracking(Command["int | None"]):
 
 
 def row_ids_for_all(log: DeltaLog, txn: OptimisticTransaction) -> list[Action]:
-    """Add again the files whose rows have no ids, so that the commit gives them ids; every file counts as read."""
+    """Add again the files whose rows lack ids, so that the commit assigns them; every file counts as read."""
     snapshot = txn.snapshot
     txn.read_whole_table(exactly=True)
     live = with_row_ids(snapshot.files, snapshot.files.core)
@@ -60,7 +60,7 @@ def row_ids_for_all(log: DeltaLog, txn: OptimisticTransaction) -> list[Action]:
 
 
 def _counted(log: DeltaLog, add: AddFile) -> AddFile:
-    """The action with ``numRecords``, which ids are given out by; what else the statistics say stays as it is."""
+    """Return the action with ``numRecords``, from which ids are assigned; its other statistics stay unchanged."""
     try:
         fields = msgspec.json.decode(add.stats or "{}", type=dict[str, msgspec.Raw])
     except MALFORMED_JSON:

@@ -1,12 +1,12 @@
-"""Remove column mapping from a table: every file is rewritten under the columns' own names, in one commit.
+"""Remove column mapping from a table: rewrite every file under the columns' own names, in one commit.
 
 ::
 
-    names that Parquet takes?  --no-->  refused: rename the columns first
-    every column has its name in the files already (mapping was turned on later)  -->  the definition alone changes
+    names that Parquet allows?  --no-->  refused: rename the columns first
+    files already use the columns' names (mapping was enabled later)  -->  only the definition changes
     else: live rows --> new files --> counted against the old ones --> remove + add (dataChange=false) + metaData
 
-Whatever another writer adds meanwhile is a conflict: it would be under the old names. Protocol: "Column Mapping".
+Files that another writer adds at the same time conflict, because they have the old names. Protocol: "Column Mapping".
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _OPERATION: Final = "REMOVE COLUMN MAPPING"
 
 
 def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -> AlterPlan:
-    """Decide what the table is without column mapping. Pure.
+    """Decide the table's definition without column mapping. Pure.
 
     Args:
         snapshot: The table, with column mapping.
-        configuration: Its properties afterwards; those of column mapping, its mode apart, are left out.
+        configuration: Its properties afterwards; the plan drops those of column mapping, except the mode.
 
     Raises:
-        SchemaError: Columns whose names files do not take; all are named.
+        SchemaError: Files cannot have the names of some columns; the error lists them all.
         UnsupportedFeatureError: Compatibility with Iceberg needs column mapping.
     """
     old = snapshot.metadata
@@ -64,15 +64,15 @@ def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -
 
 
 def run_without_mapping(attempt: Attempt, plan: AlterPlan, user_metadata: str | None) -> Committed:
-    """Write the rows again and commit the plan.
+    """Rewrite all rows and commit the plan.
 
     Args:
-        attempt: Its snapshot is what was planned on.
-        plan: By ``plan_without_mapping``, where files have to be written again.
+        attempt: Its snapshot is the one that was planned on.
+        plan: By ``plan_without_mapping``, where files must be rewritten.
         user_metadata: Free text for the history.
 
     Raises:
-        RowsDoNotAddUpError: The new files hold other rows than the old ones; they are removed again.
+        RowsDoNotAddUpError: The new files hold other rows than the old ones; they are deleted.
     """
     txn, snapshot = attempt.txn, attempt.snapshot
     txn.read_whole_table(exactly=True)
@@ -108,7 +108,7 @@ def _check_names(snapshot: Snapshot) -> None:
 
 
 def _names(data_type: DataType) -> Iterator[tuple[str, str]]:
-    """Names in the files and in the table, of every field at any depth."""
+    """Yield the names of every field, at any depth, in the files and in the table."""
     if isinstance(data_type, StructType):
         for field in data_type.fields:
             yield physical_name(field), field.name
@@ -123,7 +123,7 @@ def _names(data_type: DataType) -> Iterator[tuple[str, str]]:
 def _check_rows(log: DeltaLog, old: list[AddFile], written: int) -> None:
     if live_rows(old, log) == written:
         return
-    there = live_rows(old, log, by_footer=True)  # what the log says of a file may be wrong
+    there = live_rows(old, log, by_footer=True)  # The log's counts may be wrong.
     if there != written:
         raise RowsDoNotAddUpError(
             f"The table's files hold {there} rows, and {written} are in the files that were to replace them.",

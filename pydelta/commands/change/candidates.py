@@ -1,4 +1,4 @@
-"""Find the files and rows that a bound condition is about, within a transaction."""
+"""Find the files and rows that match a bound condition, within a transaction."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Files in which rows matched. The condition was evaluated for this, and is not evaluated again.
+    """Files in which rows matched. The condition was evaluated to find them, and is not evaluated again.
 
     Args:
         frame: The files, as rows of the file table.
-        adds: The same as actions.
-        rows: By the file's place, the rows that matched; None where all rows of all files are meant.
+        adds: The same files as actions.
+        rows: The rows that matched, by the file's position; None for all rows of all files.
     """
 
     frame: pl.DataFrame
@@ -48,18 +48,18 @@ class Touched:
 
     @property
     def num_rows(self) -> int | None:
-        """How many rows matched; None where all are meant and none was looked at."""
+        """How many rows matched; None for all rows, which are not counted."""
         return None if self.rows is None else sum(len(rows) for rows in self.rows.values())
 
     def positions(self) -> Mapping[int, Positions]:
-        """Return the rows that matched as their positions, eight bytes each: for deletion vectors."""
+        """Return the rows that matched as positions of eight bytes, for deletion vectors."""
         return {place: rows.positions() for place, rows in (self.rows or {}).items()}
 
 
 def read_candidates(txn: OptimisticTransaction, conditions: Sequence[Expr], *, time_zone: str) -> pl.DataFrame:
     """Find the files that may hold a row for which all conditions are true, and record them as read.
 
-    Where no row can satisfy them, nothing is read, whatever others write meanwhile.
+    If no row can satisfy them, nothing counts as read, so no concurrent write conflicts.
     """
     if FALSE in conditions:
         return txn.snapshot.files.core.head(0)
@@ -70,7 +70,7 @@ def read_candidates(txn: OptimisticTransaction, conditions: Sequence[Expr], *, t
 
 
 def find_rows(attempt: Attempt, condition: BoundCondition) -> Touched:
-    """Find the rows for which a condition is true, once for everything that becomes of them."""
+    """Find the rows for which a condition is true, once for all later steps."""
     snapshot, engine = attempt.snapshot, attempt.engine
     candidates = read_candidates(attempt.txn, condition.conjuncts, time_zone=engine.time_zone())
     matched = engine.match_rows(snapshot, candidates, condition) if candidates.height else {}
@@ -78,12 +78,12 @@ def find_rows(attempt: Attempt, condition: BoundCondition) -> Touched:
 
 
 def touched_files(snapshot: Snapshot, candidates: pl.DataFrame, matched: Mapping[int, RowSet]) -> Touched:
-    """Take the files with a row that matched, of those that were searched.
+    """Select the searched files in which a row matched.
 
     Args:
         snapshot: The table.
         candidates: The files that were searched.
-        matched: The rows that matched, by the file's place among them.
+        matched: The rows that matched, by the file's position among them.
     """
     places = sorted(matched)
     frame = candidates[places]
@@ -92,7 +92,7 @@ def touched_files(snapshot: Snapshot, candidates: pl.DataFrame, matched: Mapping
 
 
 def hide(attempt: Attempt, adds: Sequence[AddFile], positions: Mapping[int, Positions]) -> VectorOutput:
-    """Hide rows of files of the attempt's snapshot; see ``mark_deleted``. The vectors are staged."""
+    """Hide rows of files of the attempt's snapshot, and stage the vectors; see ``mark_deleted``."""
     log, engine = attempt.log, attempt.engine
     output = mark_deleted(attempt.snapshot, log, adds, positions, count=lambda files: engine.count_rows(log, files))
     attempt.stage_vectors(output.files_written)
@@ -110,14 +110,14 @@ def counted(
     """Count the rows of a DELETE or an UPDATE, and check that the numbers add up.
 
     Args:
-        txn: The transaction, not committed yet.
-        touched: What matched.
-        written: What was written.
-        hidden: What was hidden; None where the touched files were rewritten.
-        updates: The rows that matched live on with new values.
+        txn: The transaction before its commit.
+        touched: The rows that matched.
+        written: The files written.
+        hidden: The rows hidden; None if the touched files were rewritten.
+        updates: Whether the matched rows stay with new values.
 
     Raises:
-        RowsDoNotAddUpError: They do not add up: nothing may be committed.
+        RowsDoNotAddUpError: They do not add up, so nothing may be committed.
     """
     matched = written.num_rows if touched.num_rows is None else touched.num_rows
     feed = txn.snapshot.properties.enable_change_data_feed and (updates or hidden is None)
@@ -133,7 +133,7 @@ def counted(
 
 
 def rows_by_statistics(adds: Sequence[AddFile]) -> int | None:
-    """Count the rows in files by their statistics, less those that deletion vectors hide; None when a file has none."""
+    """Count the live rows in files by their statistics and deletion vectors; None when a file has no row count."""
     total = 0
     for run in runs_of(adds):
         counts = run.frame["stats"].str.json_path_match("$.numRecords").cast(pl.Int64, strict=False)

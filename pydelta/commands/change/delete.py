@@ -8,10 +8,10 @@
                   -> matching rows of files (reads the condition's columns, once)
                        none -> no commit
                        some -> rewrite them without the rows -> remove + add in one commit
-                            -> or, where the table enables deletion vectors: hide the rows, rewrite nothing
+                            -> or, if the table enables deletion vectors: hide the rows, rewrite nothing
 
-A row goes when the condition is true; one for which it is false or null stays. With a ``txnVersion`` in the session the
-command runs once for it; one that finds no row does not use it up.
+It deletes the rows for which the condition is true, and keeps those for which it is false or null. With a
+``txnVersion`` in the session the command runs once for that version; one that finds no row does not use it up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Delete", "DeleteResult", "DeleteScope", "delete_scope"]
 
 
 class DeleteScope(enum.Enum):
-    """How much of the table a DELETE has to look at."""
+    """How much of the table a DELETE must examine."""
 
     WHOLE_TABLE = "whole table"
     PARTITIONS = "partitions"
@@ -45,11 +45,11 @@ class DeleteScope(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResult:
-    """What a DELETE did. Times in milliseconds.
+    """The result of a DELETE. Times in milliseconds.
 
-    ``num_deleted_rows`` is None where files went without being read and carry no ``numRecords``.
-    ``version`` is the new version, or None when no row matched and nothing was committed. ``skipped`` says that the
-    table had the session's ``txnVersion`` already, so that nothing was looked at.
+    ``num_deleted_rows`` is None if files were removed unread and have no ``numRecords``.
+    ``version`` is the new version, or None when no row matched and nothing was committed. ``skipped`` means that the
+    table already had the session's ``txnVersion``, so that nothing was examined.
     """
 
     condition: str | None = None
@@ -68,24 +68,24 @@ class DeleteResult:
     skipped: bool = False
 
     def as_dict(self) -> dict[str, str | int | None]:
-        """Return the fields under the names that the history uses: ``numFilesTotal``, ``scanTimeMs`` …"""
+        """Return the fields under their names in the history: ``numFilesTotal``, ``scanTimeMs`` …"""
         return {camel_case(name): getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Removed:
-    """What becomes of the rows that go, not committed yet. Times in milliseconds.
+    """How rows are removed, before the commit. Times in milliseconds.
 
     Args:
-        going: Actions that take old files away, or hide rows of theirs.
-        num_touched: Files that had such a row.
-        num_rows: Rows that go; None where nobody knows.
-        num_files: Files that are taken away, and
-        num_bytes: their size.
-        vectors: Counts of deletion vectors, under the names that the history uses.
-        scan_ms: When the rows had been found, since the command began, and
-        rewrite_ms: how long it took to write after that.
-        written: New files with the rows that stay.
+        going: Actions that remove old files, or hide their rows.
+        num_touched: Files with such a row.
+        num_rows: Rows that are removed; None if unknown.
+        num_files: Files that are removed.
+        num_bytes: The size of these files.
+        vectors: Counts of deletion vectors, under their names in the history.
+        scan_ms: Time from the command's start until the rows were found.
+        rewrite_ms: Time to write after that.
+        written: New files with the other rows.
         hidden: Files with new vectors.
         notes: How rows were read and written.
     """
@@ -104,7 +104,7 @@ class _Removed:
 
     @property
     def metrics(self) -> dict[str, int | str]:
-        """Counts under the names that the history uses."""
+        """Counts under their names in the history."""
         known = {} if self.num_rows is None else {"numDeletedRows": self.num_rows}
         return {
             "numRemovedFiles": self.num_files,
@@ -121,7 +121,7 @@ class _Removed:
 
 
 def delete_scope(condition: BoundCondition | None, *, partition_columns: Iterable[str]) -> DeleteScope:
-    """Decide how much a DELETE has to look at, from its condition and the partitioning alone. Pure.
+    """Decide how much a DELETE must examine, from its condition and the partitioning alone. Pure.
 
     Args:
         condition: The bound condition, or None for all rows.
@@ -136,16 +136,16 @@ def delete_scope(condition: BoundCondition | None, *, partition_columns: Iterabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Command[DeleteResult]):
-    """DELETE: the rows for which a condition is true go.
+    """DELETE: delete the rows for which a condition is true.
 
     Args:
         condition: SQL text or an expression of the engine; None deletes every row.
-        always: What the history shows where there is no condition: a statement of SQL says ``true``.
-        truncates: The history calls it TRUNCATE.
+        always: The predicate that the history shows without a condition; SQL statements have ``true``.
+        truncates: The history shows it as TRUNCATE.
 
     Raises:
         ParseError, BindError, InvalidArgumentError: The condition cannot be used; see ``Engine.bind_condition``.
-        RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
+        RowsDoNotAddUpError: Rows would have been lost or duplicated. Nothing was changed.
 
     Protocol: "Add File and Remove File", "Append-only Tables".
     """
@@ -161,7 +161,7 @@ class Delete(Command[DeleteResult]):
         return Refusal("no row can be deleted from it")
 
     def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
-        """See ``Command.transaction``: that of the session."""
+        """See ``Command.transaction``: the session's."""
         return settings.transaction
 
     def skipped(self, attempt: Attempt) -> DeleteResult:
@@ -216,7 +216,7 @@ class Delete(Command[DeleteResult]):
 
 
 def _remove_files(attempt: Attempt, condition: BoundCondition | None) -> _Removed:
-    """Take away files that hold no other rows: the log alone decides, and nothing is read."""
+    """Remove files without other rows: the log alone decides, and no data is read."""
     txn, snapshot = attempt.txn, attempt.snapshot
     if condition is None:
         txn.read_whole_table()
@@ -239,7 +239,7 @@ def _remove_files(attempt: Attempt, condition: BoundCondition | None) -> _Remove
 
 
 def _rewrite_files(attempt: Attempt, condition: BoundCondition) -> _Removed:
-    """Find the matching rows, and rewrite just their files."""
+    """Find the matching rows, and rewrite only their files."""
     touched = find_rows(attempt, condition)
     scanned = attempt.elapsed_ms
     written = NOTHING_WRITTEN
@@ -261,7 +261,7 @@ def _rewrite_files(attempt: Attempt, condition: BoundCondition) -> _Removed:
 
 
 def _hide_rows(attempt: Attempt, condition: BoundCondition) -> _Removed:
-    """Find the matching rows, and put deletion vectors on their files."""
+    """Find the matching rows, and hide them with deletion vectors."""
     attempt.txn.rows_stand_alone()
     touched = find_rows(attempt, condition)
     scanned = attempt.elapsed_ms

@@ -1,8 +1,8 @@
-"""Hide rows by deletion vectors: make the actions, rewrite no data file.
+"""Hide rows with deletion vectors: build the actions, rewrite no data file.
 
 ::
 
-    files + positions --old vector read, united--> every row deleted --> remove
+    files + positions --merged with old vectors--> every row hidden --> remove
                                               `--> others: vectors into one file --> remove + add with the new vector
 
 Protocol: "Deletion Vectors", "Writer Requirement for Deletion Vectors", "Per-file Statistics".
@@ -47,15 +47,15 @@ _FOOTER_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOutput:
-    """What hides some rows, not committed yet.
+    """The actions that hide rows, before the commit.
 
     Args:
-        removes: One for each file touched.
-        adds: The files with their new vectors; a file without a live row left has none.
-        files_written: Deletion vector files, relative to the table: what a failed command deletes again.
-        num_deleted_rows: Rows that were live and are not any more.
-        num_removed_files: Files left without a live row, and
-        removed_bytes: their size.
+        removes: One for each touched file.
+        adds: The files with their new vectors; a file without live rows has none.
+        files_written: Deletion vector files, relative to the table, which a failed command deletes.
+        num_deleted_rows: Rows that were live and are now hidden.
+        num_removed_files: Files left without a live row.
+        removed_bytes: The size of these files.
     """
 
     removes: tuple[RemoveFile, ...] = ()
@@ -72,7 +72,7 @@ class VectorOutput:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """Counts of vectors under the names that the history uses."""
+        """Counts of vectors under their names in the history."""
         before = {remove.path for remove in self.removes if remove.deletion_vector is not None}
         return {
             "numDeletionVectorsAdded": len(self.adds),
@@ -82,7 +82,7 @@ class VectorOutput:
 
 
 def vectors_of_rewritten(adds: Sequence[AddFile]) -> dict[str, int]:
-    """Count the vectors that go with files which are removed, under the names that the history uses."""
+    """Count the vectors of removed files, under their names in the history."""
     return {
         "numDeletionVectorsAdded": 0,
         "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in loose_adds(adds)),
@@ -91,7 +91,7 @@ def vectors_of_rewritten(adds: Sequence[AddFile]) -> dict[str, int]:
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:
-    """Tell whether changes of the table's rows are to be written as deletion vectors."""
+    """Return whether changes of the table's rows are written as deletion vectors."""
     enabled = snapshot.properties.enable_deletion_vectors
     return enabled and snapshot.protocol is not None and supports(snapshot.protocol, "deletionVectors")
 
@@ -107,16 +107,16 @@ def mark_deleted(
     """Hide rows of files. Writes the vectors; commits nothing.
 
     Args:
-        snapshot: The version that the files are of.
-        log: Of the table.
+        snapshot: The version that contains the files.
+        log: The table's log.
         adds: Files of the snapshot.
-        positions: For places in ``adds``, the rows to delete, counted from 0 with deleted rows. Places without a row
-            are left out.
-        count: Counts the rows in files, whatever the log says of them; by their footers, if not given.
+        positions: The rows to delete, by position in ``adds``, counted from 0 with hidden rows. Files without rows to
+            delete are ignored.
+        count: Counts the rows in files regardless of the log; by default from their footers.
 
     Raises:
-        LogCorruptedError: A vector that is in force is damaged.
-        StorageError: The store refused; nothing is left behind.
+        LogCorruptedError: An existing vector is damaged.
+        StorageError: The store refused; no file is left behind.
     """
     touched = [place for place in sorted(positions) if len(positions[place])]
     marked = [place for place in touched if adds[place].deletion_vector is not None]
@@ -163,9 +163,9 @@ def mark_deleted(
 
 
 def loose_stats(stats: str | None, num_records: int) -> str:
-    """Make the statistics of a file with a vector: the row count includes hidden rows, and bounds are not tight.
+    """Return the statistics of a file with a vector: the row count includes hidden rows, and bounds are not tight.
 
-    Numbers stay as they are written: a decimal would lose digits on the way through a float. Pure.
+    Numbers stay as written: decoding a decimal into a float would lose digits. Pure.
     """
     try:
         fields = msgspec.json.decode(stats or "{}", type=dict[str, msgspec.Raw])
@@ -180,8 +180,8 @@ def live_rows(adds: Sequence[AddFile], log: DeltaLog, *, by_footer: bool = False
 
     Args:
         adds: The files.
-        log: Of their table.
-        by_footer: Ask the files themselves, whatever their statistics say.
+        log: The table's log.
+        by_footer: Read the files themselves, ignoring their statistics.
 
     Raises:
         StorageError: A file cannot be read.
@@ -191,7 +191,7 @@ def live_rows(adds: Sequence[AddFile], log: DeltaLog, *, by_footer: bool = False
 
 
 def physical_rows(add: AddFile, log: DeltaLog) -> int:
-    """Count the rows in a data file, hidden ones too: from its statistics, or else from its footer.
+    """Count the rows in a data file, including hidden ones: from its statistics, or else from its footer.
 
     Raises:
         StorageError: The file cannot be read.
@@ -207,24 +207,24 @@ def _row_counts(
     least: Sequence[int] | None = None,
     ask: Callable[[Sequence[AddFile]], Sequence[int]] | None = None,
 ) -> list[int]:
-    """Rows in each file; the footers that are needed are read side by side.
+    """Count the rows in each file, reading the footers that are needed in parallel.
 
-    With ``least``, a number that is smaller for its file is not taken from the statistics alone: a file that is thrown
-    away because of it would take along rows that a wrong number does not know.
+    With ``least``, a count below a file's minimum is not trusted: removing the file because of a wrong count would also
+    remove rows that are still live.
     """
     counts = [None if by_footer else _recorded_rows(add) for add in adds]
     if least is not None:
         pairs = zip(counts, least, strict=True)
         counts = [None if count is not None and count < needed else count for count, needed in pairs]
     missing = [place for place, count in enumerate(counts) if count is None]
-    asked = [adds[place] for place in missing]
-    counted = footer_rows(asked, log) if ask is None else ask(asked)
+    unknown = [adds[place] for place in missing]
+    counted = footer_rows(unknown, log) if ask is None else ask(unknown)
     found = dict(zip(missing, counted, strict=True))
     return [found[place] if count is None else count for place, count in enumerate(counts)]
 
 
 def footer_rows(adds: Sequence[AddFile], log: DeltaLog) -> list[int]:
-    """Count the rows in data files by their footers, which are read side by side.
+    """Count the rows in data files by their footers, read in parallel.
 
     Raises:
         StorageError: A file cannot be read.

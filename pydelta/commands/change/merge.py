@@ -3,14 +3,13 @@
 ::
 
     files that may hold a match (the source's smallest and largest keys, partition values, statistics)
-      -> pairs of target and source rows, by keys and clause conditions alone
-           a target row with two sources that would change it -> refused
+      -> pairs of target and source rows, found from keys and clause conditions only
+           a target row that two source rows would change -> refused
       -> files with a row that a clause changes -> rewritten, or hidden by deletion vectors
       -> source rows without a pair -> inserted
-    nothing to change and nothing to insert -> no commit, or one without rows: the schema evolves, or the session's
-                                                txnVersion is done
+    no changed and no new rows -> no commit, or one without rows: for schema evolution or the session's txnVersion
 
-For each row the first clause whose condition is true decides; without one it stays as it is, and its file untouched.
+For each row the first clause whose condition is true applies; without one the row and its file stay unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ __all__ = [
 
 
 class ClauseOn(enum.Enum):
-    """Which rows a clause is for."""
+    """Which rows a clause applies to."""
 
     MATCHED = "WHEN MATCHED"
     NOT_MATCHED = "WHEN NOT MATCHED"
@@ -62,7 +61,7 @@ class ClauseOn(enum.Enum):
 
 
 class ClauseAction(enum.Enum):
-    """What a clause does with them."""
+    """What a clause does with its rows."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -74,10 +73,10 @@ class MergeClause:
     """One clause.
 
     Args:
-        on: Which rows it is for.
+        on: Which rows it applies to.
         action: What it does.
         condition: SQL text or an expression of the engine; None for all of them.
-        assignments: Columns and values; None for all of the source's (``UPDATE *``, ``INSERT *``), and for DELETE.
+        assignments: Columns and values; None for all columns of the source (``UPDATE *``, ``INSERT *``) and for DELETE.
     """
 
     on: ClauseOn
@@ -92,7 +91,7 @@ class MergeClause:
 
 
 def only_deletes(clauses: Iterable[Any]) -> bool:
-    """Return whether the one clause for pairs deletes them all: then it does not matter how many pairs a row is in."""
+    """Return whether the only clause for pairs deletes all of them, so that rows may be in several pairs."""
     matched = [clause for clause in clauses if clause.on is ClauseOn.MATCHED]
     return len(matched) == 1 and matched[0].action is ClauseAction.DELETE and matched[0].condition is None
 
@@ -105,10 +104,10 @@ _NOT_LAST: Final = {
 
 
 def check_clauses(clauses: Sequence[MergeClause]) -> None:
-    """Refuse clauses that make no sense together. Pure.
+    """Refuse invalid combinations of clauses. Pure.
 
     Raises:
-        InvalidArgumentError: There is none, or one without a condition hides those after it.
+        InvalidArgumentError: There are none, or one without a condition hides those after it.
     """
     if not clauses:
         raise InvalidArgumentError(
@@ -128,15 +127,15 @@ def check_clauses(clauses: Sequence[MergeClause]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeMatches:
-    """What the clauses do to rows that are there.
+    """The effect of the clauses on existing rows.
 
     Args:
-        positions: Rows that change, by the file's place among those that were searched.
-        updated: How many are updated, and
-        deleted: how many deleted.
-        alone_updated: How many of the updated ones match no row of the source, and
-        alone_deleted: how many of the deleted ones.
-        paired: Rows of the source that go with some row, where a clause inserts.
+        positions: Rows that change, by the file's position among the searched files.
+        updated: How many are updated.
+        deleted: How many are deleted.
+        alone_updated: How many of the updated ones match no row of the source.
+        alone_deleted: How many of the deleted ones match no row of the source.
+        paired: Source rows that match some row, if a clause inserts.
     """
 
     positions: Mapping[int, Positions] = field(default_factory=dict)
@@ -148,7 +147,7 @@ class MergeMatches:
 
 
 class Merging(Protocol):
-    """A merge that an engine has bound to a snapshot; used once, from top to bottom, and closed."""
+    """A merge that an engine has bound to a snapshot. Its methods are called once each, in order, ``close`` last."""
 
     condition_sql: str
     clause_texts: Sequence[str | None]
@@ -159,42 +158,42 @@ class Merging(Protocol):
         """Count the rows of the source."""
 
     def target_filters(self) -> Sequence[Expr]:
-        """Return conditions that every target row with a match satisfies."""
+        """Return conditions that every matched target row satisfies."""
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """Pair the rows of files with the source.
 
         Raises:
-            InvalidArgumentError: Two rows of the source would change one row of the target; its key is named.
+            InvalidArgumentError: Two source rows would change one target row; the error names its key.
         """
 
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
-        """Write updated and inserted rows, and with ``copy_others`` the rows of the files that do not change.
+        """Write updated and inserted rows, and with ``copy_others`` the unchanged rows of the files.
 
-        What was written, and what the rows were counted as on their way there.
+        Returns the files written, and the counts of the rows by outcome.
 
         Args:
             files: The files with a row that changes.
-            places: Where they were among those given to ``find``.
+            places: Their positions among those given to ``find``.
             copy_others: See above.
         """
 
     def source_reads_table(self) -> bool:
-        """Return whether the source reads the table that is merged into."""
+        """Return whether the source reads the target table."""
 
     def ways(self) -> Mapping[str, str]:
         """Return how rows were read and written; see ``RewritesFiles.ways``."""
 
     def close(self) -> None:
-        """Let go of what was kept."""
+        """Release resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
-    """What a MERGE did. Times in milliseconds.
+    """The result of a MERGE. Times in milliseconds.
 
-    ``version`` is None when nothing was committed: nothing changed, or (``skipped``) the table had the session's
-    ``txnVersion`` already. A version without rows says that the ``txnVersion`` is done.
+    ``version`` is None when nothing was committed: nothing changed, or (``skipped``) the table already had the
+    session's ``txnVersion``. A version without rows only records the ``txnVersion``.
     """
 
     num_source_rows: int = 0
@@ -212,17 +211,17 @@ class MergeResult:
 
 @dataclass(frozen=True, slots=True)
 class Merge(Command[MergeResult]):
-    """MERGE: a source is merged into the table by a condition and clauses.
+    """MERGE: merge a source into the table by a condition and clauses.
 
     Args:
-        begin: Binds source, condition and clauses to a snapshot; once per attempt, with one clock and one source.
-        clauses: For the history and for what may be left out.
+        begin: Binds source, condition and clauses to a snapshot, once per attempt, with one clock and one source.
+        clauses: For the history, and to decide which steps can be left out.
 
     Raises:
         UnsafeOperationError: The table is append-only, and a clause changes or deletes rows.
         ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or clauses cannot be used.
-        ConstraintViolatedError: A row that the table does not allow. Nothing was changed.
-        RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
+        ConstraintViolatedError: The table does not allow a row. Nothing was changed.
+        RowsDoNotAddUpError: Rows would have been lost or duplicated. Nothing was changed.
 
     Protocol: "Add File and Remove File", "Add CDC File".
     """
@@ -237,7 +236,7 @@ class Merge(Command[MergeResult]):
         check_clauses(self.clauses)
 
     def append_only(self) -> Refusal | None:
-        """See ``Command.append_only``: such a table takes inserts."""
+        """See ``Command.append_only``: an append-only table accepts inserts."""
         if all(clause.on is ClauseOn.NOT_MATCHED for clause in self.clauses):
             return None
         return Refusal(
@@ -246,7 +245,7 @@ class Merge(Command[MergeResult]):
         )
 
     def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
-        """See ``Command.transaction``: that of the session."""
+        """See ``Command.transaction``: the session's."""
         return settings.transaction
 
     def skipped(self, attempt: Attempt) -> MergeResult:
@@ -254,7 +253,7 @@ class Merge(Command[MergeResult]):
         return MergeResult(execution_time_ms=attempt.elapsed_ms, version=None, skipped=True)
 
     def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
-        """See ``Command.tries_again``: with fresh identity values, where the winner has given out these."""
+        """See ``Command.tries_again``: retry with new identity values if the winner used these."""
         return lost_identity_race(lost, attempt, tries)
 
     def execute(self, attempt: Attempt) -> MergeResult:
@@ -327,7 +326,7 @@ class _Merge:
         )
 
     def _candidates(self) -> pl.DataFrame:
-        """Files that may hold a row that some clause is about; the transaction records the reading."""
+        """Return files that may hold a row for some clause, and record them as read."""
         txn = self.attempt.txn
         if any(clause.on is ClauseOn.NOT_MATCHED_BY_SOURCE for clause in self.clauses):
             txn.read_whole_table()
@@ -343,7 +342,7 @@ class _Merge:
         passed: Passed,
         hidden: VectorOutput | None,
     ) -> RowCounts:
-        """The numbers of rows, which add up; ``hidden`` is None where the touched files were rewritten."""
+        """Count the rows and check the sums; ``hidden`` is None if the touched files were rewritten."""
         log, snapshot = self.attempt.log, self.attempt.snapshot
         counts = RowCounts(
             live=live_rows(adds, log),

@@ -6,10 +6,10 @@
     rows in the new files       = updated + copied + inserted
     rows that new vectors hide  = deleted + updated              (then nothing is copied)
     rows of the change feed     = deleted + 2 · updated + inserted
-    rows of a merge's source    = those in a pair + those without one, as often as they are there
+    rows of a merge's source    = paired rows + unpaired rows, counting duplicates
 
-The numbers come from different places: what matched from the job that looked for it, what was written from the job
-that wrote, what there was from the log. A difference means that rows were lost or doubled on the way.
+The numbers come from different places: matches from the job that searched, written rows from the job that wrote, and
+old rows from the log. A difference means that rows were lost or duplicated.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """Rows counted by what became of them, while the job that wrote them ran.
+    """Rows counted by outcome, by the job that wrote them.
 
     Args:
-        copied: Written as they were.
-        updated: Written with new values.
-        inserted: New ones that were written.
-        source: Rows of the source that were looked at for something to insert; None where no clause inserts.
-        paired: Of these, the ones that were found to be in a pair.
+        copied: Rows written unchanged.
+        updated: Rows written with new values.
+        inserted: New rows written.
+        source: Source rows examined for inserts; None if no clause inserts.
+        paired: Of these, the rows found in a pair.
     """
 
     copied: int = 0
@@ -54,16 +54,16 @@ class RowCounts:
     """Numbers of rows.
 
     Args:
-        live: In the touched files before, without those that deletion vectors hid.
-        deleted: Of these, the ones found to go.
-        updated: Of these, the ones found to change.
-        inserted: New ones.
-        written: In the new data files.
-        hidden: That new deletion vectors hide; None where the touched files were rewritten.
-        changes: In the new files of the change data feed; None where none are written.
-        source: Rows of the source of a MERGE.
-        paired: Of these, the ones found to be in a pair with a row of the table.
-        passed: What the job that wrote counted; None where it did not count.
+        live: Rows in the touched files before the change, without hidden ones.
+        deleted: Of these, the rows to delete.
+        updated: Of these, the rows to update.
+        inserted: New rows.
+        written: Rows in the new data files.
+        hidden: Rows that new deletion vectors hide; None if the touched files were rewritten.
+        changes: Rows in the new change files; None if there are none.
+        source: Rows of a MERGE's source.
+        paired: Of these, the rows paired with a row of the table.
+        passed: Counts of the job that wrote; None if it did not count.
     """
 
     live: int
@@ -79,7 +79,7 @@ class RowCounts:
 
     @property
     def copied(self) -> int:
-        """Rows that went into new files as they were."""
+        """Rows written unchanged into new files."""
         return 0 if self.hidden is not None else self.live - self.deleted - self.updated
 
 
@@ -87,11 +87,11 @@ def reconcile(counts: RowCounts, *, table: str | None = None) -> None:
     """Check that the counts add up. Pure.
 
     Args:
-        counts: What the command counted.
+        counts: The command's counts.
         table: For the message.
 
     Raises:
-        RowsDoNotAddUpError: They do not; the message names each sum that is wrong.
+        RowsDoNotAddUpError: They do not; the message names each wrong sum.
     """
     wrong = []
     if counts.copied < 0:
@@ -125,11 +125,11 @@ def reconcile(counts: RowCounts, *, table: str | None = None) -> None:
 
 
 def check_rows(counts: RowCounts, recount: Callable[[], int], *, table: str | None = None) -> RowCounts:
-    """Return the counts if they add up, by the files' own footers if not by the log.
+    """Return the counts if they add up, if necessary with the live rows counted again from the files' footers.
 
     Args:
-        counts: What the command counted; ``live`` by the log, whose ``numRecords`` is what some writer said.
-        recount: Live rows of the touched files by their footers. Called only if the counts do not add up.
+        counts: The command's counts; ``live`` comes from the log, whose ``numRecords`` another writer may have set.
+        recount: Counts live rows of the touched files by their footers. Called only if the counts do not add up.
         table: For the message.
 
     Raises:

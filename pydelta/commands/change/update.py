@@ -5,9 +5,9 @@
     candidates (partition values, statistics) -> matching rows of files (reads the condition's columns, once)
         none -> no commit, or an empty one for the session's txnVersion
         some -> rewrite the files, matching rows with their new values -> remove + add in one commit
-             -> or, where the table enables deletion vectors: hide the matching rows, write them again, copy nothing
+             -> or, if the table enables deletion vectors: hide the matching rows, write them again, copy nothing
 
-A row is updated when the condition is true; one for which it is false or null stays as it is.
+It updates the rows for which the condition is true; those for which it is false or null stay unchanged.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["Update", "UpdateResult"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateResult:
-    """What an UPDATE did. Times in milliseconds.
+    """The result of an UPDATE. Times in milliseconds.
 
-    ``version`` is None when nothing was committed: no row matched, or (``skipped``) the table had the session's
-    ``txnVersion`` already. A version without rows says that the ``txnVersion`` is done.
+    ``version`` is None when nothing was committed: no row matched, or (``skipped``) the table already had the session's
+    ``txnVersion``. A version without rows only records the ``txnVersion``.
     """
 
     condition: str | None
@@ -49,7 +49,7 @@ class UpdateResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update(Command[UpdateResult]):
-    """UPDATE: columns of the rows for which a condition is true get new values.
+    """UPDATE: assign new values to columns of the rows for which a condition is true.
 
     Args:
         assignments: Column, or ``struct.field``, with SQL text or an expression of the engine.
@@ -57,10 +57,10 @@ class Update(Command[UpdateResult]):
 
     Raises:
         ParseError, BindError, InvalidArgumentError: Condition or assignments cannot be used.
-        SchemaMismatchError: A value of a type that its column cannot hold.
-        ConstraintViolatedError: A new row that the table's constraints do not allow, or a value too large for its
-            column. Nothing was changed.
-        RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
+        SchemaMismatchError: A value has a type that its column cannot hold.
+        ConstraintViolatedError: The table's constraints do not allow a new row, or a value is too large for its column.
+            Nothing was changed.
+        RowsDoNotAddUpError: Rows would have been lost or duplicated. Nothing was changed.
 
     Protocol: "Add File and Remove File", "Add CDC File".
     """
@@ -75,7 +75,7 @@ class Update(Command[UpdateResult]):
         return Refusal("no row of it can be updated")
 
     def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
-        """See ``Command.transaction``: that of the session."""
+        """See ``Command.transaction``: the session's."""
         return settings.transaction
 
     def skipped(self, attempt: Attempt) -> UpdateResult:
@@ -122,7 +122,7 @@ class Update(Command[UpdateResult]):
 def _counts_of(
     touched: Touched, written: RewriteOutput, hidden: VectorOutput | None, counts: RowCounts
 ) -> dict[str, int]:
-    """Counts of files and rows under the names that the history uses; ``hidden`` is None where files were rewritten."""
+    """Return counts of files and rows under their names in the history; ``hidden`` is None if files were rewritten."""
     return {
         "numRemovedFiles": len(touched.adds) if hidden is None else hidden.num_removed_files,
         "numRemovedBytes": sum(add.size for add in touched.adds) if hidden is None else hidden.removed_bytes,
@@ -136,7 +136,7 @@ def _counts_of(
 
 
 def _going(attempt: Attempt, touched: Touched, hidden: VectorOutput | None) -> Sequence[Action]:
-    """What takes the old rows away: vectors that hide them, or the removal of their files."""
+    """Return the actions that remove the old rows: vectors that hide them, or the removal of their files."""
     if hidden is not None:
         return hidden.actions
     now_ms = attempt.now_ms()
@@ -144,7 +144,7 @@ def _going(attempt: Attempt, touched: Touched, hidden: VectorOutput | None) -> S
 
 
 def _unchanged(attempt: Attempt, condition: BoundCondition | None) -> UpdateResult:
-    """End without a row; a commit says that the session's version is done, where it names one."""
+    """End without a row; if the session names a version, an empty commit records it."""
     committed: Committed | None = None
     if attempt.txn.counts_as_version:
         committed = attempt.txn.commit([], _operation(condition, {"numUpdatedRows": 0, "numCopiedRows": 0}))

@@ -1,1 +1,1 @@
-"""Write files anew in better sizes or order: OPTIMIZE, REORG."""
+"""Rewrite files in better sizes or order: OPTIMIZE, REORG."""

@@ -2,13 +2,13 @@
 
 ::
 
-    no columns named, table not clustered -> compaction: bins of small files, one new file a bin
+    no columns named, table not clustered -> compaction: bins of small files, one new file per bin
     ZORDER BY columns ---------------------> all files of the chosen partitions, rows along a Z-order curve
-    clustered table -----------------------> files in no order yet (FULL: all), rows along a Hilbert curve
-    every file action says dataChange=false; without work there is no commit
+    clustered table -----------------------> unordered files (FULL: all), rows along a Hilbert curve
+    every file action has dataChange=false; without work there is no commit
 
-Only the files that are rewritten count as read: appends never conflict, and a concurrent delete of one of them does.
-Changes that were lost to a compaction and are run again go first (``give_way``).
+Only rewritten files count as read, so appends never conflict, and a concurrent delete of one of them does. It waits
+first for changes that run again after losing to a compaction (``give_way``).
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimize(Command[OptimizeResult]):
-    """OPTIMIZE: small files become large ones, or rows are put into an order that lets queries skip files.
+    """OPTIMIZE: merge small files into large ones, or order rows so that queries can skip files.
 
     Args:
-        condition: Over partition columns alone: only their partitions are looked at.
-        zorder_by: Columns (dotted for nested fields) to order rows by, none more important than another.
-        full: Of a clustered table, order all files again, also those in order already.
+        condition: A condition over partition columns that limits the work to these partitions.
+        zorder_by: Columns (dotted for nested fields) to order rows by, all equally important.
+        full: For a clustered table, order all files again, including ordered ones.
         max_files_per_partition: Compaction takes at most this many files of a partition, the smallest first.
-        modified_before_ms: Look only at files older than this, epoch milliseconds.
+        modified_before_ms: Consider only files older than this, epoch milliseconds.
 
     Raises:
-        InvalidArgumentError: A condition over other columns; columns that cannot order rows; options that do not go
-            together or with the table.
+        InvalidArgumentError: The condition has other columns, columns cannot order rows, or options contradict each
+            other or the table.
         ParseError, BindError: The condition or a column does not fit the table.
-        ConcurrentDeleteReadException: A file was deleted meanwhile; run it again.
+        ConcurrentDeleteReadException: Another writer deleted a file at the same time; run it again.
 
     Protocol: "Add File and Remove File" (``dataChange``), "Clustered Table".
     """
@@ -85,7 +85,7 @@ class Optimize(Command[OptimizeResult]):
     modified_before_ms: int | None = None
 
     def wait(self, context: Context) -> None:
-        """See ``Command.wait``: changes that lost to a compaction and run again go first."""
+        """See ``Command.wait``: changes that run again after losing to a compaction go first."""
         give_way(context.log.store, most_ms=context.settings.optimize_give_way_ms)
 
     def execute(self, attempt: Attempt) -> OptimizeResult:
@@ -94,7 +94,7 @@ class Optimize(Command[OptimizeResult]):
         return run.run(considered)
 
     def _considered(self, attempt: Attempt) -> tuple[_Optimize, pl.DataFrame]:
-        """An OPTIMIZE, and the files that it looks at."""
+        """Return an OPTIMIZE, and the files that it considers."""
         snapshot, settings = attempt.snapshot, attempt.settings
         layout = _layout(snapshot, self.zorder_by, condition=self.condition, full=self.full)
         limits = SizeLimits(
@@ -117,8 +117,8 @@ class PlannedOptimize:
 
     Args:
         snapshot: The version that it would read.
-        files: Rows of ``snapshot.files.core``, with ``bin``: which become one new file, or are laid out together.
-        layout: The order that rows would be put in; None for compaction.
+        files: Rows of ``snapshot.files.core``, with ``bin``: the files to merge or to lay out together.
+        layout: The new order of the rows; None for compaction.
     """
 
     snapshot: Snapshot
@@ -128,7 +128,7 @@ class PlannedOptimize:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptimize(Command[PlannedOptimize]):
-    """Plan an OPTIMIZE, and rewrite nothing; errors are those of ``Optimize``."""
+    """Plan an OPTIMIZE without rewriting anything; errors are those of ``Optimize``."""
 
     planned: Optimize
 
@@ -140,7 +140,7 @@ class PlanOptimize(Command[PlannedOptimize]):
 
 @dataclass(frozen=True, slots=True)
 class _AutoCompaction(Command[OptimizeResult]):
-    """Compaction of the partitions that a write has added files to."""
+    """Compaction of the partitions to which a write has added files."""
 
     adds: Sequence[AddFile]
 
@@ -165,13 +165,13 @@ class _AutoCompaction(Command[OptimizeResult]):
 
 
 def compact_after_write(context: Context, committed: Committed, adds: Sequence[AddFile]) -> OptimizeResult | None:
-    """Compact, after a commit, those of its partitions that have many small files (auto-compaction).
+    """Compact those partitions of a commit that have many small files (auto-compaction).
 
-    It happens where ``delta.autoOptimize.autoCompact`` (or the session) asks for it. Whatever goes wrong is logged
-    and goes no further: the commit stands.
+    It happens if ``delta.autoOptimize.autoCompact`` (or the session) enables it. Any failure is only logged, because
+    the commit stands.
 
     Args:
-        context: That of the command.
+        context: The command's context.
         committed: Its commit.
         adds: The files that it added.
 
@@ -187,21 +187,21 @@ def compact_after_write(context: Context, committed: Committed, adds: Sequence[A
     after = context.beginning(lambda table: start_transaction(table, snapshot))
     try:
         return run(_AutoCompaction(adds), after)
-    except Exception:  # The write stands, whatever becomes of this.
+    except Exception:  # The write is committed, so this must not fail it.
         _logger.warning("auto-compaction after version %d of %s failed", committed.version, log.uri, exc_info=True)
         return None
 
 
 def files_of_partitions(attempt: Attempt, condition: Any, *, of: str) -> tuple[pl.DataFrame, str | None]:
-    """Return the files of the partitions that a condition names, and the condition's text; all and None without one.
+    """Return the files of the partitions that a condition selects, and the condition's text; without one, all and None.
 
     Args:
-        attempt: Whose snapshot is looked at.
+        attempt: The attempt whose snapshot is searched.
         condition: SQL text or an expression of the engine.
-        of: What the condition belongs to, for the message.
+        of: The command that has the condition, for the message.
 
     Raises:
-        InvalidArgumentError: It names other columns than partition columns.
+        InvalidArgumentError: It names columns that are not partition columns.
     """
     snapshot, bound = attempt.snapshot, attempt.bind(condition)
     if bound is None:
@@ -226,12 +226,12 @@ def _target(snapshot: Snapshot, settings: Settings) -> int:
 
 
 def _keys(snapshot: Snapshot) -> list[str]:
-    """The partition columns of the file table's frames."""
+    """Return the partition columns of the file table's frames."""
     return [name for name in snapshot.files.core.columns if name.startswith("pv:")]
 
 
 def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, full: bool) -> Layout | None:
-    """The order that rows are put in; None for compaction."""
+    """Return the new order of the rows; None for compaction."""
     clustered_by = clustering_paths(snapshot)
     if clustered_by:
         if zorder_by:
@@ -262,7 +262,7 @@ def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, ful
 
 @dataclass(slots=True)
 class _Optimize:
-    """One OPTIMIZE under way."""
+    """One OPTIMIZE in progress."""
 
     attempt: Attempt
     limits: SizeLimits
@@ -274,7 +274,7 @@ class _Optimize:
     started_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Note when it began."""
+        """Note the time of the start."""
         self.started_ms = self.attempt.now_ms()
 
     def run(self, considered: pl.DataFrame) -> OptimizeResult:
@@ -311,7 +311,7 @@ class _Optimize:
         )
 
     def plan(self, considered: pl.DataFrame) -> pl.DataFrame:
-        """Choose the files to rewrite, and number what goes together."""
+        """Choose the files to rewrite, and group them by number."""
         snapshot, keys = self.attempt.snapshot, _keys(self.attempt.snapshot)
         if self.layout is None:
             rated = considered.with_columns(_deleted_ratios(snapshot, considered))
@@ -353,12 +353,12 @@ class _Optimize:
 
 
 def rewritten_by(engine: Engine) -> Mapping[str, str]:
-    """Return of an engine's ways how files were written, for commands that look for no row."""
+    """Return how the engine wrote files, for commands that search no rows."""
     return {name: way for name, way in engine.ways().items() if name == "rewrittenBy"}
 
 
 def _deleted_ratios(snapshot: Snapshot, files: pl.DataFrame) -> pl.Series:
-    """Part of each file's rows that its deletion vector hides; 1 where the file does not say how many rows it has."""
+    """Return the share of each file's rows that its deletion vector hides; 1 if the file's row count is unknown."""
     ratios = pl.repeat(0.0, files.height, dtype=pl.Float64, eager=True).alias("deleted_ratio")
     with_vector = files["dv_id"].is_not_null().arg_true()
     if with_vector.is_empty():
@@ -380,7 +380,7 @@ def _num_records(add: AddFile) -> int | None:
 
 
 def _orders(snapshot: Snapshot, files: pl.DataFrame, layout: Layout, *, clustered: bool) -> list[pl.Series]:
-    """For each file the run that put it in this very order, and whether another engine answers for its order."""
+    """Return for each file the run that gave it exactly this order, and whether another engine ordered it."""
     groups: list[str | None] = [None] * files.height
     foreign = [False] * files.height
     if clustered:

@@ -2,9 +2,9 @@
 
 ::
 
-    files of a table --candidates--> worth rewriting: small, or with many rows deleted
+    files of a table --candidates--> worth rewriting: small, or with many hidden rows
                      --pack--------> bins: same partition, at most the target size, smallest files first
-                     --plan--------> bins of two files or more (or of one file whose deleted rows should go)
+                     --plan--------> bins of two files or more (or of one file with many hidden rows)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import polars as pl
 __all__ = ["BIN", "Layout", "SizeLimits", "pack", "plan_compaction", "plan_layout", "size_summary"]
 
 BIN: Final = "bin"
-"""Column of a plan: which files become one new file (compaction), or are laid out together (clustering)."""
+"""Column of a plan: the files of one bin become one new file (compaction), or are laid out together (clustering)."""
 
 
 _FEWEST: Final = 2
@@ -28,14 +28,14 @@ _FEWEST: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeLimits:
-    """What a new file may hold, and which files are left alone. Sizes in bytes.
+    """Size limits for new files and for the choice of old ones. Sizes in bytes.
 
     Args:
-        target_bytes: Most bytes of old files that go into one new file.
+        target_bytes: Maximum of bytes of old files per new file.
         min_bytes: Files smaller than this are candidates.
-        max_deleted_ratio: Files of which more than this part is deleted are candidates, whatever their size.
-        max_files_per_partition: Most files of a partition taken in one run, the smallest first; None for all.
-        min_files: Fewest candidates of a partition for anything to be done in it.
+        max_deleted_ratio: Files with a larger share of hidden rows are candidates, whatever their size.
+        max_files_per_partition: Maximum of files per partition in one run, the smallest first; None for all.
+        min_files: Minimum of candidates in a partition for it to be rewritten.
     """
 
     target_bytes: int
@@ -47,11 +47,11 @@ class SizeLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How rows are put in order before they are written.
+    """The order in which rows are written.
 
     Args:
-        columns: Logical paths, the first no more important than the last.
-        curve: ``zorder`` or ``hilbert``; of no account with one column.
+        columns: Logical paths, all equally important.
+        curve: ``zorder`` or ``hilbert``; irrelevant with one column.
     """
 
     columns: tuple[tuple[str, ...], ...]
@@ -59,16 +59,16 @@ class Layout:
 
 
 def pack(files: pl.DataFrame, *, partition_by: Sequence[str], target_bytes: int) -> pl.DataFrame:
-    """Put files into bins: next fit, smallest first, partitions apart.
+    """Pack files into bins: next fit, smallest first, partitions apart.
 
     Args:
         files: Columns ``path``, ``size`` and those of ``partition_by``.
-        partition_by: Columns that the files of a bin agree in.
-        target_bytes: Most bytes a bin holds; a larger file has one of its own.
+        partition_by: Columns whose values are equal within a bin.
+        target_bytes: Maximum of bytes per bin; a larger file gets a bin for itself.
 
     Returns:
-        The files sorted by partition, size and path, with ``bin`` (UInt32) from 0 upwards. The same files in any
-        order give the same bins.
+        The files sorted by partition, size and path, with ``bin`` (UInt32) from 0 upwards. The bins do not depend on
+        the order of the files.
     """
     keys = list(partition_by)
     ordered = files.sort([*keys, "size", "path"], nulls_last=True)
@@ -90,7 +90,7 @@ def pack(files: pl.DataFrame, *, partition_by: Sequence[str], target_bytes: int)
 
 
 def _run_ends(ordered: pl.DataFrame, keys: list[str]) -> npt.NDArray[Any]:
-    """Where the runs of equal keys end, ascending."""
+    """Return where the runs of equal keys end, ascending."""
     if not keys:
         return np.array([ordered.height])
     lengths = ordered.select(pl.struct(keys).rle_id().alias("run")).group_by("run", maintain_order=True).len()["len"]
@@ -98,17 +98,17 @@ def _run_ends(ordered: pl.DataFrame, keys: list[str]) -> npt.NDArray[Any]:
 
 
 def plan_compaction(files: pl.DataFrame, *, partition_by: Sequence[str], limits: SizeLimits) -> pl.DataFrame:
-    """Choose the files that a compaction rewrites, and which of them together.
+    """Choose the files that a compaction rewrites, and group them.
 
     Args:
-        files: Rows of a file table: ``path``, ``size``, the partition columns, and ``deleted_ratio`` (part of the
-            rows that a deletion vector hides, 0 to 1).
+        files: Rows of a file table: ``path``, ``size``, the partition columns, and ``deleted_ratio`` (the share of
+            hidden rows, 0 to 1).
         partition_by: The partition columns of the frame.
         limits: Sizes.
 
     Returns:
-        The files to rewrite with ``bin``, numbered from 0 without gaps. A bin of one file is there only if many of
-        the file's rows are deleted.
+        The files to rewrite with ``bin``, numbered from 0 without gaps. There is a bin of one file only if many of its
+        rows are hidden.
     """
     many_deleted = pl.col("deleted_ratio") > limits.max_deleted_ratio
     candidates = files.filter((pl.col("size") < limits.min_bytes) | many_deleted)
@@ -131,15 +131,15 @@ def plan_layout(
 
     Args:
         files: Rows of a file table: ``path``, ``size``, the partition columns; ``group`` (text): the run that put the
-            file in this very order, null for a file in no such order; ``foreign`` (bool): in an order that another
-            engine answers for.
+            file in exactly this order, null for an unordered file; ``foreign`` (bool): whether another engine ordered
+            the file.
         partition_by: The partition columns of the frame.
-        small_bytes: A file in order that is smaller is worth merging with others.
-        incremental: Leave alone the files that are in order already, apart from small ones beside new files or of
-            several runs, and those that another engine ordered.
+        small_bytes: An ordered file that is smaller is worth merging with others.
+        incremental: Leave alone the files that another engine ordered, and ordered files except small ones next to
+            new files or of several runs.
 
     Returns:
-        The files to rewrite, with ``bin``: one bin a partition.
+        The files to rewrite, with ``bin``: one bin per partition.
     """
     keys = list(partition_by)
     if incremental:

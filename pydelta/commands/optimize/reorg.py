@@ -5,7 +5,7 @@
     files with a vector, of the chosen partitions --bins--> live rows rewritten --> remove + add, dataChange=false
     none -> no commit
 
-The rows are gone from the table's files once VACUUM has deleted the old ones, and not before.
+The hidden rows leave the disk only when VACUUM deletes the old files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeResult:
-    """What a purge did. Sizes in bytes; ``version`` is None when no file had a vector and nothing was committed."""
+    """The result of a purge. Sizes in bytes; ``version`` is None if no file had a vector, so nothing was committed."""
 
     version: int | None
     num_added_files: int = 0
@@ -44,16 +44,16 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge(Command[PurgeResult]):
-    """REORG … APPLY (PURGE): files with deletion vectors are rewritten without the rows that those hide.
+    """REORG … APPLY (PURGE): rewrite files with deletion vectors without the rows that these hide.
 
     Args:
-        condition: Over partition columns alone: only their partitions are looked at.
-        whole: Rewrite the other files too, with the types that their columns have now.
+        condition: A condition over partition columns that limits the purge to these partitions.
+        whole: Rewrite the other files too, with their columns' current types.
 
     Raises:
-        InvalidArgumentError: The condition names other columns than partition columns.
+        InvalidArgumentError: The condition names columns that are not partition columns.
         ParseError, BindError: The condition does not fit the table.
-        DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+        DeltaConcurrentModificationException: Another writer changed a file at the same time; run it again.
 
     Protocol: "Add File and Remove File" (``dataChange``), "Deletion Vectors".
     """

@@ -1,4 +1,4 @@
-"""Report what an OPTIMIZE did: its result and metrics, nested as the reference engine has them. Pure."""
+"""Report what an OPTIMIZE did: its result and metrics, nested as in the reference engine. Pure."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ OPTIMIZE_METRICS: Final[Mapping[str, Any]] = {
     "numTableColumns": "long",
     "numTableColumnsWithStats": "long",
 }
-"""Names and types of the struct ``metrics``, as the reference engine has them; with ``?`` what may be null."""
+"""Names and types of the struct ``metrics``, as in the reference engine; ``?`` marks nullable ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeResult:
-    """What an OPTIMIZE did. Sizes in bytes, times in epoch milliseconds.
+    """The result of an OPTIMIZE. Sizes are in bytes, times in epoch milliseconds.
 
     ``version`` is None when there was nothing to do and nothing was committed.
     """
@@ -85,7 +85,7 @@ class OptimizeResult:
     committed: Committed | None = field(default=None, repr=False)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the counts under the reference engine's names, nested as its ``metrics`` struct is."""
+        """Return the counts under the reference engine's names, nested like its ``metrics`` struct."""
         removed_sizes = [add.size for add in self.removed]
         vectors = [add.deletion_vector for add in self.removed if add.deletion_vector is not None]
         in_cubes = [add.size for add in self.removed if cube_of(add) is not None]
@@ -142,7 +142,7 @@ class OptimizeResult:
 
     @property
     def num_partitions(self) -> int:
-        """Partitions of which files were rewritten."""
+        """The number of partitions with rewritten files."""
         return len({tuple(sorted(add.partition_values.items(), key=lambda item: item[0])) for add in self.removed})
 
 
@@ -164,11 +164,11 @@ def history_metrics(adds: Sequence[AddFile], removed: Sequence[AddFile]) -> dict
 
 
 def columns_with_stats(snapshot: Snapshot) -> int:
-    """Count the columns that statistics or partition values tell of."""
+    """Count the columns that have statistics or partition values."""
     leaves = leaves_with_stats(snapshot.schema, snapshot.properties, snapshot.partition_columns)
     return len({path[0] for path, _ in leaves} | set(snapshot.partition_columns))
 
 
 def cube_of(add: AddFile) -> str | None:
-    """Return the run that put a file in the order of the table's clustering; None without one."""
+    """Return the clustering run that ordered a file; None without one."""
     return (add.tags or {}).get(ZCUBE_ID)

@@ -1,4 +1,4 @@
-"""Count the files and bytes that one trigger may take. Pure, but for what it has counted."""
+"""Count the files and bytes that one trigger may take. Pure, except for its counters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DEFAULT_MAX_FILES: Final = 1000
 
 
 class AdmissionBudget:
-    """What is left of the files and bytes of a trigger.
+    """The remaining files and bytes of a trigger.
 
-    A file is taken while something of both is left; the last one may be larger than what is left of the bytes, so that
-    any file is taken by some trigger.
+    A file is taken while some of both is left. The last file may exceed the remaining bytes, so that every file fits
+    some trigger.
 
     Args:
         max_files: Files; None for no limit.
@@ -39,7 +39,7 @@ class AdmissionBudget:
         return (self._files is not None and self._files <= 0) or (self._bytes is not None and self._bytes <= 0)
 
     def take(self, sizes: Sequence[int]) -> int:
-        """Take files in their order, as many as there is room for, and return how many these are."""
+        """Take files in order until the budget is spent, and return how many were taken."""
         if self.is_spent:
             return 0
         count = len(sizes)
@@ -52,7 +52,7 @@ class AdmissionBudget:
         return count
 
     def take_whole(self, sizes: Sequence[int]) -> bool:
-        """Take files that belong together, all or none."""
+        """Take all files of a group or none; return whether they were taken."""
         if self.is_spent:
             return False
         self._spend(len(sizes), int(sum(sizes)))

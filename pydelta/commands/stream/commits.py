@@ -1,4 +1,4 @@
-"""Tell what a stream makes of one commit: the files whose rows it gives, or why it stops. Pure."""
+"""Decide what a stream reads from one commit: the files whose rows it returns, or why it stops. Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["ReadSchema", "StreamCommit", "definition_refusal", "read_commit"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSchema:
-    """The definition of the table that a stream's rows come in.
+    """The table definition that a stream's rows have.
 
     Args:
         table_id: The table's id in its metadata.
-        version: The version that it is of.
+        version: The version of the definition.
         schema: The columns.
         partition_columns: Their names, in order.
-        mapped: Whether columns have names in files that differ from their own.
+        mapped: Whether the columns' names in files may differ from their own.
     """
 
     table_id: str
@@ -49,15 +49,15 @@ class ReadSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCommit:
-    """What a stream makes of one commit.
+    """One commit as a stream sees it.
 
     Args:
         version: Its version.
-        files: The files whose rows it gives, in order.
-        whole: The files are taken together or not at all.
-        last_index: The index behind which nothing of the commit is left.
-        redefines: It gives the table another definition, which the stream's schema log follows: a batch ends before it.
-        metadata, protocol: Those that it has.
+        files: The files whose rows it adds to the stream, in order.
+        whole: Whether the files must be taken together.
+        last_index: The index at which nothing of the commit is left.
+        redefines: It changes the table's definition, and the stream's schema log follows: a batch ends before it.
+        metadata, protocol: Those in the commit.
         refusal: Why the stream may not pass it.
     """
 
@@ -72,15 +72,15 @@ class StreamCommit:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the files."""
+        """Total bytes of the files."""
         return sum(file.size for file in self.files)
 
     def advance(self, index: int, budget: AdmissionBudget) -> int | None:
-        """Take files after an index, as many as the budget has room for.
+        """Take files after an index, as many as the budget allows.
 
         Args:
             index: The last file that was taken; ``BEFORE_FIRST`` for none.
-            budget: What may be taken; is told what was.
+            budget: The limits, from which the files are subtracted.
 
         Returns:
             The index of the last file taken; None when nothing of the commit is left.
@@ -102,7 +102,7 @@ class StreamCommit:
 
         Raises:
             DeltaError: The stream may not pass the commit.
-            UnsupportedFeatureError: One of the two is in the middle of files that belong together.
+            UnsupportedFeatureError: An index is in the middle of files that belong together.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -128,13 +128,13 @@ def read_commit(
     read: ReadSchema,
     tracking: SchemaTracking | None = None,
 ) -> StreamCommit:
-    """Tell what a stream makes of one commit. Pure and total: what is wrong with it is its ``refusal``.
+    """Decide what a stream reads from one commit. Pure; any problem with the commit becomes its ``refusal``.
 
     Args:
         record: Version and time of the commit.
-        actions: Its lines.
-        options: What the stream may pass over.
-        read: The definition that its rows come in.
+        actions: The commit's actions.
+        options: What the stream may skip.
+        read: The definition that its rows have.
         tracking: The stream's schema log, which follows other definitions.
     """
     metadata = next((action for action in actions if isinstance(action, Metadata)), None)
@@ -188,7 +188,7 @@ def _changes(record: CommitRecord, actions: Sequence[Action]) -> StreamCommit:
         version=record.version,
         files=files,
         whole=not inserts,
-        last_index=0 if recorded else len(moved) - 1,  # recorded changes are never split: any index is behind them
+        last_index=0 if recorded else len(moved) - 1,  # Recorded changes are never split, so any index is past them.
     )
 
 
@@ -197,16 +197,16 @@ def _change_refusal(record: CommitRecord, removed: RemoveFile, *, changes: bool)
     by = f" ({operation})" if operation else ""
     if changes:
         return SourceRowsChangedError(
-            f"Version {record.version}{by} changes rows of the table, for example of {removed.path}, and a stream "
-            "gives rows that were added.",
+            f"Version {record.version}{by} changes rows of the table, for example of {removed.path}, but a stream "
+            "returns only rows that were added.",
             hint="Set skipChangeCommits to true to leave such commits out, or ignoreChanges to true to get all rows "
-            "of the files they write; readChangeFeed gives the changes themselves.",
+            "of the files they write; readChangeFeed returns the changes themselves.",
             version=record.version,
         )
     return SourceRowsRemovedError(
-        f"Version {record.version}{by} removes rows from the table, for example those of {removed.path}, and a stream "
-        "cannot take back what it gave.",
-        hint="Set ignoreDeletes to true to pass commits that only remove rows; readChangeFeed gives the changes.",
+        f"Version {record.version}{by} removes rows from the table, for example those of {removed.path}, but a stream "
+        "cannot take back rows that it returned.",
+        hint="Set ignoreDeletes to true to pass commits that only remove rows; readChangeFeed returns the changes.",
         version=record.version,
     )
 
@@ -214,19 +214,18 @@ def _change_refusal(record: CommitRecord, removed: RemoveFile, *, changes: bool)
 def definition_refusal(
     metadata: Metadata, version: int, options: SourceOptions, read: ReadSchema, *, columns: bool = True
 ) -> DeltaError | None:
-    """Say why a stream cannot read rows of a version with this definition; None when it can.
+    """Return why a stream cannot read rows of a version with this definition; None if it can.
 
     Args:
         metadata: The definition.
         version: The version that has it.
         options: What the stream reads.
-        read: The definition that its rows come in.
-        columns: Whether columns count; they do not where a schema log follows them.
+        read: The definition that its rows have.
+        columns: Whether to compare columns; False if a schema log follows them.
     """
     if metadata.id != read.table_id:
         return SourceTableReplacedError(
-            f"Version {version} makes another table of this one: its id is {metadata.id}, and the stream reads "
-            f"{read.table_id}.",
+            f"Version {version} replaced the table: its id is {metadata.id}, but the stream reads {read.table_id}.",
             hint="Start the query again with another checkpointLocation.",
             version=version,
         )
@@ -241,14 +240,14 @@ def definition_refusal(
     if not problems:
         return None
     schema = parse_schema(metadata.schema_string)
-    told = (
+    message = (
         f"The columns of version {version} do not fit those that the stream reads (of version {read.version}): "
         f"{'; '.join(problems)}."
     )
     old, new = (read.schema, schema) if version > read.version else (schema, read.schema)
     if read.mapped and any(change.kind is not ChangeKind.TYPE for change in breaking_changes(old, new)):
         return SourceColumnsRenamedError(
-            told,
+            message,
             hint="Start the query with another checkpointLocation to read all rows with the table's new columns. To "
             "follow such changes, give readStream a schemaTrackingLocation below the checkpointLocation from the "
             "beginning.",
@@ -260,7 +259,7 @@ def definition_refusal(
             ),
         )
     return SourceSchemaChangedError(
-        told,
+        message,
         hint="Start the query again from the same checkpoint: it then reads with the table's new columns."
         if version > read.version
         else "Start the query again; if it stops here once more, a column was retyped since: start it with another "

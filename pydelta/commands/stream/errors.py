@@ -1,4 +1,4 @@
-"""Define why a stream stops over what it finds in its table; each says what to do next, and nothing was skipped."""
+"""Define the errors that stop a stream over its table's state; each suggests the next step, and no row was skipped."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = [
 
 
 class SourceRowsRemovedError(StreamStoppedError):
-    """A commit of a stream's table only removes rows, and the stream did not say that it may."""
+    """A commit of a stream's table only removes rows, and the stream's options do not allow that."""
 
     code = "DELTA_SOURCE_IGNORE_DELETE"
 
 
 class SourceRowsChangedError(StreamStoppedError):
-    """A commit of a stream's table changes rows, and the stream did not say that it may."""
+    """A commit of a stream's table changes rows, and the stream's options do not allow that."""
 
     code = "DELTA_SOURCE_TABLE_IGNORE_CHANGES"
 
@@ -44,25 +44,25 @@ class SourceSchemaChangedError(StreamStoppedError):
 
 
 class SourceTableReplacedError(StreamStoppedError):
-    """Another table is at the place of the one that the stream read, or the checkpoint is of another table."""
+    """The table was replaced by another one, or the checkpoint belongs to another table."""
 
     code = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
 
 
 class SourceVersionsMissingError(StreamStoppedError):
-    """Versions are gone from the log before the stream has read them."""
+    """Versions disappeared from the log before the stream read them."""
 
     code = "DELTA_MISSING_FILES_UNEXPECTED_VERSION"
 
 
 class SourceDefinitionChangedError(StreamStoppedError):
-    """The table's definition changed, and the schema log has the new one: start the query again."""
+    """The table's definition changed, and the new one is in the schema log: start the query again."""
 
     code = "DELTA_STREAMING_METADATA_EVOLUTION"
 
 
 class SourceEvolutionBlockedError(StreamStoppedError):
-    """Columns were renamed, dropped or retyped, and the stream did not say that it may follow."""
+    """Columns were renamed, dropped or retyped, and the stream's options do not allow following that."""
 
     code = "DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION"
 
@@ -74,7 +74,7 @@ class SourceColumnsRenamedError(SourceSchemaChangedError):
 
 
 class SourceFrameOutdatedError(StreamStoppedError):
-    """The schema log has a later schema than the DataFrame that the query was started with."""
+    """The schema log has a later schema than the query's DataFrame."""
 
     code = "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART"
 
@@ -86,17 +86,17 @@ class SchemaLocationConflictError(StreamStoppedError):
 
     @classmethod
     def at(cls, location: str, table: str) -> Self:
-        """Return the error of a location."""
+        """Build the error for a location."""
         return cls(
             f"The schema log at {location} belongs to another stream of {table}.",
-            hint="Give each stream a schemaTrackingLocation of its own below its checkpointLocation; two streams of "
+            hint="Give each stream its own schemaTrackingLocation below its checkpointLocation; two streams of "
             "one table in one query need different streamingSourceTrackingId.",
             condition=Condition.of("DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT", loc=location, table=table),
         )
 
 
 class SchemaLocationOutsideError(StreamStoppedError):
-    """A schema log is to be kept outside of the query's checkpoint."""
+    """A schema log is outside the query's checkpoint."""
 
     code = "DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT"
 
@@ -115,7 +115,7 @@ class SchemaLogDamagedError(StreamStoppedError):
 
 
 class SchemaLogOfTableError(StreamStoppedError):
-    """A schema log is of another table."""
+    """A schema log belongs to another table."""
 
     code = "DELTA_STREAMING_SCHEMA_LOG_INCOMPATIBLE_DELTA_TABLE_ID"
 

@@ -1,7 +1,7 @@
-"""Find the files of a slice of event time in a stream's initial snapshot, so that no watermark finds a row late. Pure.
+"""Find the files of a slice of event time in a stream's initial snapshot, so that no row is late for a watermark. Pure.
 
-The time from the earliest to the latest row is divided into as many slices of one length as the snapshot has batches. A
-slice reads the files that may have rows of it, by their statistics, and of these the rows of it alone.
+The time from the earliest to the latest row is divided into slices of equal length, as many as the snapshot has
+batches. A slice reads the files that may have rows in it, by their statistics, and returns only those rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class TimeSlice:
 
     Args:
         column: The column with the time.
-        first: The earliest that belongs to it; None for all before ``end`` and rows without a time.
-        end: The first that does not; None for all from ``first`` on.
+        first: The earliest time included; None for all before ``end`` and rows without a time.
+        end: The first time excluded; None for all from ``first`` on.
     """
 
     column: str
@@ -37,13 +37,13 @@ class TimeSlice:
 
 
 class EventTimes:
-    """When the rows of files are, by their statistics.
+    """The event times of files, from their statistics.
 
     Args:
         files: The files in the order of a stream.
-        first: Earliest time of each, in epoch microseconds; null where not known.
+        first: Earliest time of each file, in epoch microseconds; null if unknown.
         last: Latest time, likewise.
-        slices: Into how many slices the time is divided.
+        slices: The number of slices.
     """
 
     def __init__(self, files: pl.DataFrame, first: pl.Series, last: pl.Series, slices: int) -> None:
@@ -65,7 +65,7 @@ class EventTimes:
             snapshot: The snapshot.
             files: Its files in the order of the stream.
             column: The column with the time.
-            options: How much a batch may take.
+            options: The limits of a batch.
         """
         physical = logical_to_physical(snapshot.schema, snapshot.column_mapping_mode)
         paths = zip(leaf_paths(snapshot.schema), leaf_paths(physical), strict=True)
@@ -81,10 +81,10 @@ class EventTimes:
         return cls(files, bounds[0], bounds[1], wanted)
 
     def end_after(self, first: int | None) -> int | None:
-        """Return the end of the slice that begins at a time, with what follows until there is a file; None for the end.
+        """Return the end of the time slice, extended until it holds a file; None at the end of the table.
 
         Args:
-            first: Where it begins; None for the beginning.
+            first: Where the slice begins; None for the beginning.
         """
         for bound in self._bounds:
             if (first is None or bound > first) and self.between(first, bound).height:
@@ -92,7 +92,7 @@ class EventTimes:
         return None
 
     def between(self, first: int | None, end: int | None) -> pl.DataFrame:
-        """Return the files that may have rows of a slice."""
+        """Return the files that may have rows in a slice."""
         chosen = pl.lit(value=True)
         if first is not None:
             chosen &= (pl.col("__last") >= first).fill_null(value=True)

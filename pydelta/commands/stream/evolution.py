@@ -1,4 +1,4 @@
-"""Compare the definitions that a stream reads its table with: what changed, and whether that may pass. Pure."""
+"""Compare the definitions that a stream reads its table with: find changes, and whether they are allowed. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RENAME_AND_DROP: Final = "allowSourceColumnRenameAndDrop"
 
 
 class ChangeKind(enum.Enum):
-    """How a column changed so that what reads it may have to change. The value is the option that lets it pass."""
+    """How a column changed in a way that may affect the query. The value is the option that allows it."""
 
     RENAME = "allowSourceColumnRename"
     DROP = "allowSourceColumnDrop"
@@ -46,8 +46,8 @@ class ColumnChange:
     """One column that was renamed, dropped or retyped.
 
     Args:
-        kind: How.
-        told: In words.
+        kind: The kind of change.
+        told: A description.
     """
 
     kind: ChangeKind
@@ -56,7 +56,7 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """What the user lets a stream follow.
+    """The changes that the user allows a stream to follow.
 
     Args:
         options: The reader's options of ``ChangeKind``, by name.
@@ -67,20 +67,20 @@ class Allowed:
     conf: Mapping[str, str]
 
     def passes(self, kind: ChangeKind, version: int, source_path: str) -> bool:
-        """Tell whether changes of a kind may be followed up to a version.
+        """Return whether changes of a kind may be followed up to a version.
 
         Args:
             kind: How columns changed.
             version: The version whose definition is read next.
             source_path: The source's folder in its checkpoint.
         """
-        here = (ALWAYS, str(version))
-        if self.options.get(kind.value, "").strip().lower() in here:
+        accepted = (ALWAYS, str(version))
+        if self.options.get(kind.value, "").strip().lower() in accepted:
             return True
         for name in (kind.value, *(() if kind is ChangeKind.TYPE else (_RENAME_AND_DROP,))):
             everywhere = self.conf.get(_PREFIX + name, "").strip().lower()
             own = self.conf.get(f"{_PREFIX}{name}.ckpt_{java_hash(source_path)}", "").strip().lower()
-            if everywhere == ALWAYS or own in here:
+            if everywhere == ALWAYS or own in accepted:
                 return True
         return False
 
@@ -88,15 +88,15 @@ class Allowed:
 def definitions_differ(
     tracked: TrackedSchema, metadata: Metadata | None, protocol: Protocol | None, base: Metadata
 ) -> bool:
-    """Tell whether a commit's definition is another one than the stream reads with.
+    """Return whether a commit's definition differs from the one that the stream reads with.
 
-    Columns, partition columns, ``delta.`` properties and the protocol count.
+    It compares columns, partition columns, ``delta.`` properties and the protocol.
 
     Args:
-        tracked: What the stream reads with.
-        metadata: What the commit has; None where it has none.
+        tracked: The definition that the stream reads with.
+        metadata: The commit's metadata; None if it has none.
         protocol: Likewise.
-        base: Metadata of the table, for what the entry does not note.
+        base: Metadata of the table, for fields that the entry lacks.
     """
     if protocol is not None:
         known = tracked.protocol(None)
@@ -113,17 +113,17 @@ def definitions_differ(
 
 
 def breaking_changes(old: StructType, new: StructType) -> list[ColumnChange]:
-    """List the columns that were renamed, dropped or retyped from one schema to the next, nested ones included."""
+    """List the columns that were renamed, dropped or retyped from one schema to the next, including nested ones."""
     return list(_struct_changes(old, new, ""))
 
 
 def refusal(previous: TrackedSchema, current: TrackedSchema, allowed: Allowed) -> SourceEvolutionBlockedError | None:
-    """Say why a stream may not go on with a definition whose columns were renamed, dropped or retyped; None if it may.
+    """Return why a stream may not continue after columns were renamed, dropped or retyped; None if it may.
 
     Args:
-        previous: What it read with before.
-        current: What it reads with next.
-        allowed: What the user lets pass.
+        previous: The definition before.
+        current: The definition it reads with next.
+        allowed: The changes that the user allows.
     """
     changes = breaking_changes(parse_schema(previous.schema_json), parse_schema(current.schema_json))
     path, version = current.source_path, current.version
@@ -131,24 +131,24 @@ def refusal(previous: TrackedSchema, current: TrackedSchema, allowed: Allowed) -
     blocked = [kind for kind in kinds if not allowed.passes(kind, version, path)]
     if not blocked:
         return None
-    told = [change.told for change in changes if change.kind in blocked]
+    shown = [change.told for change in changes if change.kind in blocked]
     options = [f'.option("{kind.value}", "{version}")' for kind in blocked]
     always = [f'.option("{kind.value}", "{ALWAYS}")' for kind in blocked]
     own = [f"{_PREFIX}{kind.value}.ckpt_{java_hash(path)}" for kind in blocked]
     return SourceEvolutionBlockedError(
         f"Between the versions {previous.version} and {version} columns of the table changed so that what the "
-        f"query writes may have to change: {'; '.join(told)}.",
-        hint="Change the target of the query first, if it has to. Then go on with "
+        f"query writes may have to change: {'; '.join(shown)}.",
+        hint="Change the target of the query first, if necessary. Then continue with "
         f"{' '.join(options)} at readStream, or with the value {ALWAYS!r} for later changes, too; or set "
         f"{' and '.join(f'{_PREFIX}{kind.value}' for kind in blocked)} to {ALWAYS} for all streams, or with "
-        f".ckpt_{java_hash(path)} behind the name for this one.",
+        f".ckpt_{java_hash(path)} after the name for this one.",
         version=version,
         condition=Condition.of(
             "DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",
             opType=_operation(kinds),
             previousSchemaChangeVersion=previous.version,
             currentSchemaChangeVersion=version,
-            columnChangeDetails="\n".join(told),
+            columnChangeDetails="\n".join(shown),
             unblockChangeOptions="\n".join(options),
             unblockStreamOptions="\n".join(always),
             unblockChangeConfs="\n".join(f"SET {name} = {version};" for name in own),
@@ -159,7 +159,7 @@ def refusal(previous: TrackedSchema, current: TrackedSchema, allowed: Allowed) -
 
 
 def java_hash(text: str) -> int:
-    """Return the hash that the JVM has for a text, by which settings name a source.
+    """Return the JVM's hash of a text, by which settings name a source.
 
     Example:
         >>> java_hash("file:/tmp/c/sources/0")

@@ -1,6 +1,6 @@
 """Read and write the offsets of a stream over a table. Pure.
 
-The JSON is that of the reference engine, so that a query goes on from a checkpoint of either.
+The JSON is that of the reference engine, so that a query can continue from a checkpoint of either engine.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 __all__ = ["BEFORE_FIRST", "SCHEMA_CHANGE", "SCHEMA_CHANGED", "StreamOffset"]
 
 BEFORE_FIRST: Final = -1
-"""The index of a version of which nothing was taken."""
+"""The index of a version before any of its files is taken."""
 
 SCHEMA_CHANGE: Final = -20
 """The index at which a batch ends before a version that changes the table's definition."""
 
 SCHEMA_CHANGED: Final = -19
-"""The index behind that change and before the version's files."""
+"""The index after that change and before the version's files."""
 
 _PLAIN: Final = 1
 _NEWEST: Final = 3
@@ -33,16 +33,16 @@ _HINT: Final = "Start the query with another checkpointLocation; this one belong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
-    """How far a stream has got: every file of earlier versions, and those of this version up to the index.
+    """A stream's progress: it has read every file of earlier versions, and those of this version up to the index.
 
     Args:
         table_id: The table's id in its metadata.
-        version: A version; one that does not exist yet when all there is was taken.
-        index: The last file taken of it, from 0; ``BEFORE_FIRST`` for none; ``SCHEMA_CHANGE`` and ``SCHEMA_CHANGED``
-            around a change of the definition, which comes before the files.
-        is_initial: The files are those of the snapshot of the version, not of its commit.
-        event_time: All rows of the snapshot before this time were taken, in epoch microseconds; in a format of our own,
-            which the reference engine refuses.
+        version: A version; the next one to come if everything was read.
+        index: Its last file taken, from 0; ``BEFORE_FIRST`` for none; ``SCHEMA_CHANGE`` and ``SCHEMA_CHANGED`` around a
+            change of the definition, which comes before the files.
+        is_initial: The files are those of the version's snapshot, not of its commit.
+        event_time: All rows of the snapshot before this time were taken, in epoch microseconds. The format is our own;
+            the reference engine refuses it.
 
     Example:
         >>> StreamOffset(table_id="t", version=2, index=-1, is_initial=False).to_json()
@@ -57,13 +57,13 @@ class StreamOffset:
 
     @property
     def position(self) -> tuple[int, bool, int, int]:
-        """A key by which offsets of one table are ordered: a snapshot comes before the commits after it."""
+        """A sort key for offsets of one table: a snapshot comes before the commits after it."""
         index = _BEFORE_FIRST_V3 if self.index == BEFORE_FIRST else self.index
         return self.version, not self.is_initial, index, -(2**63) if self.event_time is None else self.event_time
 
     @property
     def at_change(self) -> bool:
-        """Whether it stands at a change of the table's definition."""
+        """Whether it is at a change of the table's definition."""
         return self.index in (SCHEMA_CHANGE, SCHEMA_CHANGED)
 
     @property
@@ -72,7 +72,7 @@ class StreamOffset:
         return max(self.index, BEFORE_FIRST)
 
     def to_json(self) -> str:
-        """Return the text that goes into a checkpoint; equal offsets give equal texts."""
+        """Return the text for a checkpoint; equal offsets have equal texts."""
         fields = {
             "sourceVersion": _NEWEST if self.at_change else _PLAIN,
             "reservoirId": self.table_id,
@@ -86,11 +86,11 @@ class StreamOffset:
 
     @classmethod
     def parse(cls, text: str) -> StreamOffset:
-        """Read what a checkpoint holds.
+        """Parse the text in a checkpoint.
 
         Raises:
             InvalidArgumentError: It is not an offset of a Delta table.
-            UnsupportedFeatureError: It is of a later format.
+            UnsupportedFeatureError: It has a later format.
         """
         fields = _fields(text)
         source = _whole(fields, "sourceVersion")

@@ -23,7 +23,7 @@ HONOURED: Final[Mapping[str, str]] = {
     "allowSourceColumnRename": "follow renamed columns, likewise",
     "allowSourceColumnTypeChange": "follow widened columns, likewise",
     "excludeRegex": "files whose path in the log matches are left out",
-    "failOnDataLoss": "false: go on at the oldest version there is when the log was cleaned past the checkpoint",
+    "failOnDataLoss": "false: continue at the oldest version in the log if it was cleaned past the checkpoint",
     "ignoreChanges": "pass commits that rewrite files: all rows of the new files come, also unchanged ones",
     "ignoreDeletes": "pass commits that only remove rows",
     "ignoreFileDeletion": "the older name of `ignoreChanges`",
@@ -37,10 +37,10 @@ HONOURED: Final[Mapping[str, str]] = {
     "skipChangeCommits": "leave out commits that change or remove rows",
     "startingTimestamp": "begin with the first version that is not before this time",
     "startingVersion": "begin with the commit of this version, or after the newest one (`latest`)",
-    "streamingSourceTrackingId": "tells the schemas of two streams of one table in one query apart",
+    "streamingSourceTrackingId": "distinguishes the schemas of two streams of one table in one query",
     "withEventTimeOrder": "read the initial snapshot by the time of its rows, for a query with a watermark",
 }
-"""The options of a streaming reader, and what they say."""
+"""The options of a streaming reader, and their meanings."""
 
 _TRAVEL: Final = ("versionAsOf", "timestampAsOf")
 _OF_BATCHES: Final = (*_TRAVEL, "endingVersion", "endingTimestamp")
@@ -48,22 +48,22 @@ _OF_BATCHES: Final = (*_TRAVEL, "endingVersion", "endingTimestamp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """A stream over a table, as asked for.
+    """The options of a stream over a table.
 
     Args:
-        starting_version: Its commit is the first that is read; None where the option is silent or says ``latest``.
+        starting_version: The first commit to read; None if not given or ``latest``.
         from_latest: Begin after the newest version.
-        starting_timestamp: A time as written; the session's zone where it names none.
+        starting_timestamp: A time as written; without a zone, in the session's.
         max_files: Files per trigger; None for no limit.
         max_bytes: Bytes per trigger; None for no limit.
         ignore_deletes: Pass commits that only remove rows.
         ignore_changes: Pass commits that rewrite files, with all rows of their new files.
-        skip_change_commits: Leave out commits that change or remove rows.
-        exclude: Files whose path matches are left out.
-        fail_on_data_loss: Stop when versions are gone that were not read yet.
+        skip_change_commits: Skip commits that change or remove rows.
+        exclude: Skip files whose path matches.
+        fail_on_data_loss: Stop if versions disappeared before they were read.
         change_feed: Stream the change feed.
-        schema_location: Where schemas that the stream read with are kept; None for nowhere.
-        tracking_id: Tells schemas of two streams of one table apart.
+        schema_location: Where the stream's schemas are stored; None for nowhere.
+        tracking_id: Distinguishes the schemas of two streams of one table.
         event_time_order: Read the initial snapshot by the time of its rows.
         allowed: Changes of columns that may be followed: the values of ``allowSourceColumn…``, by name.
     """
@@ -86,11 +86,11 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Read a streaming reader's options; names ignore case, as in Spark.
+        """Parse a streaming reader's options; names ignore case, as in Spark.
 
         Raises:
-            InvalidArgumentError: A value that cannot be right, options that contradict each other, an option of batch
-                queries, or a name within a letter or two of one that exists.
+            InvalidArgumentError: A value is invalid, options contradict each other, an option is only for batch
+                queries, or a name is nearly that of an option.
         """
         lower = {name.lower(): str(value) for name, value in options.items() if value is not None}
         _refuse_others(lower)
@@ -108,20 +108,18 @@ class SourceOptions:
         from_latest = version is not None and version.strip().lower() == LATEST
         if flag("withEventTimeOrder") and flag("readChangeFeed", "readChangeData"):
             raise InvalidArgumentError(
-                "withEventTimeOrder and readChangeFeed were both given, and a change feed has an order of its own.",
+                "withEventTimeOrder and readChangeFeed were both given, but a change feed has its own order.",
                 hint="Leave one of them out.",
             )
         max_bytes = lower.get("maxbytespertrigger")
-        max_files = lower.get("maxfilespertrigger")
+        max_files = None if max_bytes is not None else DEFAULT_MAX_FILES
+        if (text := lower.get("maxfilespertrigger")) is not None:
+            max_files = _whole(text, "maxFilesPerTrigger", least=1)
         return cls(
             starting_version=None if version is None or from_latest else _whole(version, "startingVersion", least=0),
             from_latest=from_latest,
             starting_timestamp=timestamp,
-            max_files=_whole(max_files, "maxFilesPerTrigger", least=1)
-            if max_files is not None
-            else None
-            if max_bytes is not None
-            else DEFAULT_MAX_FILES,
+            max_files=max_files,
             max_bytes=None if max_bytes is None else parse_bytes(max_bytes, name="maxBytesPerTrigger"),
             ignore_deletes=flag("ignoreDeletes"),
             ignore_changes=flag("ignoreChanges") or flag("ignoreFileDeletion"),
@@ -136,11 +134,11 @@ class SourceOptions:
         )
 
     def budget(self) -> AdmissionBudget:
-        """Return what one trigger may take."""
+        """Return the limits of one trigger."""
         return AdmissionBudget(max_files=self.max_files, max_bytes=self.max_bytes)
 
     def excludes(self, path: str) -> bool:
-        """Tell whether a file is left out by its path in the log."""
+        """Return whether a file is skipped because of its path in the log."""
         return self.exclude is not None and self.exclude.search(path) is not None
 
 
@@ -148,7 +146,7 @@ def _refuse_others(lower: Mapping[str, str]) -> None:
     for name in _OF_BATCHES:
         if name.lower() in lower:
             raise InvalidArgumentError(
-                f"{name} names a version to read once, and a stream goes on with the versions to come.",
+                f"{name} names a version to read once, but a stream continues with later versions.",
                 hint="Say where to begin with startingVersion or startingTimestamp, or read once with spark.read.",
                 condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS") if name in _TRAVEL else None,
             )

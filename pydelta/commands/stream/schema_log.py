@@ -1,10 +1,10 @@
-"""Keep the schemas that a stream has read its table with, as files that either engine goes on from.
+"""Store the schemas with which a stream has read its table, as files that either engine can continue from.
 
 ::
 
     <schemaTrackingLocation>/_schema_log_<table id>[_<streamingSourceTrackingId>]/0, 1, 2 …
 
-Each file is the line ``v1`` and one line of JSON. A number is written once, by whoever comes first.
+Each file is the line ``v1`` and one line of JSON. Each number is written only once, by the first writer.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def folder_name(table_id: str, tracking_id: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedSchema:
-    """A definition of the table that a stream reads with, from a version on.
+    """A table definition that a stream reads with from a version on.
 
     Args:
         table_id: The table's id.
         version: The version of the table that it was taken from.
         schema_json: All columns.
         partition_json: The partition columns, as a struct.
-        source_path: The folder in the checkpoint that belongs to the source.
-        configuration: Table properties; None where an old engine did not note them.
+        source_path: The source's folder in the checkpoint.
+        configuration: Table properties; None if an old engine did not record them.
         protocol_json: The protocol action as JSON; None likewise.
-        previous: Number of the entry that it follows, where this is not the one before it.
+        previous: Number of the entry that it follows; None for the one before it.
     """
 
     table_id: str
@@ -59,7 +59,7 @@ class TrackedSchema:
 
     @classmethod
     def of(cls, version: int, metadata: Metadata, protocol: Protocol, *, source_path: str) -> TrackedSchema:
-        """Return the entry of a table's definition."""
+        """Build the entry for a table's definition."""
         schema = parse_schema(metadata.schema_string)
         fields = [schema.field(name) for name in metadata.partition_columns]
         return cls(
@@ -74,10 +74,10 @@ class TrackedSchema:
 
     @classmethod
     def parse(cls, data: bytes, *, location: str) -> TrackedSchema:
-        """Read a file of the log.
+        """Parse a file of the log.
 
         Raises:
-            SchemaLogDamagedError: It is not one, or is of a later format.
+            SchemaLogDamagedError: It is malformed, or has a later format.
         """
         version, _, text = data.decode(errors="replace").partition("\n")
         try:
@@ -120,7 +120,7 @@ class TrackedSchema:
         return f"{_VERSION}\n{encode_json(kept)}".encode()
 
     def metadata(self, base: Metadata) -> Metadata:
-        """Return a table's metadata with the definition of this entry."""
+        """Return a table's metadata with this entry's definition."""
         return base.replace(
             schema_string=self.schema_json,
             partition_columns=parse_schema(self.partition_json).names,
@@ -128,7 +128,7 @@ class TrackedSchema:
         )
 
     def protocol(self, base: Protocol | None) -> Protocol | None:
-        """Return the protocol of this entry; the one given where none was noted."""
+        """Return this entry's protocol, or the given one if none was recorded."""
         if self.protocol_json is None:
             return base
         found = decode_action(json.loads(self.protocol_json))
@@ -138,7 +138,7 @@ class TrackedSchema:
 
 
 class SchemaLog:
-    """The schema log of one source, by its store.
+    """The schema log of one source.
 
     Args:
         store: Rooted at the log's folder.
@@ -148,7 +148,7 @@ class SchemaLog:
         self.store = store
 
     def newest(self) -> tuple[int, TrackedSchema] | None:
-        """Read the newest entry and its number; None while there is none.
+        """Read the newest entry and its number; None if there is none.
 
         Raises:
             SchemaLogDamagedError: It cannot be read.
@@ -161,7 +161,7 @@ class SchemaLog:
         return max(numbers), found
 
     def at(self, number: int) -> TrackedSchema | None:
-        """Read an entry; None where there is none of that number."""
+        """Read an entry; None if the number does not exist."""
         if number < 0:
             return None
         path = str(number)
@@ -174,7 +174,7 @@ class SchemaLog:
 
         Raises:
             SchemaLocationConflictError: Another query wrote this number.
-            StorageError: It is not known whether it was written.
+            StorageError: It is unknown whether it was written.
         """
         path = str(number)
         outcome = self.store.put_if_absent(path, entry.to_bytes())
@@ -189,10 +189,10 @@ class SchemaLog:
             raise SchemaLocationConflictError.at(self.store.root, table)
 
     def check_table(self, entry: TrackedSchema, table_id: str) -> None:
-        """Check that an entry is of a table.
+        """Check that an entry belongs to a table.
 
         Raises:
-            SchemaLogOfTableError: It is of another one.
+            SchemaLogOfTableError: It belongs to another one.
         """
         if entry.table_id != table_id:
             raise SchemaLogOfTableError(

@@ -22,18 +22,18 @@ _REPLACES: Final = ("replaceWhere", "replaceUsing", "replaceOn")
 
 
 class OutputMode(enum.Enum):
-    """What a batch does to the table. The values are what the history shows."""
+    """How a batch changes the table. The values appear in the history."""
 
     APPEND = "Append"
     COMPLETE = "Complete"
 
     @classmethod
     def parse(cls, text: str) -> OutputMode:
-        """Read Spark's output mode, ignoring case.
+        """Parse Spark's output mode, ignoring case.
 
         Raises:
-            UnsupportedFeatureError: Update mode: which rows a batch replaces is not said.
-            InvalidArgumentError: There is no such mode.
+            UnsupportedFeatureError: It is update mode, which does not say which rows a batch replaces.
+            InvalidArgumentError: The mode is unknown.
         """
         lower = text.strip().lower()
         for mode in cls:
@@ -41,7 +41,7 @@ class OutputMode(enum.Enum):
                 return mode
         if lower == "update":
             raise UnsupportedFeatureError(
-                "A Delta table takes a stream in output mode append or complete, not update.",
+                "A Delta table accepts a stream in output mode append or complete, not update.",
                 features=("outputMode update",),
                 hint="Write updates with foreachBatch and MERGE, by the key of the rows; txnAppId and txnVersion let "
                 "each batch count once.",
@@ -57,7 +57,7 @@ class Epoch:
     Args:
         query_id: The query, which keeps its id over restarts.
         epoch_id: Number of the batch.
-        mode: What it does to the table.
+        mode: How it changes the table.
     """
 
     query_id: str
@@ -66,7 +66,7 @@ class Epoch:
 
 
 class EpochTransaction(OptimisticTransaction):
-    """A transaction whose commit says that it is an epoch of a query."""
+    """A transaction whose commit is recorded as an epoch of a query."""
 
     def __init__(
         self, log: DeltaLog, epoch: Epoch, *, observer: Observer = SILENT, backoff: Backoff | None = None
@@ -83,7 +83,7 @@ class EpochTransaction(OptimisticTransaction):
         tags: Mapping[str, str] | None = None,
         blind_append: bool | None = None,
     ) -> Committed:
-        """See ``OptimisticTransaction.commit``; the operation is the epoch's, with the counts of the one given."""
+        """See ``OptimisticTransaction.commit``; the operation is the epoch's, with the counts of the given one."""
         epoch, metrics = self._epoch, dict(operation.metrics)
         own = Operation(
             name=_OPERATION,
@@ -103,11 +103,11 @@ class EpochTransaction(OptimisticTransaction):
 
 
 def sink_options(options: Mapping[str, str], *, mode: OutputMode) -> dict[str, str]:
-    """Return the writer options of a batch; its application and version come with each batch.
+    """Return the writer options of a batch, without its application and version, which each batch adds.
 
     Raises:
-        InvalidArgumentError: ``txnVersion`` was given, which is the number of the batch; or an option that says which
-            rows to replace.
+        InvalidArgumentError: ``txnVersion`` was given, which is the batch's number, or an option that selects rows to
+            replace.
     """
     lower = {name.lower(): name for name in options}
     if "txnversion" in lower:
@@ -124,5 +124,5 @@ def sink_options(options: Mapping[str, str], *, mode: OutputMode) -> dict[str, s
     own = ("txnappid", "partitionoverwritemode")
     kept = {name: value for name, value in options.items() if name.lower() not in own}
     if mode is OutputMode.COMPLETE:
-        kept["partitionOverwriteMode"] = "static"  # the whole result replaces the whole table
+        kept["partitionOverwriteMode"] = "static"  # The complete result replaces the whole table.
     return kept

@@ -40,10 +40,10 @@ class StreamBatch:
     """The files between two offsets.
 
     Args:
-        snapshot: The initial snapshot, when files of it are among them.
-        initial: Those, as rows of ``snapshot.files.core``; None when rows come in another schema than the snapshot's.
+        snapshot: The initial snapshot, if files of it are included.
+        initial: These files, as rows of ``snapshot.files.core``; None if rows have another schema than the snapshot's.
         rows: Which rows of the snapshot's files, by their event time; None for all.
-        snapshot_changed: The snapshot's files when rows come in another schema than the snapshot's.
+        snapshot_changed: The snapshot's files if rows have another schema than the snapshot's.
         changed: The other files: those of commits.
     """
 
@@ -56,7 +56,7 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What a stream has not read yet."""
+    """The files that a stream has not read yet."""
 
     num_files: int
     size_bytes: int
@@ -67,9 +67,9 @@ class TableStream:
 
     Args:
         log: The table.
-        options: What was asked for.
-        read: The snapshot that the rows' columns come from.
-        starting_timestamp_ms: ``startingTimestamp`` as epoch milliseconds.
+        options: The requested options.
+        read: The snapshot whose columns the rows have.
+        starting_timestamp_ms: ``startingTimestamp`` in epoch milliseconds.
         tracking: The query's schema log, after ``begin``.
     """
 
@@ -104,36 +104,36 @@ class TableStream:
         self._times: tuple[int, EventTimes] | None = None
 
     def order_by(self, column: str) -> None:
-        """Read the initial snapshot in the order of a column with event times, slice by slice."""
+        """Read the initial snapshot in the order of an event time column, slice by slice."""
         self._event_column = column
 
     # -- how far ------------------------------------------------------------------------------------------------
 
     def stop_at_newest(self) -> None:
-        """Read up to the version that is the newest now, and nothing that comes later (``AvailableNow``)."""
+        """Stop at the version that is currently the newest (``AvailableNow``)."""
         self._until = self._newest()
 
     def latest(self, start: StreamOffset | None, budget: AdmissionBudget) -> StreamOffset | None:
-        """Tell up to where the next batch goes.
+        """Return where the next batch ends.
 
         Args:
             start: Where the last batch ended; None for the first one.
-            budget: What it may take.
+            budget: The files and bytes that it may take.
 
         Returns:
-            The offset; ``start`` itself when nothing has come; None when nothing can be said yet.
+            The offset; ``start`` itself if nothing is new; None while the starting version does not exist yet.
 
         Raises:
-            StreamStoppedError: The stream may not pass what it found.
-            TableNotFoundError: The table is gone.
-            VersionNotFoundError: It is to begin at a version that there is not.
+            StreamStoppedError: The stream may not skip what it found.
+            TableNotFoundError: The table no longer exists.
+            VersionNotFoundError: The starting version does not exist.
         """
         newest = self._newest()
         if start is None:
             at = self._beginning(newest)
             self._begin_tracking(at.version, at.version, newest)
             if self.options.from_latest:
-                return at  # an empty batch, which records the beginning
+                return at  # An empty batch records the beginning.
             if at.version > newest:
                 return None
         else:
@@ -156,14 +156,15 @@ class TableStream:
                 return replace(at, index=at.index + taken)
             at = self._at(at.version + 1)
             if start is None:
-                return at  # so that the beginning of the first batch can be told from its end
+                return at  # The first batch's end must differ from its beginning.
         self._check_definition(at.version, newest)
         while at.version <= newest:
             commit = self._commit(at.version, newest)
-            if commit.version > at.version:  # versions are gone, and the stream may go on without them
+            if commit.version > at.version:  # Versions are missing, and the stream may skip them.
                 at = self._at(commit.version)
             if commit.redefines:
-                if at.index == SCHEMA_CHANGED:  # all before it is done, and whoever was to note the change died
+                if at.index == SCHEMA_CHANGED:
+                    # All earlier batches are done, but the query died before it recorded the change.
                     self._evolve(commit)
                 return replace(at, index=SCHEMA_CHANGE)
             index = commit.advance(at.taken, budget)
@@ -173,7 +174,7 @@ class TableStream:
         return at
 
     def backlog(self, consumed: StreamOffset | None) -> Backlog:
-        """Count files and bytes that were not read yet; commits that would stop the stream count with none."""
+        """Count files and bytes that were not read yet; commits that would stop the stream count as empty."""
         newest = self._newest(capped=False)
         at = consumed if consumed is not None else self._beginning(newest)
         files = size = 0
@@ -204,7 +205,7 @@ class TableStream:
                 tally = Backlog(num_files=len(rest_of), size_bytes=sum(file.size for file in rest_of))
                 if version != at.version or at.index < 0:
                     self._tallies[version] = tally
-                if version >= at.version + _AHEAD:  # its files are not kept until the stream gets there
+                if version >= at.version + _AHEAD:  # Do not cache files that far ahead of the stream.
                     self._commits.pop(version, None)
             files, size = files + tally.num_files, size + tally.size_bytes
             version += 1
@@ -213,11 +214,11 @@ class TableStream:
     # -- what ---------------------------------------------------------------------------------------------------
 
     def batch(self, start: StreamOffset | None, end: StreamOffset) -> StreamBatch:
-        """Find the files between two offsets: the same ones each time.
+        """Find the files between two offsets, the same ones on each call.
 
         Args:
-            start: Where the batch before ended; None for the first one.
-            end: What ``latest`` gave.
+            start: Where the last batch ended; None for the first one.
+            end: A result of ``latest``.
 
         Raises:
             As ``latest``.
@@ -264,10 +265,10 @@ class TableStream:
         return StreamBatch(snapshot=snapshot, initial=initial, rows=rows, changed=tuple(changed))
 
     def finish(self, end: StreamOffset) -> None:
-        """Take note that everything up to an offset is done: what was read for versions before it is forgotten.
+        """Record that everything up to an offset is done, and release cached commits of earlier versions.
 
         Raises:
-            SourceDefinitionChangedError: The offset stands at a change of the definition, which the schema log has now.
+            SourceDefinitionChangedError: The offset is at a change of the definition, which is now in the schema log.
         """
         if end.at_change and self._tracking is not None:
             commit = self._commit(end.version, self._newest(capped=False))
@@ -284,8 +285,8 @@ class TableStream:
         snapshot = self.log.update()
         if snapshot.metadata is None:
             raise TableNotFoundError(
-                f"The table at {self.log.uri} that the stream reads is gone.",
-                hint="Restore it, or stop the query; its checkpoint is of no use for another table.",
+                f"The table at {self.log.uri} that the stream reads no longer exists.",
+                hint="Restore it, or stop the query; its checkpoint cannot be used for another table.",
             )
         if snapshot.metadata.id != self.read.table_id:
             raise SourceTableReplacedError(
@@ -318,7 +319,7 @@ class TableStream:
         return offset
 
     def _beginning(self, newest: int) -> StreamOffset:
-        """Where a stream begins that has no checkpoint yet."""
+        """Return where a stream without a checkpoint begins."""
         if self.options.from_latest:
             return self._at(newest + 1)
         first = self.options.starting_version
@@ -334,15 +335,15 @@ class TableStream:
         return self._at(first)
 
     def _beginning_of(self, end: StreamOffset) -> StreamOffset:
-        """Where the first batch began, by its end; the snapshot was used up if the end is in a commit."""
+        """Return where the first batch began, derived from its end; an end in a commit is past the snapshot."""
         if end.is_initial:
             return replace(end, index=-1, event_time=None)
         if self.options.from_latest:
             if end.index == BEFORE_FIRST:
-                return end  # as ``latest`` records it: an empty batch
+                return end  # ``latest`` records the beginning as an empty batch.
             raise InvalidArgumentError(
                 f"The first batch of the query was planned up to file {end.index} of version {end.version} and was not "
-                "done, and startingVersion=latest does not say where it began.",
+                "done, and startingVersion=latest does not show where it began.",
                 hint="Set startingVersion to the number of the version at which the query was to begin.",
             )
         if self.options.starting_version is None and self._starting_timestamp_ms is None:
@@ -361,7 +362,7 @@ class TableStream:
                     "it takes that long.",
                 ) from error
             assert snapshot.metadata is not None
-            rows = replace(self.options, change_feed=False)  # a snapshot needs no recorded changes
+            rows = replace(self.options, change_feed=False)  # A snapshot needs no recorded changes.
             refusal = definition_refusal(snapshot.metadata, version, rows, self.read, columns=not self._follows)
             if refusal is not None:
                 raise refusal
@@ -397,13 +398,13 @@ class TableStream:
         return self._tracking is not None and self._tracking.entry is not None
 
     def _begin_tracking(self, first: int, last: int, newest: int) -> None:
-        """Begin an empty schema log with a definition that all versions from first to last can be read with."""
+        """Begin an empty schema log with a definition that can read all versions from first to last."""
         if self._tracking is None or self._follows or first > newest:
             return
         try:
             snapshot = self.log.snapshot(version=first)
         except VersionNotFoundError:
-            return  # versions are gone: reading them says so
+            return  # Reading the missing versions raises the error.
         metadata, protocol = snapshot.metadata, snapshot.protocol
         assert metadata is not None and protocol is not None
         last = min(last, newest)
@@ -419,12 +420,12 @@ class TableStream:
         self._tracking.initialize(last, metadata, protocol)
 
     def _check_definition(self, version: int, newest: int) -> None:
-        """Compare the definition at the version where reading begins; those of later ones are seen as commits."""
+        """Check the definition at the version where reading begins; commits show later definitions."""
         if self._checked or version > newest:
             return
         self._checked = True
         if not self.options.change_feed and not self.read.mapped:
-            return  # columns are only ever added, and the files of older versions read as nulls
+            return  # Columns are only added, and are null in older files.
         try:
             metadata = self.log.snapshot(version=version).metadata
         except VersionNotFoundError:
@@ -437,7 +438,7 @@ class TableStream:
             raise refusal
 
     def _commit(self, version: int, newest: int) -> StreamCommit:
-        """What the stream makes of a version; of the first one after it that there is, where it may lose some."""
+        """Return a version as the stream sees it, or the next existing one if versions may be lost."""
         found = self._commits.get(version)
         if found is not None:
             return found
@@ -448,14 +449,14 @@ class TableStream:
             later = min((known for known in held if known >= version), default=None)
             if later is None or later == version or self.options.fail_on_data_loss:
                 raise self._missing(version, later) from None
-            _log.warning("versions %d to %d of %s are gone and were not read", version, later - 1, self.log.uri)
+            _log.warning("versions %d to %d of %s are missing and were not read", version, later - 1, self.log.uri)
             return self._commit(later, newest)
         for record, actions in read:
             self._commits[record.version] = read_commit(record, actions, self.options, self.read, self._tracking)
         return self._commits[version]
 
     def _fetch(self, first: int, last: int) -> Sequence[tuple[CommitRecord, Sequence[Action]]]:
-        if self.options.change_feed:  # its rows tell the time of their commit
+        if self.options.change_feed:  # Its rows contain the time of their commit.
             return self.log.commits(first, last)
         versions = range(first, last + 1)
         lines = read_all(self.log.actions, versions)
@@ -465,11 +466,11 @@ class TableStream:
         ]
 
     def _missing(self, version: int, first: int | None) -> SourceVersionsMissingError:
-        begins = "holds no later one" if first is None else f"goes on at version {first}"
+        begins = "holds no later one" if first is None else f"continues at version {first}"
         return SourceVersionsMissingError(
-            f"The stream is at version {version}, which is gone from the log; the log {begins}.",
+            f"The stream is at version {version}, which is no longer in the log; the log {begins}.",
             hint="Start the query with another checkpointLocation to read the table from the beginning, or set "
-            "failOnDataLoss to false to go on without the versions that are gone. Raise delta.logRetentionDuration "
+            "failOnDataLoss to false to continue without the missing versions. Raise delta.logRetentionDuration "
             "above the longest time that the query may be stopped.",
         )
 
@@ -496,7 +497,7 @@ def _info(actions: Sequence[Action]) -> CommitInfo | None:
 
 
 def _inserted(snapshot: Snapshot, files: pl.DataFrame) -> list[ChangedFile]:
-    """Files of the initial snapshot as a commit would add them."""
+    """Return files of the initial snapshot as a commit would add them."""
     return [
         ChangedFile(
             path=add.path,

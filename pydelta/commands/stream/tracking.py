@@ -1,9 +1,9 @@
-"""Follow the definition of a stream's table over renamed, dropped and retyped columns, by its schema log.
+"""Follow the definition of a stream's table over renamed, dropped and retyped columns, with its schema log.
 
 ::
 
-    readStream.load    open_tracking: the newest entry is what the DataFrame reads with
-    the query starts   begin: the entry is this source's, and its user lets the change pass
+    readStream.load    open_tracking: the DataFrame reads with the newest entry
+    the query starts   begin: the entry is this source's, and its user allows the change
     a commit changes   the batch ends before it; when that is done: evolve, and the query stops for a restart
 """
 
@@ -35,13 +35,13 @@ _FILES: Final = (AddFile, RemoveFile, AddCDCFile)
 
 
 class SchemaTracking:
-    """What one query knows of its schema log.
+    """One query's view of its schema log.
 
     Args:
         log: The schema log.
-        read: The snapshot that the DataFrame's columns come from.
-        entry: The entry that it was made from; None when the log was empty.
-        number: The entry's number; -1 when the log was empty.
+        read: The snapshot whose columns the DataFrame has.
+        entry: The entry that it was made from; None if the log was empty.
+        number: The entry's number; -1 if the log was empty.
     """
 
     def __init__(self, log: SchemaLog, read: Snapshot, entry: TrackedSchema | None, number: int) -> None:
@@ -59,22 +59,22 @@ class SchemaTracking:
         return self._log.store.root
 
     def copy(self) -> SchemaTracking:
-        """Return the state of another query over the same DataFrame."""
+        """Return a copy for another query over the same DataFrame."""
         twin = object.__new__(SchemaTracking)
         twin.__dict__.update(self.__dict__)
         return twin
 
     def begin(self, source_path: str, allowed: Allowed) -> None:
-        """Check that the log is this source's and that its last change may pass.
+        """Check that the log belongs to this source and that its last change is allowed.
 
         Args:
             source_path: The source's folder in the query's checkpoint.
-            allowed: What the user lets pass.
+            allowed: The changes that the user allows.
 
         Raises:
             SchemaLocationConflictError: The log belongs to another source.
             SourceFrameOutdatedError: It has a later schema than the DataFrame.
-            SourceEvolutionBlockedError: Columns were renamed, dropped or retyped, and the user did not say to go on.
+            SourceEvolutionBlockedError: Columns were renamed, dropped or retyped, and the user does not allow that.
         """
         self._source_path = source_path
         found = self._log.newest()
@@ -98,7 +98,7 @@ class SchemaTracking:
             raise blocked
 
     def changed_by(self, version: int, metadata: Metadata | None, protocol: Protocol | None) -> bool:
-        """Tell whether a commit gives the table another definition than the stream reads with."""
+        """Return whether a commit changes the table's definition from the one that the stream reads with."""
         if self.entry is None or version <= self.entry.version:
             return False
         return definitions_differ(self.entry, metadata, protocol, self._base)
@@ -107,7 +107,7 @@ class SchemaTracking:
         """Write the log's first entry.
 
         Raises:
-            SourceDefinitionChangedError: It is another definition than the DataFrame was made with.
+            SourceDefinitionChangedError: Its definition differs from the DataFrame's.
         """
         entry = TrackedSchema.of(version, metadata, protocol, source_path=self._source_path)
         self._write(entry)
@@ -119,11 +119,11 @@ class SchemaTracking:
             )
 
     def evolve(self, version: int, metadata: Metadata | None, protocol: Protocol | None) -> None:
-        """Write the definition of a commit, and stop the query for being started again with it.
+        """Write the definition of a commit, and stop the query, so that it is started again with it.
 
         Raises:
             SourceDefinitionChangedError: Always.
-            SchemaLocationConflictError: Another query wrote to the log meanwhile.
+            SchemaLocationConflictError: Another query wrote to the log at the same time.
         """
         assert self.entry is not None, "a change is found by comparing with an entry"
         kept = self.entry.protocol(self._protocol)
@@ -143,9 +143,9 @@ class SchemaTracking:
         self._number, self.entry = self._number + 1, entry
 
 
-def _changed(entry: TrackedSchema, told: str) -> SourceDefinitionChangedError:
+def _changed(entry: TrackedSchema, message: str) -> SourceDefinitionChangedError:
     return SourceDefinitionChangedError(
-        told,
+        message,
         hint="Start the query again from the same checkpoint, with a DataFrame made by spark.readStream again.",
         version=entry.version,
         condition=Condition.of(
@@ -158,7 +158,7 @@ def _changed(entry: TrackedSchema, told: str) -> SourceDefinitionChangedError:
 
 
 def open_tracking(log: DeltaLog, schema_log: SchemaLog, newest: Snapshot) -> tuple[SchemaTracking, Snapshot]:
-    """Open a source's schema log, and take changes that follow each other without rows between them as one.
+    """Open a source's schema log, and merge consecutive changes without rows in between.
 
     Args:
         log: The table.
@@ -166,11 +166,11 @@ def open_tracking(log: DeltaLog, schema_log: SchemaLog, newest: Snapshot) -> tup
         newest: The newest snapshot of the table.
 
     Returns:
-        The tracking, and the snapshot whose columns the rows come in.
+        The tracking, and the snapshot whose columns the rows have.
 
     Raises:
         SchemaLogDamagedError, SchemaLogOfTableError: The log cannot be used for this table.
-        SchemaLocationConflictError: Another query wrote to the log meanwhile.
+        SchemaLocationConflictError: Another query wrote to the log at the same time.
     """
     assert newest.metadata is not None, "a stream reads a table"
     found = schema_log.newest()
@@ -188,7 +188,7 @@ def open_tracking(log: DeltaLog, schema_log: SchemaLog, newest: Snapshot) -> tup
 
 
 def tracked_snapshot(newest: Snapshot, entry: TrackedSchema) -> Snapshot:
-    """Return a snapshot without files that has the definition of an entry."""
+    """Return a snapshot without files that has an entry's definition."""
     assert newest.metadata is not None
     state = State(protocol=entry.protocol(newest.protocol), metadata=entry.metadata(newest.metadata))
     return Snapshot(version=entry.version, state=state, files=FileTable(root=newest.table_uri))
@@ -206,7 +206,7 @@ def check_separate(locations: Sequence[str], table: str) -> None:
 
 
 def _merged(log: DeltaLog, entry: TrackedSchema, newest: Snapshot) -> TrackedSchema | None:
-    """The entry with the definitions of the versions right after it that have no files; None when there are none."""
+    """Return the entry merged with the definitions of the next versions without files; None if there are none."""
     assert newest.metadata is not None
     version, metadata, protocol = entry.version, entry.metadata(newest.metadata), entry.protocol(newest.protocol)
     while version <= newest.version:

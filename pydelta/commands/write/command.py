@@ -2,9 +2,9 @@
 
 ::
 
-    plan (pure) -> rows that go, by predicate or partition -> source writes files -> add + remove in one commit
-    the commit fails      staged files are removed again, and the error says how many there were
-    its outcome is open   staged files stay: they may be part of a version
+    plan (pure) -> rows to remove, by predicate or partition -> source writes files -> add + remove in one commit
+    the commit fails         staged files are deleted, and the error says how many there were
+    its outcome is unknown   staged files stay: they may be part of a version
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _STATEMENTS: Final = (WriteMode.CREATE, WriteMode.REPLACE, WriteMode.CREATE_OR_R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTarget:
-    """Where rows go and what they have to satisfy.
+    """Where rows are written, and which conditions they must satisfy.
 
     Args:
         table_uri: Root of the table.
@@ -76,9 +76,9 @@ class WriteTarget:
         predicate: Every row must satisfy it (``replaceWhere``), or None.
         options: For compression, file sizes and the like.
         settings: The session's settings.
-        record_inserts: Write the rows a second time, into change files, because others of the commit are there.
-        condition: The predicate as it was bound to find the rows that go: the check of the new ones sees its clock.
-        snapshot: The version that the write is checked against, which rows that come from the table are read at.
+        record_inserts: Also write the rows to change files, because the commit has other change files.
+        condition: The predicate as bound to find the rows to remove, so that checking the new rows uses the same clock.
+        snapshot: The version that the write is checked against; rows from the table itself are read at this version.
     """
 
     table_uri: str
@@ -99,25 +99,25 @@ class RowSource(Protocol):
         """Schema of the rows."""
 
     def write(self, target: WriteTarget) -> RewriteOutput:
-        """Write the rows under the target's root; nothing but the returned files may count as written.
+        """Write the rows under the target's root; only the returned files count as written.
 
         Raises:
             SchemaError, ConstraintViolatedError: A row does not fit the table.
-            StorageError: The store refused. Files of the failed write are removed as far as possible.
+            StorageError: The store refused. Files of the failed write are deleted as far as possible.
         """
 
 
 @runtime_checkable
 class ReadingSource(Protocol):
-    """Rows that may come from the table that they are written to: then its commit is not a blind append."""
+    """Rows that may come from the table they are written to, so that the commit is not a blind append."""
 
     def reads(self, table_uri: str) -> bool:
-        """Tell whether the table at a location is read for the rows."""
+        """Return whether the rows are read from the table at a location."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What a write did. ``version`` is None when nothing was committed. Sizes in bytes, time in milliseconds."""
+    """The result of a write. ``version`` is None when nothing was committed. Sizes in bytes, time in milliseconds."""
 
     version: int | None
     num_files: int = 0
@@ -129,26 +129,27 @@ class WriteResult:
 
     @property
     def skipped(self) -> bool:
-        """Whether nothing was committed: mode ignore, a ``txnVersion`` that had landed before, or nothing to change."""
+        """Whether nothing was committed: mode ignore, a ``txnVersion`` that had already landed, or no change."""
         return self.version is None
 
 
 @dataclass(frozen=True, slots=True)
 class Write(Command[WriteResult]):
-    """A write of rows to a table, which creates it where there is none and the mode lets it.
+    """A write of rows to a table, which creates the table if it does not exist and the mode allows that.
 
     Args:
         source: The rows.
         options: Mode, partitioning and the rest.
 
     Returns:
-        The new version and what it holds; ``skipped`` when nothing was committed.
+        The new version and its counts; ``skipped`` when nothing was committed.
 
     Raises:
-        TableAlreadyExistsError, TableNotFoundError: As the mode says; or what makes a table finds other files there.
+        TableAlreadyExistsError, TableNotFoundError: The mode refuses an existing, or a missing, table; or a new table's
+            location has other files.
         SchemaError: The data does not fit the table; see ``plan_write``.
-        ConstraintViolatedError: A row breaks NOT NULL, a CHECK constraint or the ``replaceWhere`` condition.
-        UnsafeOperationError: Rows would go from an append-only table.
+        ConstraintViolatedError: A row violates NOT NULL, a CHECK constraint or the ``replaceWhere`` condition.
+        UnsafeOperationError: Rows would be removed from an append-only table.
         CommitStateUnknownError: It may or may not have landed; staged files are kept.
 
     Protocol: "Add File and Remove File", "Change Metadata", "Transaction Identifiers".
@@ -160,7 +161,7 @@ class Write(Command[WriteResult]):
     makes_table = True
 
     def transaction(self, settings: Settings) -> tuple[str | None, int | None]:
-        """See ``Command.transaction``: that of the options, into which the session's was read."""
+        """See ``Command.transaction``: taken from the options, which include the session's."""
         return self.options.txn_app_id, self.options.txn_version
 
     def skipped(self, attempt: Attempt) -> WriteResult:
@@ -168,7 +169,7 @@ class Write(Command[WriteResult]):
         return WriteResult(version=None)
 
     def tries_again(self, lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
-        """See ``Command.tries_again``: the same rows with fresh identity values, where the winner gave out these."""
+        """See ``Command.tries_again``: write the same rows with new identity values if the winner used these."""
         return lost_identity_race(lost, attempt, tries)
 
     def execute(self, attempt: Attempt) -> WriteResult:
@@ -183,19 +184,19 @@ class Write(Command[WriteResult]):
 
 
 def with_given_values(metadata: Metadata | None, marks: Mapping[str, int]) -> Metadata | None:
-    """The definition with the marks of its identity columns at the values that a write has given out."""
+    """Return the definition with its identity columns' marks at the last values that a write generated."""
     if metadata is None or not marks:
         return metadata
     return metadata.replace(schema_string=with_marks(parse_schema(metadata.schema_string), marks).to_json())
 
 
 def lost_identity_race(lost: DeltaConcurrentModificationException, attempt: Attempt, tries: int) -> bool:
-    """Return whether others took the identity values that an attempt meant to give, and changed nothing else.
+    """Return whether the winner used the identity values of an attempt, and changed nothing else.
 
     Args:
         lost: The conflict.
-        attempt: What lost.
-        tries: How many attempts were made; after ``commit_max_attempts`` it is not tried again.
+        attempt: The attempt that lost.
+        tries: How many attempts were made; the limit is ``commit_max_attempts``.
     """
     if not isinstance(lost, MetadataChangedException) or tries >= attempt.settings.commit_max_attempts:
         return False
@@ -227,7 +228,7 @@ class _Write:
         elif plan.kind is WriteKind.REPLACE_MATCHES:
             gone = self._replace_matches()
             if not gone.source_rows and plan.metadata is None and self.options.txn_app_id is None:
-                return WriteResult(version=None)  # The data has no row, so none of the table is matched.
+                return WriteResult(version=None)  # Empty data matches no row.
         written = attempt.stage(self._write_rows(condition, record_inserts=bool(gone.kept.changes)))
         if exists and plan.kind is WriteKind.OVERWRITE:
             gone = Replaced(files=snapshot.files.add_actions(attempt.txn.read_files()))
@@ -235,7 +236,7 @@ class _Write:
             gone = Replaced(files=snapshot.files.add_actions(self._files_of_partitions(written.adds)))
         if exists and not self._changes(written, gone, clustering):
             return WriteResult(version=None)
-        if gone.source_rows is not None:  # Rows were matched, and the same rows must have been written.
+        if gone.source_rows is not None:  # The rows written must be those that were matched.
             feed = written.num_changes if gone.kept.changes else None
             counts = RowCounts(live=0, inserted=gone.source_rows, written=written.num_rows, changes=feed)
             reconcile(counts, table=snapshot.table_uri)
@@ -254,7 +255,7 @@ class _Write:
         )
 
     def _changes(self, written: RewriteOutput, gone: Replaced, clustering: DomainMetadata | None) -> bool:
-        """Whether a table that is there would be another one afterwards, or its version counts for an application."""
+        """Return whether the write changes an existing table, or its version counts for an application."""
         if self.plan.metadata is not None or clustering is not None or self.attempt.txn.counts_as_version:
             return True
         return bool(written.files or gone.files or gone.kept.files or gone.hidden.actions)
@@ -289,7 +290,7 @@ class _Write:
         )
 
     def _replace_matches(self) -> Replaced:
-        """``replaceUsing`` and ``replaceOn``: what becomes of the rows that the data matches."""
+        """Remove the rows that the data matches, for ``replaceUsing`` and ``replaceOn``."""
         if not isinstance(self.source, MatchingSource):
             raise UnsupportedFeatureError(
                 "replaceUsing and replaceOn need the engine in the session.",
@@ -300,7 +301,7 @@ class _Write:
         return replace_matches(self.attempt, matching)
 
     def _refuse_data_columns(self, condition: BoundCondition) -> None:
-        """Nothing, where ``replaceWhere`` may name any column, or names partition columns alone."""
+        """Refuse a ``replaceWhere`` over data columns if the session forbids it."""
         partitions = self.attempt.snapshot.partition_columns
         others = condition.references - set(partitions)
         if others and not self.attempt.settings.replace_where_data_columns:
@@ -315,7 +316,7 @@ class _Write:
             )
 
     def _clustering(self) -> DomainMetadata | None:
-        """What the write says of the table's clustering; see ``clustering_of_write``."""
+        """Return the change of the table's clustering; see ``clustering_of_write``."""
         snapshot, plan, options = self.attempt.snapshot, self.plan, self.options
         if plan.metadata is not None and (options.mode.replaces_table or options.by_save_as_table):
             check_layout(snapshot, plan.metadata.partition_columns, options.cluster_by)
@@ -325,7 +326,7 @@ class _Write:
         return clustering_of_write(snapshot, plan.metadata, options.cluster_by, redefined=redefined)
 
     def _rows_that_go(self, condition: BoundCondition) -> Replaced:
-        """``replaceWhere``: files that go, and files with those of their rows that stay."""
+        """Return the files that ``replaceWhere`` removes, and new files with copies of their other rows."""
         attempt, snapshot = self.attempt, self.attempt.snapshot
         partitions = tuple(snapshot.partition_columns)
         if {name.lower() for name in condition.references} <= {name.lower() for name in partitions}:
@@ -341,10 +342,10 @@ class _Write:
         return Replaced(files=touched.adds, kept=kept, num_rows=touched.num_rows)
 
     def _files_of_partitions(self, adds: tuple[AddFile, ...]) -> pl.DataFrame:
-        """Live files in the partitions that the new files belong to, compared by typed values.
+        """Return live files in the partitions of the new files, compared by typed values.
 
-        These partitions count as read, so that rows which a concurrent writer adds to them are a conflict; of very
-        many partitions, the whole table does.
+        These partitions count as read, so that rows which a concurrent writer adds to them conflict; for very many
+        partitions, the whole table counts as read.
         """
         snapshot = self.attempt.snapshot
         fields = [item for name in snapshot.partition_columns if (item := snapshot.schema.field(name)) is not None]
@@ -396,7 +397,7 @@ class _Write:
         if self.plan.kind is not WriteKind.APPEND or self.options.mode.overwrites:
             metrics["numRemovedFiles"] = len(gone.files) + gone.hidden.num_removed_files
             metrics["numRemovedBytes"] = num_bytes(gone.files) + gone.hidden.removed_bytes
-        if self.options.replace_where is not None:  # an append names it, too
+        if self.options.replace_where is not None:  # An append has these metrics too.
             metrics["numCopiedRows"] = kept.num_rows
             metrics["numAddedChangeFiles"] = len(written.changes) + len(kept.changes)
         if self.plan.kind is WriteKind.REPLACE_WHERE:
@@ -410,10 +411,10 @@ class _Write:
 
 
 def _any_of(partitions: pl.DataFrame, fields: Sequence[StructField]) -> Expr:
-    """The condition that a row is in one of the partitions.
+    """Build the condition that a row is in one of the partitions.
 
     Args:
-        partitions: Typed values, a column a field.
+        partitions: Typed values, one column per field.
         fields: The partition columns.
     """
     alternatives = []

@@ -1,10 +1,10 @@
-"""Replace the rows that the data of an overwrite matches: as files, with copies, or by deletion vectors.
+"""Replace the rows that an overwrite's data matches: by deletion vectors, or by rewriting their files.
 
 ::
 
     replaceUsing, replaceOn --> rows of the table that some row of the data matches, found once
         the table writes deletion vectors   they are hidden
-        it does not                         their files go, with copies of the rows that stay
+        it does not                         their files are removed, and the other rows are copied to new files
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ __all__ = ["Matching", "MatchingSource", "Replaced", "key_columns", "replace_mat
 
 
 class Matching(Protocol):
-    """The data of a write, bound to the table whose rows it replaces, and fixed: it is computed once."""
+    """The data of a write, bound to the table whose rows it replaces. It is computed once and then fixed."""
 
     def count_rows(self) -> int:
-        """Rows of the data."""
+        """Count the rows of the data."""
 
     def filters(self) -> Sequence[Expr]:
-        """Conditions that every row of the table satisfies which some row of the data matches."""
+        """Return conditions that hold for every row of the table that some row of the data matches."""
 
     def rows_in(self, snapshot: Snapshot, files: pl.DataFrame) -> Mapping[int, RowSet]:
-        """Live rows that some row of the data matches, by the file's place in ``files``; files without are absent."""
+        """Find live rows that some row of the data matches, by position in ``files``; files without any are absent."""
 
 
 @runtime_checkable
 class MatchingSource(Protocol):
-    """A source of rows that can tell which rows of a table they match."""
+    """A source of rows that can find the rows of a table that they match."""
 
     def matching(self, snapshot: Snapshot, options: WriteOptions) -> Matching:
-        """Bind ``replaceUsing`` or ``replaceOn``; the rows are fixed by it, and ``write`` writes the same.
+        """Bind ``replaceUsing`` or ``replaceOn``, which fixes the rows, so that ``write`` writes the same ones.
 
         Raises:
             ParseError, BindError, InvalidArgumentError: The condition cannot be used.
-            SchemaMismatchError: A column of ``replaceUsing`` goes into another one of the table.
+            SchemaMismatchError: A column of ``replaceUsing`` would be written to another column of the table.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What becomes of the rows that go.
+    """How the replaced rows are removed.
 
     Args:
-        files: Files that go as they are.
-        kept: New files with those of their rows that stay.
-        hidden: Vectors that hide rows, in files that stay.
-        num_rows: How many rows go; None where that was not counted.
-        source_rows: How many rows of the data they were matched with; None where they were not.
+        files: Files that are removed as a whole.
+        kept: New files with copies of their other rows.
+        hidden: Vectors that hide rows in files that stay.
+        num_rows: How many rows are removed; None if not counted.
+        source_rows: How many rows of the data they were matched with; None if there was no matching.
     """
 
     files: Sequence[AddFile] = field(default_factory=list)
@@ -79,17 +79,17 @@ class Replaced:
 def key_columns(
     given: Sequence[str], table: StructType, data: StructType, spelt: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """The columns of ``replaceUsing`` in the table's spelling, each once.
+    """Return the columns of ``replaceUsing`` in the table's spelling, without duplicates.
 
     Args:
         given: As the user names them.
         table: The table's columns.
-        data: Those of the data, under the table's names.
-        spelt: What the data itself calls them, in the same order, where they are matched by position.
+        data: The data's columns, under the table's names.
+        spelt: The data's own names, in the same order, if columns are matched by position.
 
     Raises:
-        BindError: One that the table or the data does not have.
-        SchemaMismatchError: One that the data has at another position.
+        BindError: The table or the data lacks a column.
+        SchemaMismatchError: The data has a column at another position.
     """
     found = []
     own = [column.lower() for column in spelt or ()]
@@ -112,10 +112,10 @@ def key_columns(
         place = [column.lower() for column in data.names].index(plain.lower())
         if plain.lower() in own and own[place] != plain.lower():
             raise SchemaMismatchError(
-                f"replaceUsing names {plain!r}, and the data's column of that name goes into another one of the table: "
-                f"{data.names[own.index(plain.lower())]!r}.",
+                f"replaceUsing names {plain!r}, but the data's column of that name is written to another column of the "
+                f"table: {data.names[own.index(plain.lower())]!r}.",
                 hint="INSERT and insertInto match columns by position: put the data's columns in the table's order, or "
-                "say BY NAME.",
+                "write BY NAME.",
                 condition=Condition.of(
                     "INSERT_REPLACE_USING_DISALLOW_MISALIGNED_COLUMNS", misalignedReplaceUsingCols=plain
                 ),
@@ -125,14 +125,14 @@ def key_columns(
 
 
 def replace_matches(attempt: Attempt, matching: Matching) -> Replaced:
-    """Find the rows that go, and hide or rewrite them; nothing is committed yet, what is written is staged.
+    """Find the replaced rows, and hide or rewrite them. This stages files and commits nothing.
 
     Args:
-        attempt: Of the write; the transaction records what is looked at as read.
+        attempt: The write's attempt; its transaction records what is read.
         matching: The data, bound to the attempt's snapshot.
 
     Raises:
-        RowsDoNotAddUpError: What was found, hidden and written does not add up.
+        RowsDoNotAddUpError: The counts of found, hidden and written rows do not add up.
     """
     txn, snapshot, engine = attempt.txn, attempt.snapshot, attempt.engine
     source_rows = matching.count_rows()
@@ -140,7 +140,7 @@ def replace_matches(attempt: Attempt, matching: Matching) -> Replaced:
         return Replaced(num_rows=0, source_rows=0)
     vectors = writes_vectors(snapshot)
     if vectors:
-        txn.rows_stand_alone()  # A row goes if the data matches it, whatever becomes of others.
+        txn.rows_stand_alone()  # Whether a row matches does not depend on other rows.
     candidates = read_candidates(txn, matching.filters(), time_zone=engine.time_zone())
     matched = matching.rows_in(snapshot, candidates) if candidates.height else {}
     touched = touched_files(snapshot, candidates, matched)

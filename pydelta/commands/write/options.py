@@ -18,24 +18,24 @@ __all__ = ["HONOURED", "PASSED_OVER", "StatementCondition", "WriteMode", "WriteO
 
 
 class WriteMode(enum.Enum):
-    """What a write does where there is, or is no, table. The values are what the history shows."""
+    """What a write does with or without an existing table. The values appear in the history."""
 
     APPEND = "Append"
     OVERWRITE = "Overwrite"
     ERROR_IF_EXISTS = "ErrorIfExists"
     IGNORE = "Ignore"
     CREATE = "Create"
-    """Refuse where there is a table; the history says CREATE TABLE AS SELECT."""
+    """Refuse an existing table; the history shows CREATE TABLE AS SELECT."""
     REPLACE = "Replace"
-    """New schema, partitioning and properties; refuse where there is no table."""
+    """Set a new schema, partitioning and properties; refuse a missing table."""
     CREATE_OR_REPLACE = "CreateOrReplace"
 
     @classmethod
     def parse(cls, text: str) -> WriteMode:
-        """Spark's mode names, ignoring case.
+        """Parse Spark's mode names, ignoring case.
 
         Raises:
-            InvalidArgumentError: No such mode.
+            InvalidArgumentError: The mode is unknown.
         """
         names = {
             "append": cls.APPEND,
@@ -56,7 +56,7 @@ class WriteMode(enum.Enum):
 
     @property
     def overwrites(self) -> bool:
-        """Whether what an existing table holds goes, all of it or a part."""
+        """Whether it removes all or part of an existing table's rows."""
         return self is WriteMode.OVERWRITE or self.replaces_table
 
     @property
@@ -87,7 +87,7 @@ HONOURED: Final[Mapping[str, str]] = {
     "txnVersion": "see `txnAppId`",
     "userMetadata": "text for the history",
 }
-"""The options of a writer, and what they say."""
+"""The options of a writer, and their meanings."""
 
 PASSED_OVER: Final[Mapping[str, str]] = {
     "checkpointLocation": "an option of the stream, not of its batches",
@@ -95,7 +95,7 @@ PASSED_OVER: Final[Mapping[str, str]] = {
     "serialization.format": "added by Spark's catalog",
     "parquet.*": "tuning of another Parquet writer, such as `parquet.block.size`; files are laid out by size instead",
 }
-"""Options that may be given and have no meaning here; ``.*`` stands for any ending."""
+"""Options that are accepted but have no effect here; ``.*`` stands for any ending."""
 
 _OF_READERS: Final = (
     "allowSourceColumnDrop",
@@ -123,7 +123,7 @@ _OF_READERS: Final = (
 )
 _ENCRYPTION_PREFIXES: Final = ("parquet.encryption.", "parquet.crypto.")
 _NEAR: Final = 0.8
-"""How like a known option a misspelt name is, as ``difflib`` counts it; libraries pass options of their own."""
+"""The ``difflib`` similarity from which an unknown name counts as misspelled; libraries may pass other options."""
 _REPLACING: Final = frozenset({"replaceWhere", "replaceUsing", "replaceOn"})
 _STORAGE_PREFIXES: Final = ("fs.", "dfs.", "spark.hadoop.", "hadoop.", "google.cloud.")
 _TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
@@ -136,7 +136,7 @@ class StatementCondition:
     Args:
         text: For the history.
         native: An expression of the engine.
-        by_column: It was given as a Column, which has a text of its own only once it is bound.
+        by_column: It was given as a Column, which has no text before it is bound.
     """
 
     text: str
@@ -148,38 +148,38 @@ class StatementCondition:
 
     @classmethod
     def as_given(cls, condition: str | StatementCondition) -> Any:
-        """The SQL text of an option, or the expression of a statement: what an engine binds."""
+        """Return the SQL text of an option, or the expression of a statement, for the engine to bind."""
         return condition.native if isinstance(condition, cls) else condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """A write, as asked for.
+    """The options of a write.
 
     Args:
-        mode: What to do with a table that is there.
-        partition_by: Partition columns, or None where the caller did not say.
-        cluster_by: Columns that OPTIMIZE orders rows by, or None where the caller did not say.
+        mode: What to do with an existing table.
+        partition_by: Partition columns, or None if not given.
+        cluster_by: Columns that OPTIMIZE orders rows by, or None if not given.
         merge_schema: Add the data's new columns to the table.
         overwrite_schema: Let an overwrite replace schema and partitioning.
         replace_where: Condition whose rows are replaced, or None.
-        replace_where_check: Whether every new row has to satisfy it.
-        replace_using: Columns; the rows that have their values of some row of the data are replaced.
+        replace_where_check: Whether every new row must satisfy it.
+        replace_using: Columns; the rows that have some data row's values in these columns are replaced.
         replace_on: A condition; the rows for which it is true with some row of the data are replaced.
-        target_alias: What that condition calls the table.
-        dynamic: Replace just the partitions that the data has rows for.
+        target_alias: The table's name in that condition.
+        dynamic: Replace only the partitions that the data has rows for.
         txn_app_id, txn_version: Identify the write; a version that already landed is skipped.
         user_metadata: Free text for the history.
         data_change: False when the write only rearranges rows.
         max_records_per_file: 0 for no limit.
-        optimize_write: Shuffle rows first, so that each partition gets few files; None where the option is silent.
+        optimize_write: Shuffle rows first, so that each partition gets few files; None if not given.
         compression: Codec, or None for the table's.
         timestamp_type: How times are stored in files, or None for the session's.
         properties: ``delta.*`` and other table properties for a table that this write creates.
         storage: Storage settings given with this write; they may hold secrets.
-        description: Comment on a table that this write creates.
+        description: The comment of a table that this write creates.
         managed: Whether the files of a table that this write creates belong to the catalog; for the history.
-        by_save_as_table: ``saveAsTable`` says what the table is, new or not; for the history.
+        by_save_as_table: The write is a ``saveAsTable``, which defines the table, new or not; for the history.
     """
 
     mode: WriteMode
@@ -219,20 +219,20 @@ class WriteOptions:
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
     ) -> WriteOptions:
-        """Read a writer's options; names ignore case, as in Spark.
+        """Parse a writer's options; names ignore case, as in Spark.
 
         Args:
             options: As given to the writer.
             mode: The write mode.
-            settings: The session's settings, used where an option is silent.
+            settings: The session's settings, used for options that are not given.
             partition_by: Partition columns, or None.
             properties: Table properties given apart from the options.
-            description: Comment on the table.
+            description: The table's comment.
 
         Raises:
-            InvalidArgumentError: A value that cannot be right, options that contradict each other, or a name that is
-                nearly one that exists. Any other unknown name is a warning.
-            UnknownSettingError: A ``delta.*`` property that nothing reads.
+            InvalidArgumentError: A value is invalid, options contradict each other, or a name is nearly that of an
+                option. Any other unknown name is a warning.
+            UnknownSettingError: A ``delta.*`` property is unknown.
         """
         lower = {name.lower(): (name, str(value)) for name, value in options.items() if value is not None}
         given = _meant({name: lower[name.lower()][1] for name in HONOURED if name.lower() in lower}, mode)
@@ -278,7 +278,7 @@ class WriteOptions:
         parsed._refuse_contradictions(explicit_dynamic="partitionOverwriteMode" in given)
         if mode.replaces_table and "overwriteSchema" in given and not parsed.overwrite_schema:
             raise InvalidArgumentError(
-                "A replace makes the table anew with the schema of the data, and overwriteSchema=false was given.",
+                "A replace creates the table again with the schema of the data, but overwriteSchema=false was given.",
                 hint="Leave overwriteSchema out, or write with mode overwrite, which keeps the schema.",
                 condition=Condition.of("DELTA_ILLEGAL_USAGE", option="overwriteSchema", operation="replacing"),
             )
@@ -293,10 +293,10 @@ class WriteOptions:
         replace_on: StatementCondition | None = None,
         target_alias: str | None = None,
     ) -> WriteOptions:
-        """The same for a statement or a method that says itself which rows go; arguments as the class has them.
+        """Return a copy for a statement or method that determines the rows to replace; arguments as in the class.
 
         Raises:
-            InvalidArgumentError: An option says so as well, or contradicts it.
+            InvalidArgumentError: An option does so too, or contradicts it.
         """
         if not dynamic and replace_where is None and replace_using is None and replace_on is None:
             return self
@@ -304,8 +304,8 @@ class WriteOptions:
         named = [name for name, value in own.items() if value is not None]
         if named:
             raise InvalidArgumentError(
-                f"The option {named[0]} says which rows to replace, and the statement or method says so itself.",
-                hint=f"Leave {named[0]} out, or write with mode overwrite and nothing else that says which rows go.",
+                f"The option {named[0]} selects the rows to replace, but so does the statement or method.",
+                hint=f"Leave {named[0]} out, or write with mode overwrite and no other option that selects rows.",
             )
         wanted = replace(
             self,
@@ -320,19 +320,19 @@ class WriteOptions:
 
     @property
     def replaces_matches(self) -> bool:
-        """Whether rows go because some row of the data matches them."""
+        """Whether rows are replaced because some row of the data matches them."""
         return self.replace_using is not None or self.replace_on is not None
 
     @property
     def replaces_all(self) -> bool:
-        """Whether no condition says which rows an overwrite replaces."""
+        """Whether an overwrite replaces rows without a condition."""
         return self.replace_where is None and not self.replaces_matches
 
     def _refuse_contradictions(self, *, explicit_dynamic: bool) -> None:
         self._refuse_contradicting_replace(explicit_dynamic=explicit_dynamic)
         if self.replace_where is not None and self.mode not in (WriteMode.OVERWRITE, WriteMode.APPEND):
             raise InvalidArgumentError(
-                f"replaceWhere goes with mode overwrite, not with {self.mode.value}.",
+                f"replaceWhere works with mode overwrite, not with {self.mode.value}.",
                 hint='Call .mode("overwrite"), or leave replaceWhere out.',
             )
         if self.replace_where is not None and self.overwrite_schema:
@@ -349,7 +349,7 @@ class WriteOptions:
             )
         if self.dynamic and self.replace_where is not None and explicit_dynamic:
             raise InvalidArgumentError(
-                "replaceWhere and partitionOverwriteMode=dynamic both say which rows to replace.",
+                "replaceWhere and partitionOverwriteMode=dynamic both select the rows to replace.",
                 hint="Give one of the two.",
                 condition=Condition.of("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE"),
             )
@@ -361,13 +361,13 @@ class WriteOptions:
             return
         if self.mode is not WriteMode.OVERWRITE:
             raise InvalidArgumentError(
-                f"{named[0]} goes with mode overwrite, not with {self.mode.value}.",
+                f"{named[0]} works with mode overwrite, not with {self.mode.value}.",
                 hint=f'Call .mode("overwrite"), or leave {named[0]} out.',
                 condition=Condition.of("DELTA_DFV2_CREATE_REPLACE_INCOMPATIBLE_REPLACE_ON_OR_USING"),
             )
         if len(named) > 1:
             raise InvalidArgumentError(
-                f"{' and '.join(named)} both say which rows to replace.",
+                f"{' and '.join(named)} both select the rows to replace.",
                 hint="Give one of the two.",
                 condition=Condition.of(
                     "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption=named[1]
@@ -376,7 +376,7 @@ class WriteOptions:
         if self.overwrite_schema or explicit_dynamic:
             other = "overwriteSchema" if self.overwrite_schema else "partitionOverwriteMode"
             raise InvalidArgumentError(
-                f"{named[0]} says which rows to replace, and {other} was given too.",
+                f"{named[0]} selects the rows to replace, but {other} was given too.",
                 hint="Leave one of them out.",
                 condition=Condition.of(
                     "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption=other
@@ -384,7 +384,7 @@ class WriteOptions:
             )
         if not self.data_change:
             raise InvalidArgumentError(
-                f"{named[0]} replaces rows, and dataChange=false says that no row changes.",
+                f"{named[0]} replaces rows, but dataChange=false means that no row changes.",
                 hint="Leave dataChange out.",
                 condition=Condition.of(
                     "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption="dataChange"
@@ -393,10 +393,10 @@ class WriteOptions:
 
 
 def _transaction(given: Mapping[str, str], settings: Settings) -> tuple[str | None, int | None]:
-    """What identifies the write: its own options, or else the session's settings; both or neither.
+    """Return what identifies the write: its own pair of options, or else the session's settings.
 
     Raises:
-        InvalidArgumentError: Just one of the two was given.
+        InvalidArgumentError: Only one of the two was given.
     """
     app_id, version = given.get("txnAppId"), given.get("txnVersion")
     if (app_id is None) != (version is None):
@@ -413,7 +413,7 @@ def _transaction(given: Mapping[str, str], settings: Settings) -> tuple[str | No
 
 
 def _transaction_version(text: str) -> int:
-    """Read ``txnVersion``.
+    """Parse ``txnVersion``.
 
     Raises:
         InvalidArgumentError: It is not a whole number, or below 0.
@@ -455,7 +455,7 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def _names(text: str, option: str) -> tuple[str, ...]:
-    """``a, b.c`` or a JSON list of names."""
+    """Parse ``a, b.c`` or a JSON list of names."""
     if text.lstrip().startswith("["):
         try:
             names = json.loads(text)
@@ -484,26 +484,26 @@ def _whole(text: str, name: str) -> int:
 
 
 def guide_table() -> str:
-    """The options as Markdown, for the guide."""
+    """Format the options as a Markdown table for the guide."""
     rows = [f"| `{name}` | {meaning} |" for name, meaning in HONOURED.items()]
     rows += [f"| `{name}` | ignored: {meaning} |" for name, meaning in PASSED_OVER.items()]
     return "\n".join(["| option | meaning |\n|---|---|", *rows])
 
 
 def _meant(given: dict[str, str], mode: WriteMode) -> dict[str, str]:
-    """Leave out, with a warning, what says which rows an overwrite replaces, where the write replaces none."""
+    """Drop options that choose the rows to replace, with a warning, if the write replaces none."""
     matching = [name for name in ("replaceUsing", "replaceOn") if name in given]
     if "replaceOn" not in given:
         given.pop("targetAlias", None)
     if not matching or mode not in (WriteMode.APPEND, WriteMode.ERROR_IF_EXISTS, WriteMode.IGNORE):
         return given
-    text = f"{matching[0]} is for mode overwrite; {mode.value} passes it over and replaces no row."
+    text = f"{matching[0]} is for mode overwrite; {mode.value} ignores it and replaces no row."
     warnings.warn(text, stacklevel=3)
     return {name: value for name, value in given.items() if name not in matching}
 
 
 def _pass_over(name: str, value: str) -> None:
-    """Warn of an option that means nothing here; refuse one that is nearly another, or cannot be granted."""
+    """Warn about an option without effect here; refuse one that is misspelled or cannot be granted."""
     lower = name.lower()
     if lower.startswith(_ENCRYPTION_PREFIXES):
         raise UnsupportedFeatureError(
@@ -526,4 +526,4 @@ def _pass_over(name: str, value: str) -> None:
     if meant is not None and not of_readers:
         raise InvalidArgumentError(f"Unknown write option {name!r}.", hint=f"Did you mean {meant!r}?")
     what = "It is an option of readers" if of_readers else "Nothing reads an option of that name"
-    warnings.warn(f"The write option {name!r} is passed over. {what}.", stacklevel=2)
+    warnings.warn(f"The write option {name!r} is ignored. {what}.", stacklevel=2)

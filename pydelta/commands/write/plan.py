@@ -1,14 +1,14 @@
-"""Plan a write: what it does to the table's rows, and the table's new definition. Pure.
+"""Plan a write: its effect on the table's rows, and the table's new definition. Pure.
 
 ::
 
     no table  -> CREATE      schema of the data, properties from the options and the session's defaults
     a table   -> SKIP        ignore, or a txnVersion that already landed
               -> APPEND      schema checked, or merged
-              -> OVERWRITE   every file goes; with overwriteSchema, or a replace, the definition goes too
-              -> REPLACE_WHERE   rows of a condition go
-              -> REPLACE_MATCHES rows that some row of the data matches go
-              -> DYNAMIC     partitions that the data has rows for go
+              -> OVERWRITE   every file is removed; with overwriteSchema, or a replace, the definition is replaced
+              -> REPLACE_WHERE   rows of a condition are removed
+              -> REPLACE_MATCHES rows that some row of the data matches are removed
+              -> DYNAMIC     partitions that the data has rows for are removed
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ _SESSION_METADATA: Final = ("CURRENT_DEFAULT", EXISTENCE_DEFAULT, "__")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
-    """What a new table is to be.
+    """The definition of a new table.
 
     Args:
-        schema: The columns; generation expressions, defaults and NOT NULL as the fields carry them.
+        schema: The columns, with generation expressions, defaults and NOT NULL in the fields.
         partition_columns: Names ignoring case, in order.
-        cluster_by: Columns (dotted for nested fields) that OPTIMIZE orders rows by, in place of partitions.
-        properties: Table properties, over the session's defaults.
-        description: Comment on the table.
+        cluster_by: Columns (dotted for nested fields) that OPTIMIZE orders rows by, instead of partitions.
+        properties: Table properties, which override the session's defaults.
+        description: The table's comment.
         name: Name for the definition.
     """
 
@@ -96,7 +96,7 @@ class TableDefinition:
 
 
 class WriteKind(enum.Enum):
-    """What happens to the rows that are there."""
+    """What happens to the existing rows."""
 
     SKIP = "skip"
     APPEND = "append"
@@ -111,14 +111,14 @@ class WritePlan:
     """What a write will do.
 
     Args:
-        kind: What happens to the rows that are there.
+        kind: What happens to the existing rows.
         schema: The table's schema after the commit.
         partition_columns: Likewise, in the schema's spelling.
-        metadata: The new definition, or None where it stays.
+        metadata: The new definition, or None if unchanged.
         configuration: Table properties after the commit.
         operation: Name for the history.
         parameters: Parameters for the history.
-        partitions_in_files: Whether data files hold the partition columns, too.
+        partitions_in_files: Whether data files also contain the partition columns.
     """
 
     kind: WriteKind
@@ -137,22 +137,22 @@ class WritePlan:
 
 
 def plan_write(snapshot: Snapshot, data: StructType, options: WriteOptions, settings: Settings) -> WritePlan:
-    """Decide what a write does. Pure, but for the id and time of a new table.
+    """Decide what a write does. Pure, except for the id and time of a new table.
 
     Args:
-        snapshot: The table; version -1 where there is none.
+        snapshot: The table; version -1 if there is none.
         data: Schema of the rows to write.
-        options: What the caller asked for.
+        options: The requested options.
         settings: The session's settings, for the properties of a new table.
 
     Raises:
-        TableAlreadyExistsError: A table is there and the mode refuses that.
-        TableNotFoundError: The mode replaces a table and none is there.
-        SchemaMismatchError: The data does not fit; shows both schemas and names the differing columns.
+        TableAlreadyExistsError: The table exists, and the mode refuses that.
+        TableNotFoundError: The mode replaces a table, but there is none.
+        SchemaMismatchError: The data does not fit; the error shows both schemas and names the differing columns.
         SchemaError: Columns that the format cannot hold.
-        InvalidArgumentError: Partition columns that differ from the table's.
-        UnsafeOperationError: Values for a column whose values are always generated.
-        UnsupportedFeatureError: A column type that cannot be written; named.
+        InvalidArgumentError: The partition columns differ from the table's.
+        UnsafeOperationError: The data has values for a column whose values are always generated.
+        UnsupportedFeatureError: A column type cannot be written; the error names the column.
     """
     exists = snapshot.version >= 0
     if exists and options.mode in (WriteMode.ERROR_IF_EXISTS, WriteMode.CREATE):
@@ -221,7 +221,7 @@ def _plan(kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, option
 
 
 def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tuple[str, dict[str, Any]]:
-    """Operation name and parameters, as Delta users read them in the history."""
+    """Return operation name and parameters as Delta users know them from the history."""
     mode = options.mode
     narrows: dict[str, Any] = {}
     if options.replace_where is not None:
@@ -248,15 +248,17 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tup
         parameters = definition_parameters(final, managed=options.managed, cluster_by=clustered)
         if replaces and not mode.replaces_table:
             parameters |= {**narrows, **changes, "isV1SaveAsTableOverwrite": True}
-        verb = "CREATE" if not replaces else "REPLACE" if mode is WriteMode.REPLACE else "CREATE OR REPLACE"
+        verb = "CREATE"
+        if replaces:
+            verb = "REPLACE" if mode is WriteMode.REPLACE else "CREATE OR REPLACE"
         return f"{verb} TABLE AS SELECT", parameters
-    asked = options.partition_by if options.partition_by is not None else ()
-    partitions = list(final.partition_columns if snapshot.version < 0 else asked)
+    given = options.partition_by if options.partition_by is not None else ()
+    partitions = list(final.partition_columns if snapshot.version < 0 else given)
     return "WRITE", {"mode": mode.value, **narrows, "partitionBy": partitions, **changes}
 
 
 def definition_parameters(metadata: Metadata, *, managed: bool, cluster_by: Sequence[str]) -> dict[str, Any]:
-    """Say how a table was defined, for the history: what asks for a protocol is none of its properties.
+    """Describe a new definition for the history, without properties that only request a protocol.
 
     Args:
         metadata: The new definition.
@@ -274,11 +276,11 @@ def definition_parameters(metadata: Metadata, *, managed: bool, cluster_by: Sequ
 
 
 def stored_schema(data: StructType) -> StructType:
-    """The data's schema as a table would keep it: nullable, without what sessions and other tables leave on fields.
+    """Return the data's schema as a table stores it: nullable, without metadata of sessions and other tables.
 
     Raises:
-        UnsupportedFeatureError: A type that a Delta table cannot hold, with the column's name.
-        SchemaError: Names that the format does not take.
+        UnsupportedFeatureError: A Delta table cannot hold a type; the error names the column.
+        SchemaError: The format does not allow a name.
     """
     schema = with_nullable_parts(map_fields(data, _stored_field))
     assert isinstance(schema, StructType)
@@ -295,10 +297,10 @@ def _stored_field(field: StructField) -> StructField:
 
 
 def check_columns(schema: StructType) -> None:
-    """Nothing, when the format can hold columns of these types.
+    """Check that the format can hold columns of these types.
 
     Raises:
-        UnsupportedFeatureError: A type that it cannot, with the column's name.
+        UnsupportedFeatureError: It cannot hold a type; the error names the column.
     """
     for item in schema.fields:
         try:
@@ -310,14 +312,14 @@ def check_columns(schema: StructType) -> None:
 
 
 def refuse_collations(schema: StructType, *, but: StructType | None = None) -> None:
-    """Nothing, when no text has a collation: the table feature that is to bring them is a preview.
+    """Check that no column has a collation, whose table feature is only a preview.
 
     Args:
         schema: The columns of a definition.
-        but: Columns that are there already.
+        but: Existing columns, which may have one.
 
     Raises:
-        UnsupportedFeatureError: One has; the column is named.
+        UnsupportedFeatureError: A column has one; the error names it.
     """
     there = {item.name.lower() for item in but.fields if _is_collated(item)} if but is not None else set()
     for item in schema.fields:
@@ -331,22 +333,22 @@ def refuse_collations(schema: StructType, *, but: StructType | None = None) -> N
 
 
 def _is_collated(column: StructField) -> bool:
-    """Whether a text in a column, at any depth, has a collation."""
+    """Return whether a string in a column, at any depth, has a collation."""
     return '"__COLLATIONS":' in StructType((column,)).to_json().replace(" ", "")
 
 
 def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: Metadata | None = None) -> Metadata:
-    """The definition of a new table, or one that takes the place of ``replaced`` and keeps its id.
+    """Build the definition of a new table, or of one that replaces ``replaced`` and keeps its id.
 
     Args:
-        definition: What it is to be, except for clustering. The schema's spelling of the partition columns is kept.
+        definition: The table's definition, except for clustering. Partition columns keep the schema's spelling.
         settings: For default properties.
-        replaced: The definition that was there.
+        replaced: The previous definition.
 
     Raises:
-        SchemaError: No columns left beside the partition columns, names that Parquet does not take, a partition
-            column that is not there or is of a type that cannot be one.
-        InvalidArgumentError: A column mapping mode that there is not.
+        SchemaError: All columns are partition columns, Parquet does not allow a name, or a partition column is missing
+            or has an unsuitable type.
+        InvalidArgumentError: The column mapping mode is unknown.
     """
     schema = definition.schema
     configuration = with_materialized_names({**settings.default_properties, **definition.properties})
@@ -401,9 +403,9 @@ def _partition_field(schema: StructType, column: str) -> StructField:
 
 
 def _definition(snapshot: Snapshot | None, data: StructType, options: WriteOptions, settings: Settings) -> Metadata:
-    """Definition of a table made by this write: a new one, or one in the place of the old."""
+    """Build the definition of a table that this write creates or replaces."""
     old = snapshot.metadata if snapshot else None
-    if old is not None and not options.mode.replaces_table:  # overwriteSchema keeps properties, name and comment
+    if old is not None and not options.mode.replaces_table:  # overwriteSchema keeps the properties, name and comment.
         partitions = options.partition_by if options.partition_by is not None else _kept_partitions(old, data)
         properties = {**options.properties, MODE: mode_of(old.configuration)}
         same = TableDefinition(schema=data, partition_columns=partitions, properties=properties)
@@ -420,7 +422,7 @@ def _definition(snapshot: Snapshot | None, data: StructType, options: WriteOptio
 
 
 def _kept_partitions(old: Metadata, data: StructType) -> tuple[str, ...]:
-    """An overwriteSchema that says nothing of partitioning keeps it, where the columns are still there."""
+    """Keep the partitioning of an overwriteSchema without partitionBy, if its columns still exist."""
     missing = [column for column in old.partition_columns if data.field(column) is None]
     if missing:
         raise InvalidArgumentError(
@@ -431,7 +433,7 @@ def _kept_partitions(old: Metadata, data: StructType) -> tuple[str, ...]:
 
 
 def _evolved(snapshot: Snapshot, data: StructType, options: WriteOptions) -> Metadata | None:
-    """The definition with the data's new columns, or None where it stays as it is."""
+    """Return the definition with the data's new columns, or None if it is unchanged."""
     assert snapshot.metadata is not None
     if not options.merge_schema:
         check_write_compatible(snapshot.schema, data)
@@ -442,18 +444,18 @@ def _evolved(snapshot: Snapshot, data: StructType, options: WriteOptions) -> Met
 
 
 def evolved_metadata(snapshot: Snapshot, data: StructType, *, casts: bool = False) -> Metadata:
-    """The table's definition with what the data brings: new columns at the end, wider types where they are enabled.
+    """Return the table's definition with the data's new columns at the end, and wider types where enabled.
 
     Args:
         snapshot: The table.
-        data: Schema of the rows, as ``stored_schema`` gives it.
-        casts: The rows are cast to the table's types later, so that types may differ.
+        data: Schema of the rows, as ``stored_schema`` returns it.
+        casts: The rows are cast to the table's types later, so types may differ.
 
     Raises:
-        SchemaMismatchError: A column whose types cannot be brought together.
-        SchemaError: A name that cannot be a column's.
-        UnsafeOperationError: A column that would be widened, and that a constraint, a generated column or the
-            partitioning needs as it is.
+        SchemaMismatchError: The types of a column are incompatible.
+        SchemaError: A name is not allowed for a column.
+        UnsafeOperationError: A column would be widened, but a constraint, a generated column or the partitioning
+            depends on its type.
 
     Protocol: "Column Mapping", "Type Widening".
     """
@@ -479,8 +481,8 @@ def evolved_metadata(snapshot: Snapshot, data: StructType, *, casts: bool = Fals
 def _check_partitioning(snapshot: Snapshot, options: WriteOptions) -> None:
     if options.partition_by is None:
         return
-    asked = [column.lower() for column in options.partition_by]
-    if asked != [column.lower() for column in snapshot.partition_columns]:
+    given = [column.lower() for column in options.partition_by]
+    if given != [column.lower() for column in snapshot.partition_columns]:
         raise SchemaMismatchError(
             f"The table is partitioned by ({', '.join(snapshot.partition_columns)}), "
             f"and the write asks for ({', '.join(options.partition_by)}).",

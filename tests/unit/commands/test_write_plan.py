@@ -120,7 +120,7 @@ def test_option_names_ignore_case_and_table_properties_and_storage_settings_are_
     ("mode", "given", "said"),
     [
         (WriteMode.OVERWRITE, {"replaceWhere": "p = 1", "overwriteSchema": "true"}, "overwriteSchema"),
-        (WriteMode.OVERWRITE, {"replaceWhere": "p = 1", "partitionOverwriteMode": "dynamic"}, "both say"),
+        (WriteMode.OVERWRITE, {"replaceWhere": "p = 1", "partitionOverwriteMode": "dynamic"}, "both select"),
         (WriteMode.OVERWRITE, {"partitionOverwriteMode": "dynamic", "overwriteSchema": "true"}, "dynamic partition"),
         (WriteMode.OVERWRITE, {"partitionOverwriteMode": "sometimes"}, "static or dynamic"),
         (WriteMode.APPEND, {"txnVersion": "1"}, "txnAppId"),

@@ -25,9 +25,9 @@ def test_after_stop_no_statement_begins():
     server = sessions()
     server.refuse_when_stopping()
     assert server.stop(0) == 0
-    with pytest.raises(DeltaEnvironmentError, match="takes no more statements"):
+    with pytest.raises(DeltaEnvironmentError, match="accepts no more statements"):
         server.refuse_when_stopping()
-    with pytest.raises(DeltaEnvironmentError, match="takes no more statements"), server.statement(None):
+    with pytest.raises(DeltaEnvironmentError, match="accepts no more statements"), server.statement(None):
         raise AssertionError("it has begun")
 
 

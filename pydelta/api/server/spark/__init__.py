@@ -1,4 +1,4 @@
-"""Answer clients of JDBC, ODBC and Spark Connect by this engine, from one process."""
+"""Serve clients of JDBC, ODBC and Spark Connect with this engine, from one process."""
 
 from __future__ import annotations
 

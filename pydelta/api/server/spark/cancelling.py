@@ -1,10 +1,10 @@
-"""Cancel the jobs of a statement whose client has interrupted it, also those that begin afterwards.
+"""Cancel the jobs of a statement whose client has interrupted it, including those that begin later.
 
 ::
 
     a client interrupts --> Spark marks the JVM's thread, and cancels the jobs that are running
-    statement plans, in Python: nothing notices --> its job begins, which nobody cancels any more
-    here: a thread looks at the marks of the statements that are running, and cancels what they have begun
+    the statement plans in Python and notices nothing --> its next job begins, and Spark does not cancel it
+    this module: a thread checks the marks of running statements, and cancels the jobs they have begun
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Cancelling"]
 
 _EVERY: Final = 0.5
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 @dataclass(slots=True)
@@ -37,11 +37,11 @@ class _Statement:
 
 
 class Cancelling:
-    """Watches the statements that are running. Safe to use from several threads.
+    """Watches the running statements. Safe to use from several threads.
 
     Args:
-        context: Spark's, which runs the jobs.
-        jvm: Of any of its sessions.
+        context: The Spark context that runs the jobs.
+        jvm: The bindings of any of its sessions.
     """
 
     def __init__(self, context: SparkContext, jvm: Jvm) -> None:
@@ -53,7 +53,7 @@ class Cancelling:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch a statement in the thread that Spark called: its jobs are cancelled once that is interrupted."""
+        """Watch a statement in the thread that Spark called: an interrupt cancels its jobs."""
         tag = f"pydelta-{uuid.uuid4()}"
         found = _Statement(tag, self._jvm.view.java.lang.Thread.currentThread())
         self._context.addJobTag(tag)
@@ -72,28 +72,28 @@ class Cancelling:
                 self._context.removeJobTag(tag)
 
     def look(self) -> None:
-        """Cancel the jobs of each statement that is interrupted, or was when this looked before."""
+        """Cancel the jobs of each statement that is or was interrupted."""
         with self._condition:
             running = list(self._running.values())
         for statement in running:
-            # a call that throws takes the mark off the thread; the statement stays interrupted
+            # A call that throws clears the thread's mark, but the statement stays interrupted.
             statement.is_interrupted = statement.is_interrupted or bool(statement.thread.isInterrupted())
             if statement.is_interrupted and not self._has_ended:
                 self._context.cancelJobsWithTag(statement.tag)
 
     @property
     def _has_ended(self) -> bool:
-        """Whether Spark was stopped, and with it every job."""
+        """Whether Spark was stopped, which ended every job."""
         return self._context._jsc is None
 
     def _watch(self) -> None:
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._running)
-                self._condition.wait(_EVERY)  # most statements have ended by then
+                self._condition.wait(_EVERY)  # Most statements have ended by then.
             try:
                 self.look()
-            except (Py4JError, OSError):  # Spark's process has ended, and with it every statement
+            except (Py4JError, OSError):  # Spark's process and its statements have ended.
                 with self._condition:
                     self._watcher = None
                 return

@@ -1,13 +1,13 @@
-"""Put the engine before Spark's parser in the sessions of clients.
+"""Put the engine in front of Spark's parser in clients' sessions.
 
 ::
 
-    a server's thread --parsePlan(text)--> Python, a thread of its own --> plans.plan_of --> a plan for Spark to run
-                      --anything else----> Python ---------------------> Spark's parser
-                      --called by the engine's own work----------------> Spark's parser
+    a server's thread --parsePlan(text)--> Python, in its own thread --> plans.plan_of --> a plan for Spark to run
+                      --anything else----> Python -------------------> Spark's parser
+                      --called by the engine's own work--------------> Spark's parser
 
-``install`` concerns sessions that are made after it. A parser is kept by its session in the JVM, and holds it weakly:
-with the session it goes.
+``install`` affects only sessions created after it. The JVM's session holds its parser, and the parser holds the session
+weakly, so both are freed together.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["install"]
 
 
 def install(sessions: Sessions) -> None:
-    """Let every session that is made from now on, of the root's kind, parse through the engine.
+    """Make every later session of the root's kind parse through the engine.
 
     Args:
-        sessions: Of the server.
+        sessions: The server's sessions.
     """
     let_errors_cross(sessions.root.sparkContext._gateway)
     watch_parsers(sessions.root)
@@ -40,7 +40,7 @@ def install(sessions: Sessions) -> None:
 
 
 class _Builder(JavaObject):
-    """What Spark asks for the parser of a new session."""
+    """Builds the parser of a new session when Spark asks for it."""
 
     class Java:
         implements = ("scala.Function2",)
@@ -54,7 +54,7 @@ class _Builder(JavaObject):
 
 
 class _Parser(JavaObject):
-    """A session's parser: Spark's, with a door before it."""
+    """A session's parser: Spark's, with the engine in front."""
 
     class Java:
         implements = ("org.apache.spark.sql.catalyst.parser.ParserInterface",)
@@ -72,12 +72,12 @@ class _Parser(JavaObject):
         return self._plan(text, lambda: self._delegate.parsePlan(text))
 
     def parsePlanWithParameters(self, text: str, context: Any) -> Any:  # noqa: N802
-        """Return the plan of a statement with the values of its parameters in it."""
+        """Return the plan of a statement with the values of its parameters inserted."""
         parse = lambda: self._delegate.parsePlanWithParameters(text, context)  # noqa: E731
         return self._plan(text, parse, lambda: _has_values(context))
 
     def parseQuery(self, text: str) -> Any:  # noqa: N802
-        """Return the plan of a query: the text of a view."""
+        """Return the plan of a query, which is the text of a view."""
         own = self._is_own()
         with crossing(self._jvm, parsing=True):
             if own:
@@ -100,10 +100,10 @@ class _Parser(JavaObject):
     def _plan(self, text: str, parse: Callable[[], Any], has_values: Callable[[], bool] = lambda: False) -> Any:
         own = self._is_own()
         with crossing(self._jvm, parsing=True):
-            asked = self._sessions.texts(text)
-            if asked is not None:
+            planner = self._sessions.texts(text)
+            if planner is not None:
                 spark = self._spark()
-                return asked(spark, lambda: self._sessions.statement(spark))
+                return planner(spark, lambda: self._sessions.statement(spark))
             if own:
                 return parse()
             self._sessions.refuse_when_stopping()
@@ -120,6 +120,6 @@ class _Parser(JavaObject):
 
 
 def _has_values(context: Any) -> bool:
-    """Whether there are values for parameters: Spark comes with a context for each statement."""
+    """Return whether there are parameter values; Spark passes a context even without any."""
     given = context.args() if str(context.getClass().getSimpleName()).startswith("Hybrid") else context.params()
     return not given.isEmpty()

@@ -2,12 +2,12 @@
 
 ::
 
-    only ours knows it, or its top node is a command over a Delta table --> procedures.py: runs when Spark analyses it
-    BEGIN … END                                                         --> scripts.py: statement by statement
-    Delta tables stand in a query                                       --> scans in their place, one version of each
-    anything else                                                       --> what Spark's parser made of it, untouched
+    only ours, or its top node is a command on a Delta table --> procedures.py: runs when Spark analyzes it
+    BEGIN … END                                              --> scripts.py: statement by statement
+    a query over Delta tables                                --> scans in their place, one version of each
+    anything else                                            --> the plan of Spark's parser, unchanged
 
-Nothing here has an effect: clients' libraries parse a text as often as they like.
+Planning has no effect on tables, because clients' libraries parse a text as often as they like.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def plan_of(
     Args:
         spark: The client's session.
         text: The statement.
-        parse: Spark's parser, on this text, with its parameters in it.
-        has_values: Tells whether the client gave values for parameters.
-        around: Entered for a statement with an effect, when its time has come.
+        parse: Runs Spark's parser on this text, with its parameters inserted.
+        has_values: Returns whether the client gave values for parameters.
+        around: Entered while a statement with an effect runs.
 
     Returns:
-        Also for a statement that cannot be: its plan says why when Spark analyses it.
+        The plan. For an invalid statement, it raises the error when Spark analyzes it.
 
     Raises:
-        ParseException: Spark's parser does not know it, and ours neither.
+        ParseException: Neither Spark's parser nor ours knows the statement.
     """
     try:
         return _plan_of(spark, text, parse, has_values, around)
@@ -105,12 +105,12 @@ def _plan_of(
 
 
 def statement_plan(jvm: Jvm, run: Callable[[], DataFrame], around: Callable[[], AbstractContextManager[None]]) -> Any:
-    """Return the plan of a statement that runs when Spark analyses it, and once.
+    """Return the plan of a statement that runs once, when Spark analyzes it.
 
     Args:
-        jvm: Of the client's session.
-        run: Runs it, and returns what it tells.
-        around: Entered meanwhile.
+        jvm: The client's session.
+        run: Runs it, and returns its result.
+        around: Entered while it runs.
     """
 
     def run_now() -> DataFrame:
@@ -121,20 +121,20 @@ def statement_plan(jvm: Jvm, run: Callable[[], DataFrame], around: Callable[[], 
 
 
 def _answered(spark: SparkSession, plan: Any) -> Any:
-    """The query with those of its aggregates answered that statistics answer; a command as it is."""
+    """Answer the query's aggregates from statistics where possible; a command stays unchanged."""
     jvm = Jvm.of(spark)
     if jvm.view.java.lang.Class.forName(_COMMAND).isInstance(plan):
         return plan
     try:
-        analysed = jvm.frame(plan)._jdf.queryExecution().analyzed()
+        analyzed = jvm.frame(plan)._jdf.queryExecution().analyzed()
     except AnalysisException:
-        return plan  # Spark will say it again, to the client
-    found = answer_all(spark, analysed)
-    return analysed if found is None else found
+        return plan  # Spark raises it again for the client.
+    found = answer_all(spark, analyzed)
+    return analyzed if found is None else found
 
 
 def _refuse_hidden_effect(spark: SparkSession, node: Any) -> None:
-    """Keep Spark, which runs a text to explain it, from running one that changes something."""
+    """Refuse an EXPLAIN that would make Spark run a statement with an effect."""
     if str(node.nodeName()) != "ExplainCommand":
         return
     inner = node.logicalPlan()
@@ -158,14 +158,14 @@ def _refuse_hidden_effect(spark: SparkSession, node: Any) -> None:
 
 
 def view_plan(spark: SparkSession, parse: Callable[[], Any]) -> Any:
-    """Return the plan of a view's text, which Spark parses each time that the view is read."""
+    """Return the plan of a view's text, which Spark parses on each read of the view."""
     return with_late_relations(Nodes(spark), parse())
 
 
 def _own(
     spark: SparkSession, text: str, has_values: Callable[[], bool], *, spark_refuses: bool = False
 ) -> Callable[[], DataFrame] | None:
-    """What runs a statement that only this engine knows; those take no parameters."""
+    """Return a function that runs a statement only this engine knows; such statements take no parameters."""
     if not is_ours(text, spark_refuses=spark_refuses):
         return None
     if has_values():

@@ -1,4 +1,4 @@
-"""Start Spark's two servers in a session's JVM, and stop them when their statements have ended.
+"""Start Spark's two servers in a session's JVM, and stop them after their statements have ended.
 
 ::
 
@@ -33,18 +33,18 @@ __all__ = ["Server"]
 _THRIFT: Final = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 _CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
 _PATIENCE: Final = 60.0
-"""Seconds in which a server that has been started must take connections."""
+"""Seconds within which a started server must accept connections."""
 _AFTER_CANCEL: Final = 15.0
 _SETTLE: Final = 1.0
-"""Seconds in which clients can be told what their last statements did."""
+"""Seconds in which clients can receive the results of their last statements."""
 
 
 class Server:
     """Spark's servers over one session.
 
     Args:
-        root: An enabled session that nobody works with.
-        addresses: Where to listen; Spark Connect's own server listens behind a front that others reach.
+        root: An enabled session that nothing else uses.
+        addresses: Where to listen; Spark Connect's own server listens behind the front that clients reach.
         closed: Whether that front has a certificate and users with tokens.
     """
 
@@ -59,10 +59,10 @@ class Server:
         self.sessions.watching = Cancelling(root.sparkContext, self._jvm).watching
 
     def start(self) -> None:
-        """Start what is asked for, and return when it takes connections.
+        """Start the requested servers, and return when they accept connections.
 
         Raises:
-            DeltaEnvironmentError: A server that this Spark lacks, that does not start, or may not listen there.
+            DeltaEnvironmentError: This Spark lacks a server, or a server does not start or may not listen there.
         """
         if not self._root.sparkContext._gateway.__class__.__name__ == "ClientServer":
             raise DeltaEnvironmentError(
@@ -74,7 +74,7 @@ class Server:
         check_exposed(self._addresses, hive, closed=self._closed)
         if self._addresses.thrift is not None:
             check_login(hive)
-            self._tell_logins(hive)
+            self._publish_logins(hive)
             self._require(_THRIFT, "spark-hive-thriftserver", "--thrift")
         if self._addresses.connect is not None:
             self._require(_CONNECT, "spark-connect", "--connect")
@@ -89,30 +89,30 @@ class Server:
 
     @property
     def process(self) -> Any:
-        """Spark's process, a ``Popen``; None where this one did not start it."""
+        """Spark's process, a ``Popen``; None if another process started it."""
         return self._jvm.process
 
     @property
     def jvm_process(self) -> int | None:
-        """Its id."""
+        """The id of Spark's process."""
         return None if self.process is None else int(self.process.pid)
 
     @property
     def has_lost_spark(self) -> bool:
-        """Whether Spark stopped by itself, as when the cluster ends the application: no statement can run any more."""
+        """Whether Spark stopped by itself, for example because the cluster ended the application."""
         try:
             return bool(self._root.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError):
-            return False  # the JVM is ending, which its process tells
+            return False  # The JVM is ending, which ``process`` shows.
 
     def stop(self, seconds: float) -> int:
-        """Take no more statements, let those with an effect end, and stop.
+        """Refuse new statements, wait for those with an effect, and stop.
 
         Args:
-            seconds: How long they may take; then their jobs are cancelled.
+            seconds: How long they may take before their jobs are cancelled.
 
         Returns:
-            How many were still running at the end: their outcome is unknown to their clients.
+            How many were still running at the end; their clients do not know the outcome.
         """
         left = self.sessions.stop(seconds)
         if left:
@@ -123,7 +123,7 @@ class Server:
             try:
                 stop()
             except Py4JError:
-                continue  # the JVM is on its way out, and takes the server with it
+                continue  # The JVM is exiting, which stops the server too.
         return left
 
     # --- parts -----------------------------------------------------------------------------------------------
@@ -145,13 +145,13 @@ class Server:
             return start()
         except (Py4JError, PySparkException) as error:
             cause = getattr(error, "java_exception", None)
-            said = first_line(error) if cause is None else _root_cause(cause)
+            reason = first_line(error) if cause is None else _root_cause(cause)
             raise DeltaEnvironmentError(
-                f"The {what} server did not start: {said}", hint="Check its settings; --verbose shows all that is said."
+                f"The {what} server did not start: {reason}", hint="Check its settings; --verbose shows all messages."
             ) from error
 
-    def _tell_logins(self, hive: Mapping[str, str]) -> None:
-        """Hand the settings of log-ins to those who check them: they read properties of the JVM, not the session's."""
+    def _publish_logins(self, hive: Mapping[str, str]) -> None:
+        """Set the log-in settings as JVM properties, because the servers' log-in code does not read the session's."""
         for name, value in hive.items():
             if name.startswith(("hive.server2.authentication", "hive.server2.custom.authentication")):
                 self._jvm.view.java.lang.System.setProperty(name, value)
@@ -182,8 +182,8 @@ class Server:
             except OSError as error:
                 if time.monotonic() > give_up:
                     raise DeltaEnvironmentError(
-                        f"The {what} server takes no connections on {host}:{port}.",
-                        hint="Start it with --verbose, which shows what it says.",
+                        f"The {what} server does not accept connections on {host}:{port}.",
+                        hint="Start it with --verbose, which shows its messages.",
                     ) from error
             time.sleep(0.1)
 

@@ -1,11 +1,11 @@
-"""Give each session of a client the PySpark object that the engine works with.
+"""Map each client session to the PySpark object that the engine works with.
 
 ::
 
     first call of a session's parser --> prepare(): data source "delta", mark  --> the object, among the recent ones
-    a session that ends              --> nothing to do: only recent objects are kept, the JVM's session by nobody
+    a session that ends              --> nothing to do: only recent objects are held, and not the JVM's session
 
-What else a session on the server needs belongs in ``prepare``.
+Anything else that a session on the server needs belongs in ``prepare``.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ def _unobserved_text() -> None:
 
 
 def prepare(spark: SparkSession, root: SparkSession) -> None:
-    """Prepare a client's session when it is seen for the first time.
+    """Prepare a client's session on its first use.
 
     Args:
         spark: The session.
-        root: The server's own, which is enabled.
+        root: The server's own session, which is enabled.
     """
     Jvm.of(spark).register_data_source(DeltaDataSource)
     mark_like(spark, root)
 
 
 class Sessions:
-    """The sessions of a server's clients, and which statements run in them. Safe to use from several threads.
+    """The sessions of a server's clients and their running statements. Safe to use from several threads.
 
     Args:
         root: The server's own session, enabled.
-        user_of: Tells whose a statement is.
+        user_of: Returns the user who runs a statement.
         first_seen: Called once per session of the JVM.
     """
 
@@ -85,13 +85,13 @@ class Sessions:
         self._first_seen = first_seen
         self._recent: OrderedDict[str, SparkSession] = OrderedDict()
         self.texts: Texts = _no_texts
-        """Asked about each text; gives what makes the plan of one that is no SQL, or None."""
+        """Called with each text; returns the planner of a text that is not SQL, or None."""
         self.observe: Callable[[Outcome, float], None] = _unobserved
-        """Told of each statement with an effect how it ended, and after how many seconds."""
+        """Called with the outcome and the seconds of each statement with an effect."""
         self.observe_text: Callable[[], None] = _unobserved_text
-        """Told of each SQL text that a client sends."""
+        """Called for each SQL text that a client sends."""
         self.watching: _Around = nullcontext
-        """Around each statement with an effect, in its thread: cancels its jobs when its client interrupts it."""
+        """Entered around each statement with an effect, in its thread; cancels its jobs on the client's interrupt."""
         self._condition = threading.Condition()
         self._running = 0
         self._stopping = False
@@ -101,11 +101,11 @@ class Sessions:
 
     @property
     def running(self) -> int:
-        """How many statements with an effect are running."""
+        """The number of running statements with an effect."""
         return self._running
 
     def of(self, key: str, jvm_session: Callable[[], Any]) -> SparkSession:
-        """Return the object for a session.
+        """Return the PySpark object for a session.
 
         Args:
             key: The session's id.
@@ -128,7 +128,7 @@ class Sessions:
 
     @contextmanager
     def statement(self, spark: SparkSession) -> Iterator[None]:
-        """Around a statement with an effect: counted, cancelled by its client, committed for the client's user.
+        """Run a block as a statement with an effect: counted, cancelled with its client, committed for its user.
 
         Raises:
             DeltaEnvironmentError: The server is stopping.
@@ -160,7 +160,7 @@ class Sessions:
             self._refuse_when_stopping()
 
     def stop(self, seconds: float) -> int:
-        """Take no more statements, and wait for those with an effect that are running.
+        """Refuse new statements, and wait for the running ones that have an effect.
 
         Returns:
             How many of them are still running after that time.
@@ -173,7 +173,7 @@ class Sessions:
     def _refuse_when_stopping(self) -> None:
         if self._stopping:
             stopping = DeltaEnvironmentError(
-                "The server is stopping and takes no more statements. Nothing was run.",
+                "The server is stopping and accepts no more statements. Nothing was run.",
                 hint="Run it again when the server is back.",
             )
             stopping.retryable = True

@@ -1,4 +1,4 @@
-"""Tell whose a statement is that a server's thread runs."""
+"""Find the user who runs a statement in a server's thread."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _USER: Final = re.compile(r"SparkConnect_\w*User_(.*?)_Session_")
 
 
 def nobody(spark: SparkSession) -> str | None:
-    """Name nobody."""
+    """Return None for every session."""
     return None
 
 
 def connect_user(spark: SparkSession) -> str | None:
-    """Return the user of a Connect client, as Connect tags the work of the thread; None in any other thread."""
+    """Return the user of a Connect client from Connect's job tag on the thread; None in any other thread."""
     found: Any = spark.sparkContext.getLocalProperty(_TAGS)
     match = None if found is None else _USER.search(str(found))
     return None if match is None else match[1]
 
 
 def thrift_user(jvm: Jvm, server: Any, spark: SparkSession) -> str | None:
-    """Return the user of a connection to the Thrift server; None for a session that is none of its connections.
+    """Return the user of a connection to the Thrift server; None for a session that is not one of its connections.
 
     Args:
-        jvm: Of the server.
+        jvm: The server's bindings.
         server: The Thrift server.
         spark: The session of a connection.
     """

@@ -1,4 +1,4 @@
-"""Parse SQL text into a statement; an error points at the token that is wrong."""
+"""Parse SQL text into a statement; an error points at the offending token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydelta.protocol.names import path_text
 
 __all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
 
-_BLANK: Final = r"(?>\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"  # atomic: a comment is taken in one way, not in many
+_BLANK: Final = r"(?>\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"  # Atomic, so a comment never backtracks.
 _OURS: Final = re.compile(
     rf"{_BLANK}*(?:(?:VACUUM|GENERATE|OPTIMIZE|RESTORE|REORG|FSCK|CONVERT{_BLANK}+TO)\b"
     rf"|EXPLAIN{_BLANK}+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED){_BLANK}+)?OPTIMIZE\b"
@@ -34,23 +34,23 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "
 
 
 def is_ours(text: str, *, spark_refuses: bool = False) -> bool:
-    """Tell whether a statement begins like one of those that only this engine knows.
+    """Return whether a statement begins like one that only this engine knows.
 
     Args:
         text: The statement.
-        spark_refuses: Spark's parser has been asked and does not know it, so that words further on may tell.
+        spark_refuses: Spark's parser has already failed on it, so keywords further on may decide.
     """
     return bool(_OURS.match(text) or (spark_refuses and _PERHAPS_OURS.match(text)))
 
 
 def parse_statement(text: str) -> st.Statement:
-    """Read one statement.
+    """Parse one statement.
 
     Args:
-        text: SQL; comments and a semicolon at the end are passed over.
+        text: SQL; comments and a semicolon at the end are ignored.
 
     Raises:
-        ParseError: It is none; the message shows where.
+        ParseError: It is not a valid statement; the message shows where.
 
     Example:
         >>> parse_statement("OPTIMIZE lake.events WHERE day = '2024-01-01' ZORDER BY (id)").where
@@ -77,7 +77,7 @@ def _trees(tree: Tree[Token], kind: str | None = None) -> Iterator[Tree[Token]]:
 
 
 class _Reader:
-    """Makes statements of trees; conditions are slices of the text."""
+    """Turns trees into statements; conditions are slices of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -243,16 +243,16 @@ _RULES: Final[Mapping[str, Callable[[_Reader, Tree[Token]], st.Statement]]] = {
     "sync_identity": _Reader._sync_identity,
     "fsck": _Reader._fsck,
 }
-"""The grammar's rule of a statement -> what reads its tree."""
+"""The method that reads the tree of each statement rule of the grammar."""
 
 
 def _whole_number(digits: str) -> int:
-    """The number; one that no version and no count can be stands for the largest."""
+    """Convert digits to a number, capped where it exceeds any version or count."""
     return int(digits) if len(digits) < _MOST_DIGITS else 10**_MOST_DIGITS
 
 
 def unquote_string(text: str) -> str:
-    r"""Turn a string literal of SQL into what it stands for.
+    r"""Return the value of an SQL string literal.
 
     Example:
         >>> unquote_string("'it''s'"), unquote_string(r'"a\tb"')
@@ -264,16 +264,16 @@ def unquote_string(text: str) -> str:
 
 
 def syntax_error(text: str, line: int, column: int, token: str, why: str = "") -> ParseError:
-    """Make the error for a token, with a mark under it.
+    """Build the error for a token, with a mark under it.
 
     Args:
         text: The statement.
-        line: Where the token begins, from 1, and
-        column: likewise.
-        token: What it is.
+        line: Line of the token, from 1.
+        column: Column of the token, from 1.
+        token: The token.
         why: What is wrong with it.
     """
-    lines = text.replace("\r\n", "\n").split("\n")  # as the parser counts them
+    lines = text.replace("\r\n", "\n").split("\n")  # The parser counts lines this way.
     marked = [*lines[:line], "-" * (column - 1) + "^^^", *lines[line:]]
     end = f": {why}" if why else ""
     return ParseError(

@@ -1,6 +1,6 @@
-"""Split text into its statements, and what is not ended yet.
+"""Split text into complete statements and an unfinished rest.
 
-A semicolon ends a statement unless it stands in a string, a quoted name, a comment or a ``BEGIN … END`` block.
+A semicolon ends a statement unless it is inside a string, a quoted name, a comment or a ``BEGIN … END`` block.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Piece:
 
     Args:
         text: Without the semicolon.
-        line: Line of the whole text that it begins on, from 1.
+        line: Line of the whole text where it begins, from 1.
     """
 
     text: str
@@ -47,8 +47,8 @@ def split_statements(text: str) -> tuple[list[Piece], str]:
         text: SQL.
 
     Returns:
-        The statements that are ended, empty ones left out, and the text after the last of them. That is blank when
-        everything is ended; an unclosed string, name, comment or block reaches to its end.
+        The complete statements, without empty ones, and the text after the last of them. The rest is blank when every
+        statement is complete; an unclosed string, name, comment or block stays in the rest.
 
     Example:
         >>> pieces, rest = split_statements("SELECT ';' /* one; */; SELECT 2")
@@ -75,7 +75,7 @@ def split_statements(text: str) -> tuple[list[Piece], str]:
             if block and word in ("BEGIN", "CASE") and previous != "END":
                 depth += 1
             elif block and previous == "END" and word in _BLOCK_ENDS:
-                depth += 1  # END IF and its like close what was not counted
+                depth += 1  # END IF and the like close blocks that were not counted.
             if block and word == "END":
                 depth -= 1
             previous = word
@@ -92,7 +92,7 @@ def split_statements(text: str) -> tuple[list[Piece], str]:
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether text holds nothing but white space and comments that are closed."""
+    """Return whether text holds only white space and closed comments."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -108,7 +108,7 @@ def is_blank(text: str) -> bool:
 
 
 def _after_comment(text: str, at: int) -> tuple[int, bool]:
-    """Where a bracketed comment ends, and whether it does; they nest, as Spark's do."""
+    """Return where a bracketed comment ends, and whether it is closed; comments nest as Spark's do."""
     depth = 1
     for mark in re.compile(r"/\*|\*/").finditer(text, at):
         depth += 1 if mark.group() == "/*" else -1

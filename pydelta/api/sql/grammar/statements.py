@@ -1,4 +1,4 @@
-"""Define the statements as values. Conditions and queries stay text, which Spark's own parser reads."""
+"""Define the statements as values. Conditions and queries stay text for Spark's own parser."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ TableName: TypeAlias = tuple[str, ...]
 
 
 class QuotedPath(tuple[str, str]):
-    """``("delta", path)`` of a path between single quotes: it is one without a slash in it, too."""
+    """``("delta", path)`` for a path in single quotes, which is a path even without a slash."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Travel:
-    """``VERSION AS OF n`` or ``TIMESTAMP AS OF expression``; one of the two."""
+    """Either ``VERSION AS OF n`` or ``TIMESTAMP AS OF expression``."""
 
     version: int | None = None
     timestamp_sql: str | None = None
@@ -49,11 +49,11 @@ class VacuumStatement:
 
     Args:
         table: The table.
-        retain_hours: Age from which files that nothing needs may go; None for the table's own.
-        dry_run: Only say what would be deleted.
-        mode: ``FULL``, ``LITE``, or None where the statement names none.
-        inventory: The table of an inventory, or
-        inventory_query: the query of one.
+        retain_hours: Minimum age of unreferenced files to delete; None for the table's own setting.
+        dry_run: Only report what would be deleted.
+        mode: ``FULL``, ``LITE``, or None if the statement names neither.
+        inventory: The table that holds an inventory.
+        inventory_query: The query that returns one, instead of ``inventory``.
         where: Condition on partition columns.
     """
 
@@ -87,7 +87,7 @@ class OptimizeStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptimize:
-    """``EXPLAIN [EXTENDED | CODEGEN | COST | FORMATTED] OPTIMIZE …``; all say the same."""
+    """``EXPLAIN [EXTENDED | CODEGEN | COST | FORMATTED] OPTIMIZE …``; all four have the same output."""
 
     explained: OptimizeStatement
 

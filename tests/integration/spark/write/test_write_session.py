@@ -233,7 +233,7 @@ def test_an_unknown_option_is_a_warning_and_a_misspelt_one_an_error_on_every_way
     name = f"delta.`{path}`"
     frame = one(spark, 10)
     for option, seen in (
-        ("frobnicate", pytest.warns(UserWarning, match="write option 'frobnicate' is passed over")),
+        ("frobnicate", pytest.warns(UserWarning, match="write option 'frobnicate' is ignored")),
         ("mergeShcema", pytest.raises(InvalidArgumentError, match="Did you mean 'mergeSchema'")),
     ):
         before = version_of(path)
