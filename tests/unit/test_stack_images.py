@@ -104,3 +104,11 @@ def test_what_runs_in_an_image_takes_text_for_utf8(dockerfile):
     run = [stage for stage in stages if re.search(r"^(ENTRYPOINT|CMD)", stage, re.MULTILINE)]
     assert run
     assert all(map(has_locale, run))
+
+
+def test_java_is_made_by_the_same_lines_in_each_image_so_that_docker_makes_it_once():
+    texts = [path.read_text() for path in (ROOT / "images").glob("*/Dockerfile")]
+    for begin in (" AS tools\n", "RUN jlink "):
+        stages = [text.split(begin)[1].split("\n\n")[0] for text in texts if begin in text]
+        assert len(stages) == 6
+        assert len(set(stages)) == 1
