@@ -1,20 +1,31 @@
 #!/usr/bin/env python3
-"""Tell which tests with servers, and which of the stack's further parts, a run takes.
+"""Decide what a run of CI takes: print it as shell variables, which ``.ci/run`` reads.
 
-Prints four lines: the room of tests with servers; the stack's further parts that run, in this order, as long as there
-is time; those that are left to other commits; whether tests run with the oldest
-Spark, too, "yes" or "no". What the commits of the last four hours before this one changed runs; of
-the others one, with every fourth commit.
+A run has time for a part of the tests only, so that each commit takes its turn. What rotates goes by the number of the
+commit, the first seven digits of its hash; what the commits of the last four hours changed runs in any case. With
+``ALL_PROFILES`` in the environment everything that can be left out runs, and nothing is left to other commits.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
-# What begins the names of files that a part is about. Each part has its own tests below them, too.
+# One run takes the K-th of this many parts.
+LEFT_OUT_PARTS = 24  # of the tests and the cases that `make test` leaves out
+PROGRAM_PARTS = 80  # of the programs that are compared with the reference engine
+STACK_TEST_PARTS = 6  # of the stack's tests that take minutes
+# With every fourth commit one part of the stack runs that no change concerns, and with another fourth the oldest Spark.
+EVERY = 4
+# No further part of the stack begins after this many seconds, so that a run ends within its time. One runs in any case.
+STACK_SECONDS = 33 * 60
+
+# What the names of files begin with that a part is about, its own tests among them.
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "hdfs": ("tests/hdfs/", "pydelta/storage/hdfs"),
     "kafka": (
@@ -78,6 +89,59 @@ OLDEST = (
 )
 
 
+@dataclass(frozen=True)
+class Turns:
+    """What one run takes; the names are those of the variables in ``.ci/run``.
+
+    Attributes:
+        rooms: Which tests with servers run: the name of a room, or ``all``.
+        and_part: The part of what ``make test`` leaves out, as ``K/N``.
+        programs_part: The part of the programs that are compared with the reference engine, as ``K/N``.
+        stack_turn: The part of the stack's slow tests, as ``K/N``.
+        stack_parts: Further parts of the stack that run, in this order, as long as there is time.
+        stack_others: Further parts of the stack that are left to other commits.
+        stack_seconds: After this many seconds no further part of the stack begins; empty for no limit.
+        oldest: Whether tests run with the oldest Spark, too: ``yes`` or ``no``.
+    """
+
+    rooms: str
+    and_part: str
+    programs_part: str
+    stack_turn: str
+    stack_parts: tuple[str, ...]
+    stack_others: tuple[str, ...]
+    stack_seconds: str
+    oldest: str
+
+    def shell(self) -> str:
+        """Write the turns as assignments of a shell, a list as an array."""
+        return "".join(f"{field.name}={_quoted(getattr(self, field.name))}\n" for field in fields(self))
+
+
+def decide(number: int, changed: Sequence[str], *, everything: bool = False) -> Turns:
+    """Decide what a run takes.
+
+    Args:
+        number: Of the commit; any number that differs from commit to commit.
+        changed: Names of the files that the last commits changed.
+        everything: Whether nothing is left to other commits.
+
+    Returns:
+        What the run takes.
+    """
+    run, left = parts_of(changed, number)
+    return Turns(
+        rooms="all" if everything else room_of(changed, number),
+        and_part=_part(number, LEFT_OUT_PARTS),
+        programs_part=_part(number, PROGRAM_PARTS),
+        stack_turn=_part(number, STACK_TEST_PARTS),
+        stack_parts=(*run, *left) if everything else tuple(run),
+        stack_others=() if everything else tuple(left),
+        stack_seconds="" if everything else str(STACK_SECONDS),
+        oldest="yes" if everything or runs_oldest_spark(changed, number) else "no",
+    )
+
+
 def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number: int) -> tuple[list[str], list[str]]:
     """Sort parts: those that a change concerns, and the others, each from the one whose turn it is.
 
@@ -109,24 +173,31 @@ def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]
     Returns:
         The parts that run, and those that do not.
     """
-    concerned, others = in_turn(STACK, changed, number // 4)  # so that every part has its turn, however many there are
-    more = 1 if number % 4 == 0 else 0
+    # By the number itself few of the twelve parts would have a turn: one more runs at multiples of EVERY alone.
+    concerned, others = in_turn(STACK, changed, number // EVERY)
+    more = 1 if number % EVERY == 0 else 0
     return [*concerned, *others[:more]], others[more:]
 
 
 def runs_oldest_spark(changed: Iterable[str], number: int) -> bool:
     """Return whether tests run with the oldest Spark too: where version code changed, and with every fourth commit."""
-    return number % 4 == 2 or any(file.startswith(OLDEST) for file in changed)
+    return number % EVERY == 2 or any(file.startswith(OLDEST) for file in changed)
 
 
 def main() -> None:
-    """See above."""
+    """Print the turns of the commit that is checked out."""
     number = int(_git("rev-parse", "HEAD")[:7], 16)
     since = datetime.fromisoformat(_git("show", "-s", "--format=%cI", "HEAD")) - timedelta(hours=4)
     changed = _git("log", f"--since={since.isoformat()}", "--name-only", "--format=").splitlines()
-    run, left = parts_of(changed, number)
-    oldest = "yes" if runs_oldest_spark(changed, number) else "no"
-    sys.stdout.write(f"{room_of(changed, number)}\n{' '.join(run)}\n{' '.join(left)}\n{oldest}\n")
+    sys.stdout.write(decide(number, changed, everything=bool(os.environ.get("ALL_PROFILES"))).shell())
+
+
+def _part(number: int, parts: int) -> str:
+    return f"{number % parts + 1}/{parts}"
+
+
+def _quoted(value: str | tuple[str, ...]) -> str:
+    return shlex.quote(value) if isinstance(value, str) else f"({shlex.join(value)})"
 
 
 def _git(*arguments: str) -> str:

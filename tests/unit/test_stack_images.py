@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import stack_files
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -36,7 +37,9 @@ def image(tmp_path):
 
 
 def test_each_service_names_an_image_by_prefix_and_version():
-    lines = re.findall(r"^ +image: (.*)$", (ROOT / "docker-compose.yml").read_text(), re.MULTILINE)
+    lines = [
+        line for path in stack_files.FILES for line in re.findall(r"^ +image: (.*)$", path.read_text(), re.MULTILINE)
+    ]
     named = [
         re.fullmatch(r"\$\{LAKEHOUSE_IMAGES:-lakehouse\}/([a-z-]+):\$\{LAKEHOUSE_VERSION:-(.*)\}", line)
         for line in lines
@@ -73,12 +76,11 @@ def test_no_script_and_no_test_names_an_image_by_itself():
 
 
 def test_the_core_s_limits_of_memory_are_under_eight_gigabytes_and_the_guide_lists_them():
-    text = (ROOT / "docker-compose.yml").read_text()
+    services = stack_files.services()
     core = ["minio", "postgres", "hive-metastore", "spark-master", "spark-worker", "trino", "scheduler", "ui"]
     limits = {}
     for name in core:
-        section = re.split(r"\n  \S", text.split(f"\n  {name}:\n", 1)[1])[0]
-        number, unit = re.search(r"mem_limit: (?:\$\{\w+:-)?(\d+)([mg])\b", section).groups()
+        number, unit = re.match(r"(?:\$\{\w+:-)?(\d+)([mg])\b", services[name]["mem_limit"]).groups()
         limits[name] = int(number) * (1024 if unit == "g" else 1)
     assert sum(limits.values()) * 2**20 < 8 * 10**9, limits
     guide = (ROOT / "docs/guides/stack.md").read_text()
@@ -102,3 +104,11 @@ def test_what_runs_in_an_image_takes_text_for_utf8(dockerfile):
     run = [stage for stage in stages if re.search(r"^(ENTRYPOINT|CMD)", stage, re.MULTILINE)]
     assert run
     assert all(map(has_locale, run))
+
+
+def test_java_is_made_by_the_same_lines_in_each_image_so_that_docker_makes_it_once():
+    texts = [path.read_text() for path in (ROOT / "images").glob("*/Dockerfile")]
+    for begin in (" AS tools\n", "RUN jlink "):
+        stages = [text.split(begin)[1].split("\n\n")[0] for text in texts if begin in text]
+        assert len(stages) == 6
+        assert len(set(stages)) == 1

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import stack_files
 from leaks import secret
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -250,7 +251,7 @@ def test_line_ends_of_windows_are_named_and_confuse_nothing_else(env_file):
 
 def test_every_setting_that_compose_and_the_scripts_read_is_in_the_list():
     listed = {line.split()[0] for line in (ROOT / "scripts/stack-settings").read_text().splitlines() if line[:1] != "#"}
-    compose = "".join((ROOT / name).read_text() for name in ("docker-compose.yml", "docker-compose.secure.yml"))
+    compose = "".join(path.read_text() for path in stack_files.FILES)
     scripts = "".join(
         path.read_text() for path in (ROOT / "scripts").glob("*") if path.name.startswith(("stack-", "make-env"))
     )

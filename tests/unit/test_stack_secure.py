@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import stack_files
 import yaml
 
 from catalog_sync.thrift.client import MetastoreAddress
@@ -104,7 +105,7 @@ def test_a_password_is_sent_by_tls_alone():
 
 
 def test_every_service_with_a_key_of_the_store_trusts_its_certificate_or_is_refused(scripts):
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    services = stack_files.services()
     changed = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text())
     trusting = {name for name, said in changed["services"].items() if changed["x-trust"] in said.get("volumes", [])}
     preflight = (ROOT / "scripts" / "stack-preflight").read_text()

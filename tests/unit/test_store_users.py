@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import stack_files
 
 ROOT = Path(__file__).resolve().parents[2]
 AS_USER = ROOT / "images" / "spark" / "bin" / "as-user"
@@ -83,7 +84,7 @@ def test_the_scripts_know_the_users_of_the_file_of_rights():
     text = (ROOT / "scripts" / "stack-lib").read_text()
     (named,) = re.findall(r'^STORE_USERS="(.*)"$', text, re.MULTILINE)
     assert sorted(named.split()) == sorted(users())
-    compose = (ROOT / "docker-compose.yml").read_text()
+    compose = stack_files.KEYS.read_text()
     for user in users():
         assert f"${{STORE_{user.upper()}_KEY:-" in compose and f"${{STORE_{user.upper()}_SECRET:-" in compose
 
