@@ -45,7 +45,9 @@ def test_arguments_of_the_process_are_left_to_the_application():
 
 
 @pytest.mark.parametrize(
-    ("app", "name"), [(pydelta.api.cli.cli.app, "pydelta"), (catalog_sync.cli.app, "catalog_sync")], ids=str
+    ("app", "name"),
+    [(pydelta.api.cli.cli.app, "pydelta"), (catalog_sync.cli.app, "catalog_sync")],
+    ids=("pydelta", "catalog_sync"),
 )
 def test_a_program_prints_its_version(capsys, app, name):
     with pytest.raises(SystemExit) as caught:
