@@ -168,7 +168,7 @@ class Children:
                 raise StoppedError("The scheduler was stopped.", hint="It is done after the next start.")
             raise SilentJobError(
                 f"{Path(command[0]).name} {Path(command[1]).name if len(command) > 1 else ''} ended with exit code "
-                f"{code} and said nothing of how it went.",
+                f"{code} and printed no report.",
                 hint="Its messages are in the log above; in the stack: make logs SERVICE=scheduler.",
             )
         return found

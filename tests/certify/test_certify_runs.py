@@ -154,7 +154,7 @@ def test_a_place_that_holds_something_is_refused_and_left_alone(tmp_path, capsys
         (["PLACE", "--with", "duckdb"], "There is no engine 'duckdb'"),
         (["PLACE", "--with", "trino"], "--with trino and --trino belong together"),
         (["PLACE", "--trino", "http://127.0.0.1:1"], "--with trino and --trino belong together"),
-        (["PLACE", "--trino-writes"], "--trino-writes is given, and no Trino"),
+        (["PLACE", "--trino-writes"], "--trino-writes is given, but no Trino"),
         (
             ["PLACE", "--with", "trino", "--trino", "http://127.0.0.1:1", "--trino-schema", "x"],
             "is not a schema of Trino",

@@ -50,7 +50,7 @@ def test_as_json_with_defaults(capsys, log):
 
 def test_it_says_how_far_a_table_is_from_its_bound(capsys, log):
     _, out, _ = run(capsys, log.uri, "--dry-run", "--default", "compact.minFiles=60")
-    assert "nothing is due: merging small files would take away 59 of the 60 that it takes; VACUUM is off" in out
+    assert "nothing is due: merging small files would save 59 files, and the bound is 60; VACUUM is off" in out
     _, out, _ = run(capsys, log.uri, "--dry-run", "--default", "enabled=false")
     assert "the table is left alone" in out
 

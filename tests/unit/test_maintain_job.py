@@ -104,7 +104,7 @@ def test_columns_of_zorder_are_passed_on(tmp_path):
             "[DELTA_X] A conflict.",
             2,
         ),
-        ("sys.exit(137)", "compact.py ended with exit code 137 and said nothing of how it went", 2),
+        ("sys.exit(137)", "compact.py ended with exit code 137 and printed no report", 2),
     ],
 )
 def test_a_job_that_fails_is_in_the_book_and_in_the_exit_code(tmp_path, crowded, answer, said, code):

@@ -98,12 +98,12 @@ def _refuse(wish: Wish) -> TrinoReader | None:
         )
     if (wish.trino is not None) != ("trino" in wish.engines):
         raise InvalidArgumentError(
-            "--with trino and --trino belong together, and only one of them is given.",
+            "--with trino and --trino belong together, but only one of them is given.",
             hint="Write --with trino --trino http://127.0.0.1:8080.",
         )
     if wish.trino_writes and wish.trino is None:
         raise InvalidArgumentError(
-            "--trino-writes is given, and no Trino.", hint="Write --with trino --trino http://127.0.0.1:8080, too."
+            "--trino-writes is given, but no Trino.", hint="Write --with trino --trino http://127.0.0.1:8080, too."
         )
     if scheme_of(wish.uri) == "memory":
         raise InvalidArgumentError(
@@ -141,7 +141,7 @@ def certify(wish: Wish, replayed: str | None, say: Callable[[str], None]) -> int
         plan = before.smallest or before.plan
         if trino is None and any(process.engine == "trino" for process in plan.processes):
             raise InvalidArgumentError(
-                "Trino writes in this plan, and none is named.", hint="Add --with trino --trino http://127.0.0.1:8080."
+                "Trino writes in this plan, but none is named.", hint="Add --with trino --trino http://127.0.0.1:8080."
             )
     else:
         writers = [engine for engine in wish.engines if engine in _WRITERS or (engine == "trino" and wish.trino_writes)]
@@ -255,18 +255,19 @@ def _notes(wish: Wish, plan: CertifyPlan, ran: Ran) -> list[str]:
     if plan.proxy_faults and "trino" in others:
         others.remove("trino")
         notes.append(
-            "Trino reaches the store by its own settings, so that it did not go wrong; its clients were killed."
+            "Trino reaches the store with its own settings, so its store calls were not disturbed. "
+            "Its clients were killed."
         )
     if plan.proxy_faults and others and endpoint_of(wish.uri, wish.options) is None:
         notes.append(
-            f"The store of {' and '.join(sorted(others))} did not go wrong: the proxy that loses replies takes an S3 "
-            "endpoint (fs.s3a.endpoint) to stand before. Their processes were killed, and pydelta's lost replies."
+            f"Store calls of {' and '.join(sorted(others))} were not disturbed, because the proxy that loses replies "
+            "needs an S3 endpoint (fs.s3a.endpoint). Their processes were killed, and pydelta lost replies."
         )
     vacuums = [event for event in ran.history.events if event.step.kind == "vacuum" and event.outcome == "ok"]
     if vacuums and wish.minutes * 60 <= plan.retention_seconds:
         notes.append(
             f"VACUUM ran and had nothing to delete: the run was shorter than the retention of {plan.retention_seconds} "
-            "seconds. --minutes beyond it, or --retention, tries that, too."
+            "seconds. More --minutes, or a shorter --retention, test that, too."
         )
     return notes
 

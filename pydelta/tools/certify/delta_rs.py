@@ -44,7 +44,7 @@ def _place(uri: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         return normalize_uri(uri), {}
     if scheme not in ("s3", "s3a", "s3n"):
         raise InvalidArgumentError(
-            f"delta-rs is not tried on {scheme}:// here, only on local paths and S3.", hint="Leave it out of --with."
+            f"delta-rs is only tested on local paths and S3, not on {scheme}://.", hint="Leave it out of --with."
         )
     _, bucket, key = split_location(normalize_uri(uri))
     connection = s3_options(bucket, options)

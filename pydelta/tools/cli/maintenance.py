@@ -177,7 +177,7 @@ def _lines(state: MaintenanceState, policy: MaintenancePolicy, actions: list[Act
     if not actions:
         small = state.compaction
         lines.append(
-            f"nothing is due: merging small files would take away {max(small.saved, 0)} of the "
-            f"{policy.compact_min_files} that it takes; VACUUM is {policy.vacuum}"
+            f"nothing is due: merging small files would save {max(small.saved, 0)} files, and the bound is "
+            f"{policy.compact_min_files}; VACUUM is {policy.vacuum}"
         )
     return lines
