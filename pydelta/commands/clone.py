@@ -320,22 +320,22 @@ class _Clone:
             raise
 
     def _shared(
-        self, wanted: Sequence[AddFile], there: Sequence[AddFile]
+        self, wanted: Sequence[AddFile], existing: Sequence[AddFile]
     ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
         root = self.target.uri
         shared = absolute_adds(wanted, self.source.uri)
-        if not there:
+        if not existing:
             return shared, ()
         new = {_identity(add, root): add for add in shared}
-        old = {_identity(add, root): add for add in there}
+        old = {_identity(add, root): add for add in existing}
         return [new[key] for key in new.keys() - old.keys()], [old[key] for key in old.keys() - new.keys()]
 
     def _copied(
-        self, wanted: Sequence[AddFile], there: Sequence[AddFile], written: list[str]
+        self, wanted: Sequence[AddFile], existing: Sequence[AddFile], written: list[str]
     ) -> tuple[list[AddFile], list[AddFile]]:
         """Return the copied files, and the target's files to remove; copies of an earlier clone stay."""
         kept: dict[tuple[str, int], AddFile] = {}
-        for add in there:
+        for add in existing:
             if not is_absolute_path(add.path) and _SUFFIX.search(add.path) and add.deletion_vector is None:
                 kept[_SUFFIX.sub("", add.path), add.size] = add
         jobs: list[FileCopy] = []
@@ -354,7 +354,7 @@ class _Clone:
         if jobs:
             self.copier.copy(jobs, source=self.source, target=self.target)
         coming = self._with_own_vectors(coming, written)
-        return coming, [add for add in there if add.path not in staying]
+        return coming, [add for add in existing if add.path not in staying]
 
     def _with_own_vectors(self, adds: Sequence[AddFile], written: list[str]) -> list[AddFile]:
         vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
@@ -441,8 +441,8 @@ def _domains(source: Sequence[DomainMetadata], target: Snapshot) -> list[DomainM
     domains: list[DomainMetadata] = []
     for domain in source:
         if domain.domain == _ROW_TRACKING:
-            there = row_id_high_water_mark(target.domain_metadata.values())
-            if there > row_id_high_water_mark([domain]):
+            mark = row_id_high_water_mark(target.domain_metadata.values())
+            if mark > row_id_high_water_mark([domain]):
                 continue
         if target.domain_metadata.get(domain.domain) != domain:
             domains.append(domain)

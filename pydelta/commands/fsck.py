@@ -215,8 +215,8 @@ def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckR
     batches = [batch.files for batch in list_batches(log.store, enter=names.enters)]
     listed = pl.concat(batches) if batches else _nothing()
     adds = snapshot.files.core
-    there = listed.select(key="path", found="size").unique("key")
-    sized = adds.with_columns(key=_plain(adds["path"], log.uri)).join(there, on="key", how="left")
+    listed_sizes = listed.select(key="path", found="size").unique("key")
+    sized = adds.with_columns(key=_plain(adds["path"], log.uri)).join(listed_sizes, on="key", how="left")
     wrong = sized.filter(pl.col("found") != pl.col("size")).select("path", "size", "found").rows()
     looked = _Looked(log)
     suspects = snapshot.files.adds(sized.filter(pl.col("found").is_null()).select(adds.columns))
@@ -226,7 +226,7 @@ def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckR
         if size is not None and size != add.size:
             wrong.append((add.path, add.size, size))
     vectors = adds.filter(pl.col("dv_id").is_not_null() & ~pl.col("dv_id").str.starts_with("i"))
-    missing, short = _check_vectors(looked, snapshot.files.adds(vectors), there) if vectors.height else ([], [])
+    missing, short = _check_vectors(looked, snapshot.files.adds(vectors), listed_sizes) if vectors.height else ([], [])
     return replace(
         report,
         version=snapshot.version,
@@ -316,7 +316,7 @@ class _Looked:
 
 
 def _check_vectors(
-    looked: _Looked, adds: Sequence[AddFile], there: pl.DataFrame
+    looked: _Looked, adds: Sequence[AddFile], listed_sizes: pl.DataFrame
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Find files whose deletion vector is missing, and files whose vector is cut short."""
     paths, ends = [], []
@@ -327,7 +327,7 @@ def _check_vectors(
         ends.append(sum(stored) if stored is not None else 0)
     frame = pl.DataFrame({"vector": paths, "end": ends}, schema={"vector": pl.String, "end": pl.Int64})
     known = frame.with_columns(key=_plain(frame["vector"], looked.root)).join(
-        there, on="key", how="left", maintain_order="left"
+        listed_sizes, on="key", how="left", maintain_order="left"
     )
     looked.look(known.filter(pl.col("found").is_null())["vector"].unique(maintain_order=True).to_list())
     missing, short = [], []
@@ -363,10 +363,10 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
             table=log.uri,
         )
     if report.missing_files:
-        gone = snapshot.files.core.filter(pl.col("path").is_in(list(report.missing_files)))
-        txn.mark_read(gone)
+        missing = snapshot.files.core.filter(pl.col("path").is_in(list(report.missing_files)))
+        txn.mark_read(missing)
         now = context.clock()
-        actions = [add.remove(deletion_timestamp=now) for add in snapshot.files.adds(gone)]
+        actions = [add.remove(deletion_timestamp=now) for add in snapshot.files.adds(missing)]
         operation = Operation(name="FSCK", parameters={}, metrics={"numMissingFiles": len(actions)})
         repaired = txn.commit(actions, operation).version
     removed: tuple[str, ...] = ()

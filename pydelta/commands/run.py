@@ -187,7 +187,7 @@ class Attempt:
 
     @property
     def notes(self) -> Mapping[str, int | str]:
-        """Notes for the history beside counts: how rows were read and written, and why the command was run again."""
+        """Notes for the history, besides counts: how rows were read and written, and why the command was run again."""
         return {**self.engine.ways(), **self.statement.metrics}
 
     def now_ms(self) -> int:

@@ -211,11 +211,11 @@ def clustering_of_write(
         if made is None and clustering_paths(snapshot):
             return clustering_domain(parse_schema(definition.schema_string), ())
         return made
-    there = clustering_paths(snapshot)
+    current = clustering_paths(snapshot)
     if cluster_by is not None:
         named = layout_paths(snapshot, cluster_by, purpose="CLUSTER BY")
-        if named != there:
-            now = ", ".join(path_text(path) for path in there) or "nothing"
+        if named != current:
+            now = ", ".join(path_text(path) for path in current) or "nothing"
             raise InvalidArgumentError(
                 f"clusterBy names {', '.join(cluster_by)}, and the table is clustered by {now}.",
                 hint="Leave clusterBy out, or replace the table.",

@@ -231,25 +231,25 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
     """Replace all columns: those with an existing name keep their data, new ones are null in existing rows."""
     old, metadata = snapshot.schema, _metadata(snapshot)
     named = {column.path[0].lower() for column in change.columns}
-    gone = [field.name for field in old.fields if field.name.lower() not in named]
-    if gone:
-        what = f"REPLACE COLUMNS leaves out {', '.join(gone)}. Columns can be dropped"
+    left_out = [field.name for field in old.fields if field.name.lower() not in named]
+    if left_out:
+        what = f"REPLACE COLUMNS leaves out {', '.join(left_out)}. Columns can be dropped"
         _require_mapping(snapshot, what, Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", details=what))
-    come = [column.path[0] for column in change.columns if old.field(column.path[0]) is None]
-    if gone and come:
-        what = f"REPLACE COLUMNS leaves out {', '.join(gone)} and adds {', '.join(come)}"
+    added = [column.path[0] for column in change.columns if old.field(column.path[0]) is None]
+    if left_out and added:
+        what = f"REPLACE COLUMNS leaves out {', '.join(left_out)} and adds {', '.join(added)}"
         raise SchemaError(
             f"{what}: values of a column that was meant to get another name would be lost.",
             hint="Write ALTER TABLE … RENAME COLUMN, DROP COLUMNS and ADD COLUMNS, each for itself.",
             condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", details=what, oldSchema=old.tree()),
         )
-    dropped = drop(snapshot, DropColumns(paths=tuple((name,) for name in gone))).metadata if gone else metadata
+    dropped = drop(snapshot, DropColumns(paths=tuple((name,) for name in left_out))).metadata if left_out else metadata
     fields: list[StructField] = []
     widening = snapshot.properties.enable_type_widening
     for column in change.columns:
-        there = old.field(column.path[0])
+        existing = old.field(column.path[0])
         field = new_field(column)
-        if there is None:
+        if existing is None:
             if not column.nullable:
                 raise SchemaError(
                     f"The new column {field.name} is NOT NULL, and rows that are there would have null in it.",
@@ -258,15 +258,15 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
                 )
             fields.append(field)
             continue
-        if there.nullable and not column.nullable:
+        if existing.nullable and not column.nullable:
             raise SchemaError(
-                f"REPLACE COLUMNS would make {there.name} NOT NULL, and now it is nullable.",
-                hint=f"ALTER TABLE … ALTER COLUMN {name_of((there.name,))} SET NOT NULL checks the rows first.",
+                f"REPLACE COLUMNS would make {existing.name} NOT NULL, and now it is nullable.",
+                hint=f"ALTER TABLE … ALTER COLUMN {name_of((existing.name,))} SET NOT NULL checks the rows first.",
                 condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", oldSchema=old.tree()),
             )
-        retyped = change_type(StructType((there,)), (there.name,), field.data_type, widening=widening).fields[0]
-        if retyped.data_type != there.data_type:
-            refuse_type_change(snapshot, (there.name,))
+        retyped = change_type(StructType((existing,)), (existing.name,), field.data_type, widening=widening).fields[0]
+        if retyped.data_type != existing.data_type:
+            refuse_type_change(snapshot, (existing.name,))
         comment = {"comment": column.comment} if column.comment is not None else {}
         fields.append(retyped.replace(nullable=column.nullable, metadata={**retyped.metadata, **comment}))
     schema = StructType(tuple(fields))
@@ -358,18 +358,18 @@ def _with(field: StructField, key: str, value: Any) -> StructField:
 
 def _retyped(snapshot: Snapshot, schema: StructType, path: tuple[str, ...], data_type: DataType) -> StructType:
     """Return the schema with a column of another type; the length limit of a string can only be raised or removed."""
-    there = field_at(schema, path)
-    declared = there.metadata.get(LENGTH)
+    current = field_at(schema, path)
+    declared = current.metadata.get(LENGTH)
     wanted = data_type.name if isinstance(data_type, PrimitiveType) else ""
     if declared is not None or SIZED.fullmatch(wanted):
         if not _longer(str(declared) if declared is not None else None, wanted):
             raise SchemaError(
-                f"{name_of(path)} is {declared or there.data_type} and cannot become {data_type}.",
+                f"{name_of(path)} is {declared or current.data_type} and cannot become {data_type}.",
                 hint="The limit of a text can only be raised or removed: varchar(n) to a longer varchar, or to string.",
                 condition=Condition.of(
                     "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
                     fieldPath=name_of(path),
-                    oldField=declared or there.data_type,
+                    oldField=declared or current.data_type,
                     newField=data_type,
                 ),
             )
@@ -406,11 +406,11 @@ def _with_nullability(
         if any(item is None for item in fields_along(schema, path)):
             raise _fixed_nullability(path, field, nullable)
         missing = " OR ".join([*(f"{name_of(path[:end])} IS NULL" for end in range(1, len(path)))])
-        there = f"{name_of(path)} IS NOT NULL"
+        not_null = f"{name_of(path)} IS NOT NULL"
         rules = (
             MustHold(
                 what=f"NOT NULL of {name_of(path)}",
-                expression=f"{missing} OR {there}" if missing else there,
+                expression=f"{missing} OR {not_null}" if missing else not_null,
                 not_null=name_of(path),
             ),
         )

@@ -274,9 +274,9 @@ def _turn_off(txn: OptimisticTransaction, removal: Removal) -> bool:
     left = _without_properties(metadata.configuration, removal.properties)
     turned_off = left != metadata.configuration
     if turned_off:
-        gone = sorted(metadata.configuration.keys() - left.keys())
+        removed = sorted(metadata.configuration.keys() - left.keys())
         txn.update_metadata(metadata.replace(configuration=left))
-        parameters = {"properties": encode_json(gone), "ifExists": True}
+        parameters = {"properties": encode_json(removed), "ifExists": True}
         txn.commit([], Operation(name="UNSET TBLPROPERTIES", parameters=parameters))
     return turned_off
 

@@ -182,15 +182,15 @@ def add_constraint(snapshot: Snapshot, change: AddConstraint) -> AlterPlan:
             condition=Condition.of("DELTA_INVALID_CONSTRAINT_NAME", name=change.name),
         )
     key = CONSTRAINT_PREFIX + name
-    there = {item.lower(): item for item in metadata.configuration}
-    if key in there:
+    existing = {item.lower(): item for item in metadata.configuration}
+    if key in existing:
         raise InvalidArgumentError(
-            f"The table already has a constraint {name!r}: {metadata.configuration[there[key]]}.",
+            f"The table already has a constraint {name!r}: {metadata.configuration[existing[key]]}.",
             hint=f"Choose another name, or drop it first: ALTER TABLE … DROP CONSTRAINT {name}.",
             condition=Condition.of(
                 "DELTA_CONSTRAINT_ALREADY_EXISTS",
                 constraintName=change.name,
-                oldConstraint=metadata.configuration[there[key]],
+                oldConstraint=metadata.configuration[existing[key]],
             ),
         )
     made = metadata.replace(configuration={**metadata.configuration, key: change.expression})
@@ -238,8 +238,8 @@ def cluster_by(snapshot: Snapshot, change: ClusterBy) -> AlterPlan:
         name="CLUSTER BY",
         parameters={"oldClusteringColumns": old, "newClusteringColumns": ",".join(change.columns or ())},
     )
-    there = snapshot.domain_metadata.get(domain.domain)
-    same = domain == there if there is not None else not change.columns
+    existing = snapshot.domain_metadata.get(domain.domain)
+    same = domain == existing if existing is not None else not change.columns
     protocol = _protocol(snapshot) if same else upgrade(_protocol(snapshot), CLUSTERING_FEATURES)
     return AlterPlan(metadata=metadata, operation=operation, protocol=protocol, clustering=domain, changed=not same)
 

@@ -123,9 +123,9 @@ def _names(data_type: DataType) -> Iterator[tuple[str, str]]:
 def _check_rows(log: DeltaLog, old: list[AddFile], written: int) -> None:
     if live_rows(old, log) == written:
         return
-    there = live_rows(old, log, by_footer=True)  # The log's counts may be wrong.
-    if there != written:
+    counted = live_rows(old, log, by_footer=True)  # The log's counts may be wrong.
+    if counted != written:
         raise RowsDoNotAddUpError(
-            f"The table's files hold {there} rows, and {written} are in the files that were to replace them.",
+            f"The table's files hold {counted} rows, and {written} are in the files that were to replace them.",
             hint="Nothing was changed. This is a defect of the engine or of a disk; report it.",
         )

@@ -222,26 +222,26 @@ class _Write:
         condition = self._condition() if plan.kind is WriteKind.REPLACE_WHERE else None
         if plan.kind is not WriteKind.APPEND and self.options.data_change:
             refuse_append_only(snapshot, _OVERWRITES)
-        gone = Replaced()
+        replaced = Replaced()
         if condition is not None:
-            gone = self._rows_that_go(condition)
+            replaced = self._remove_rows(condition)
         elif plan.kind is WriteKind.REPLACE_MATCHES:
-            gone = self._replace_matches()
-            if not gone.source_rows and plan.metadata is None and self.options.txn_app_id is None:
+            replaced = self._replace_matches()
+            if not replaced.source_rows and plan.metadata is None and self.options.txn_app_id is None:
                 return WriteResult(version=None)  # Empty data matches no row.
-        written = attempt.stage(self._write_rows(condition, record_inserts=bool(gone.kept.changes)))
+        written = attempt.stage(self._write_rows(condition, record_inserts=bool(replaced.kept.changes)))
         if exists and plan.kind is WriteKind.OVERWRITE:
-            gone = Replaced(files=snapshot.files.add_actions(attempt.txn.read_files()))
+            replaced = Replaced(files=snapshot.files.add_actions(attempt.txn.read_files()))
         elif plan.kind is WriteKind.DYNAMIC:
-            gone = Replaced(files=snapshot.files.add_actions(self._files_of_partitions(written.adds)))
-        if exists and not self._changes(written, gone, clustering):
+            replaced = Replaced(files=snapshot.files.add_actions(self._files_of_partitions(written.adds)))
+        if exists and not self._changes(written, replaced, clustering):
             return WriteResult(version=None)
-        if gone.source_rows is not None:  # The rows written must be those that were matched.
-            feed = written.num_changes if gone.kept.changes else None
-            counts = RowCounts(live=0, inserted=gone.source_rows, written=written.num_rows, changes=feed)
+        if replaced.source_rows is not None:  # The rows written must be those that were matched.
+            feed = written.num_changes if replaced.kept.changes else None
+            counts = RowCounts(live=0, inserted=replaced.source_rows, written=written.num_rows, changes=feed)
             reconcile(counts, table=snapshot.table_uri)
-        committed = self._commit(written, gone, clustering)
-        new = (*written.adds, *gone.kept.adds)
+        committed = self._commit(written, replaced, clustering)
+        new = (*written.adds, *replaced.kept.adds)
         if self.options.data_change:
             compact_after_write(attempt.context, committed, new)
         return WriteResult(
@@ -249,16 +249,16 @@ class _Write:
             num_files=len(new),
             num_rows=written.num_rows,
             num_bytes=sum(add.size for add in new),
-            num_removed_files=len(gone.files) + gone.hidden.num_removed_files,
+            num_removed_files=len(replaced.files) + replaced.hidden.num_removed_files,
             execution_time_ms=attempt.elapsed_ms,
             committed=committed,
         )
 
-    def _changes(self, written: RewriteOutput, gone: Replaced, clustering: DomainMetadata | None) -> bool:
+    def _changes(self, written: RewriteOutput, replaced: Replaced, clustering: DomainMetadata | None) -> bool:
         """Return whether the write changes an existing table, or its version counts for an application."""
         if self.plan.metadata is not None or clustering is not None or self.attempt.txn.counts_as_version:
             return True
-        return bool(written.files or gone.files or gone.kept.files or gone.hidden.actions)
+        return bool(written.files or replaced.files or replaced.kept.files or replaced.hidden.actions)
 
     def _condition(self) -> BoundCondition:
         """Bind the condition of ``replaceWhere``."""
@@ -325,7 +325,7 @@ class _Write:
         )
         return clustering_of_write(snapshot, plan.metadata, options.cluster_by, redefined=redefined)
 
-    def _rows_that_go(self, condition: BoundCondition) -> Replaced:
+    def _remove_rows(self, condition: BoundCondition) -> Replaced:
         """Return the files that ``replaceWhere`` removes, and new files with copies of their other rows."""
         attempt, snapshot = self.attempt, self.attempt.snapshot
         partitions = tuple(snapshot.partition_columns)
@@ -365,7 +365,7 @@ class _Write:
     def _commit(
         self,
         written: RewriteOutput,
-        gone: Replaced,
+        replaced: Replaced,
         clustering: DomainMetadata | None,
     ) -> Committed:
         now_ms = self.attempt.now_ms()
@@ -376,37 +376,37 @@ class _Write:
             base = self.attempt.snapshot.protocol or required_protocol(self.plan.metadata)
             self.attempt.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
         changes = self.options.data_change
-        actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *gone.kept.adds)]
-        actions += [*written.changes, *gone.kept.changes] if changes else []
-        removes = removes_of(gone.files, deletion_timestamp=now_ms, data_change=changes)
+        actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *replaced.kept.adds)]
+        actions += [*written.changes, *replaced.kept.changes] if changes else []
+        removes = removes_of(replaced.files, deletion_timestamp=now_ms, data_change=changes)
         operation = Operation(
-            name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, gone)
+            name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, replaced)
         )
         reads = isinstance(self.source, ReadingSource) and self.source.reads(self.attempt.snapshot.table_uri)
         blind = False if reads or self.options.mode.overwrites else None
-        staged = joined(actions, removes, gone.hidden.actions, () if clustering is None else (clustering,))
+        staged = joined(actions, removes, replaced.hidden.actions, () if clustering is None else (clustering,))
         return self.attempt.txn.commit(staged, operation, user_metadata=self.options.user_metadata, blind_append=blind)
 
-    def _metrics(self, written: RewriteOutput, gone: Replaced) -> Mapping[str, int]:
-        kept = gone.kept
+    def _metrics(self, written: RewriteOutput, replaced: Replaced) -> Mapping[str, int]:
+        kept = replaced.kept
         metrics: dict[str, int] = {
             "numFiles": len(written.adds) + len(kept.adds),
             "numOutputRows": written.num_rows + kept.num_rows,
             "numOutputBytes": sum(add.size for add in (*written.adds, *kept.adds)),
         }
         if self.plan.kind is not WriteKind.APPEND or self.options.mode.overwrites:
-            metrics["numRemovedFiles"] = len(gone.files) + gone.hidden.num_removed_files
-            metrics["numRemovedBytes"] = num_bytes(gone.files) + gone.hidden.removed_bytes
+            metrics["numRemovedFiles"] = len(replaced.files) + replaced.hidden.num_removed_files
+            metrics["numRemovedBytes"] = num_bytes(replaced.files) + replaced.hidden.removed_bytes
         if self.options.replace_where is not None:  # An append has these metrics too.
             metrics["numCopiedRows"] = kept.num_rows
             metrics["numAddedChangeFiles"] = len(written.changes) + len(kept.changes)
         if self.plan.kind is WriteKind.REPLACE_WHERE:
-            deleted = rows_by_statistics(gone.files) if gone.num_rows is None else gone.num_rows
+            deleted = rows_by_statistics(replaced.files) if replaced.num_rows is None else replaced.num_rows
             metrics |= {} if deleted is None else {"numDeletedRows": deleted}
         elif kept.adds:
             metrics["numCopiedRows"] = kept.num_rows
         if self.plan.kind is WriteKind.REPLACE_MATCHES:
-            metrics |= {"numDeletedRows": gone.num_rows or 0, **gone.hidden.metrics}
+            metrics |= {"numDeletedRows": replaced.num_rows or 0, **replaced.hidden.metrics}
         return metrics
 
 

@@ -321,9 +321,9 @@ def refuse_collations(schema: StructType, *, but: StructType | None = None) -> N
     Raises:
         UnsupportedFeatureError: A column has one; the error names it.
     """
-    there = {item.name.lower() for item in but.fields if _is_collated(item)} if but is not None else set()
+    existing = {item.name.lower() for item in but.fields if _is_collated(item)} if but is not None else set()
     for item in schema.fields:
-        if _is_collated(item) and item.name.lower() not in there:
+        if _is_collated(item) and item.name.lower() not in existing:
             raise UnsupportedFeatureError(
                 f"Column {item.name!r} has a collation, which no table feature of the released protocol keeps.",
                 features=("collations",),
