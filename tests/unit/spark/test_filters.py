@@ -155,9 +155,12 @@ def test_a_constant_that_is_not_sure_rules_files_out_and_decides_no_row():
     assert convert(nodes, fetching({(0, "set"): ["a", "null"]})) == In(Column(("s",)), ("a", "null"))
     lost = [node("EqualTo", 2), attribute("s", "string"), literal("a\ufffd", "string")]
     assert convert(lost, nothing) == Compare("=", Column(("s",)), Literal("a\ufffd", "string"))
+    cast = [*lost[:2], node("Cast", 1, dataType="string"), literal("shown", "binary")]
     schema = StructType((StructField("s", PrimitiveType("string")),))
-    with pytest.raises(NotHere, match="cannot be read"):
-        Tree.read(lost, nothing, str).exact(schema)
+    for wrong in (lost, cast, nodes):
+        fetched = {(0, "set"): ["a", "a\ufffd"], (2, "fold"): "a\ufffd"}
+        with pytest.raises(NotHere, match="cannot be read"):
+            Tree.read(wrong, fetching(fetched), str).exact(schema)
 
 
 def test_an_in_list_and_a_large_in_set_give_the_same_tree():

@@ -317,9 +317,13 @@ class _Translation:
             return Literal(_held(self._fetch(node.position, "micros"), data_type), data_type)
         if name == "date":
             return Literal(_date(str(text)), data_type)
-        if name == "string" and _LOST in str(text):
+        return Literal(self._read(text, data_type), data_type)
+
+    def _read(self, value: Any, data_type: DataType) -> Any:
+        found = _held(value, data_type)
+        if isinstance(found, str) and _LOST in found:
             self.doubt = "a constant that cannot be read"
-        return Literal(_held(text, data_type), data_type)
+        return found
 
     def _cast(self, node: Node) -> Expr:
         target = _type(node.body["dataType"])
@@ -329,7 +333,7 @@ class _Translation:
             value = self._fetch(node.position, "fold")
         except Exception as error:  # it must fail in the query, not here
             raise NotHere("a constant that cannot be computed") from error
-        return Literal(_held(value, check_simple(target)), target)
+        return Literal(self._read(value, check_simple(target)), target)
 
     def _in(self, node: Node) -> Expr:
         times = self._times(node)
@@ -363,7 +367,7 @@ class _Translation:
         if name == "string" and "null" in texts:  # the text, or no value: the JVM writes both the same way
             self.doubt = _LARGE
         absent = None if name == "string" else "null"
-        return In(child, tuple(None if text == absent else _held(text, data_type) for text in texts))
+        return In(child, tuple(None if text == absent else self._read(text, data_type) for text in texts))
 
     def _text_test(self, node: Node) -> Expr:
         child, part = self._children(node)
