@@ -16,7 +16,7 @@ THINGS = "file|row|key|line|table|column|version|commit|partition"
 BANNED = {
     r"\banew\b": "again",
     r"\bso many\b(?! \w+ that)": "this many",
-    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|later\b|earlier\b|other\b)\w": "is not a",
+    r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|later\b|earlier\b|other\b)\w": "is not a",
     rf"\b(?:one|a file|a row|a key|a line|a put|a commit) a (?:{THINGS})\b": "one per",
     r"\b(?:is|are|was|were|be|been|being) told\b|\btold of\b|\b(?:it|which|that|who) tells\b": "reports, prints, shows",
     r"\bTell whether\b": "Return whether",
@@ -42,7 +42,6 @@ TO_REWRITE = (
     "pydelta/log/",
     "pydelta/manifests/",
     "pydelta/predicate/",
-    "pydelta/protocol/",
     "pydelta/settings/",
     "pydelta/storage/",
     "pydelta/testing/",
