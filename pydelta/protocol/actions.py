@@ -113,8 +113,7 @@ class AddFile(_Action, frozen=True, kw_only=True):
     """Adds a file to the table or updates its metadata ("Add File and Remove File").
 
     ``path`` is URI-encoded as in the log. ``partition_values`` maps physical column names to serialized strings (None
-    for
-    null). ``stats`` is JSON text.
+    for null). ``stats`` is JSON text.
     """
 
     kind: ClassVar[str] = "add"

@@ -78,8 +78,7 @@ def mapped_metadata(metadata: Metadata, old: Metadata | None, *, fresh: bool = F
 
     Returns:
         The definition with ``maxColumnId`` set to the highest id ever assigned. In mode ``none`` a new schema has
-        neither
-        ids nor physical names.
+        neither ids nor physical names.
 
     Raises:
         InvalidArgumentError: The mode is unknown.

@@ -33,8 +33,7 @@ def can_store(data: DataType, table: DataType) -> bool:
     """Return whether every value of type ``data`` can be cast to ``table`` without loss, so that a write may cast it.
 
     Integers fit wider ones, float and double where exact, and decimals that are wide enough; float fits double;
-    decimals
-    fit wider ones; date fits timestamps; void fits anything. Nested types follow the same rules.
+    decimals fit wider ones; date fits timestamps; void fits anything. Nested types follow the same rules.
     """
     if data == table or data == PrimitiveType("void"):
         return True
@@ -176,8 +175,7 @@ def merge_schemas(
     """Append the data's new columns to the table's schema, including nested fields.
 
     Existing columns keep name, metadata and type. A ``void`` column takes the data's type. With ``allow_widening``
-    (type
-    widening enabled) a column takes the data's wider type and records the change.
+    (type widening enabled) a column takes the data's wider type and records the change.
 
     Args:
         table: The table's schema.

@@ -49,8 +49,7 @@ class Feature:
         name: As the protocol spells it.
         reads: Whether this engine reads tables that list it for readers; None if only writers must know it.
         writes: Whether this engine writes to tables that list it. The writer refuses parts that are *active* but that
-            it
-            does not enforce.
+            it does not enforce.
         legacy_reader, legacy_writer: The versions that imply it without listing it.
         requires: Features that must be listed with it.
         enabled_by: What enables it; None if only ``delta.feature.<name>`` does.

@@ -34,7 +34,7 @@ _MAX_READER, _MAX_WRITER = 3, 7
 _CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
 _PARTITIONS_IN_FILES = "materializePartitionColumns"
 _TO_ASK_FOR = {"timestampNtz"}
-"""A column of this type enables the feature in a new table. An existing table must ask for it by name."""
+"""Columns enable these features in a new table. An existing table must ask for them by name."""
 
 
 def implied_features(protocol: Protocol) -> frozenset[str]:
@@ -65,8 +65,8 @@ def partition_columns_in_files(protocol: Protocol | None, configuration: Mapping
         return True
     if protocol is not None and supports(protocol, _PARTITIONS_IN_FILES):
         return True
-    asked = (f"delta.feature.{_PARTITIONS_IN_FILES}", "delta.enableMaterializePartitionColumnsFeature")
-    return any(configuration.get(name, "").strip().lower() in ("supported", "enabled", "true") for name in asked)
+    requests = (f"delta.feature.{_PARTITIONS_IN_FILES}", "delta.enableMaterializePartitionColumnsFeature")
+    return any(configuration.get(name, "").strip().lower() in ("supported", "enabled", "true") for name in requests)
 
 
 def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
@@ -302,13 +302,13 @@ def at_least(protocol: Protocol, *, reader: int, writer: int) -> Protocol:
             min_reader_version=max(reader, protocol.min_reader_version),
             min_writer_version=max(writer, protocol.min_writer_version),
         )
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     if writer < _MAX_WRITER:
-        asked = implied_features(Protocol(min_reader_version=reader, min_writer_version=writer))
+        requested = implied_features(Protocol(min_reader_version=reader, min_writer_version=writer))
     have = implied_features(protocol)
-    if asked <= have and protocol.min_writer_version == _MAX_WRITER and reader <= protocol.min_reader_version:
+    if requested <= have and protocol.min_writer_version == _MAX_WRITER and reader <= protocol.min_reader_version:
         return protocol
-    return _listed(have | asked, _MAX_READER in (reader, protocol.min_reader_version))
+    return _listed(have | requested, _MAX_READER in (reader, protocol.min_reader_version))
 
 
 def _listed(features: frozenset[str] | set[str], reader_lists: bool) -> Protocol:

@@ -78,8 +78,7 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     """Serialize a Python value (from Arrow's ``as_py``) for the log. Returns None for null and the empty string.
 
     Timestamps without a zone count as UTC. They are written as ISO 8601 in UTC, which does not depend on a session's
-    time
-    zone. Bytes are written as UTF-8 text, because every reader expects that.
+    time zone. Bytes are written as UTF-8 text, because every reader expects that.
 
     Raises:
         SchemaError: A column of this type cannot partition a table.

@@ -75,8 +75,7 @@ def logical_to_physical(schema: StructType, mode: str) -> StructType:
     Args:
         schema: The table's schema.
         mode: ``delta.columnMapping.mode``. ``none`` returns the schema unchanged. ``name`` and ``id`` use physical
-            names
-            and add each field's id as ``parquet.field.id``.
+            names and add each field's id as ``parquet.field.id``.
     """
     if mode == "none":
         return schema

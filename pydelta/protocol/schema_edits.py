@@ -247,7 +247,7 @@ def _edit_struct(schema: StructType, parent: Path, change: Callable[[StructType]
     def of_struct(data_type: DataType) -> DataType:
         if not isinstance(data_type, StructType) or data_type.user is not None:
             raise SchemaError(
-                f"{name_of(parent)} is {data_type}, which has no fields of its own.",
+                f"{name_of(parent)} is {data_type}, which has no fields.",
                 hint="Only structs have fields; those in an array or map are below element, key or value.",
                 condition=Condition.of("INVALID_FIELD_NAME", path=name_of(parent)),
             )
@@ -285,8 +285,8 @@ def add_field(schema: StructType, parent: Path, field: StructField, position: Po
         there = struct.field(field.name)
         if there is not None:
             raise SchemaError(
-                f"There is a column {name_of((*parent, there.name))} already.",
-                hint="Names compare ignoring case. Choose another name, or change the column that is there.",
+                f"The column {name_of((*parent, there.name))} already exists.",
+                hint="Names compare ignoring case. Choose another name, or change the existing column.",
                 condition=Condition.of("FIELD_ALREADY_EXISTS", op="add", fieldNames=name_of((*parent, there.name))),
             )
         return _placed(struct.fields, field, position, parent)

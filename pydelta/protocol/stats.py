@@ -147,10 +147,9 @@ def parse_stats_columns(stats: pl.Series, leaves: Iterable[tuple[Sequence[str], 
 
     Returns:
         ``numRecords`` (Int64), and for each leaf ``nullCount.<path>`` (Int64) and, if its type has bounds,
-        ``min.<path>``
-        and ``max.<path>`` in the column's type (see ``stat_column``). Null means unknown. Bounds are widened if the
-        text
-        may have lost precision: by a millisecond for timestamps, a relative 2**-50 for decimals beyond 15 digits and
+        ``min.<path>`` and ``max.<path>`` in the column's type (see ``stat_column``). Null means unknown. Bounds are
+        widened if the text may have lost precision: by a millisecond for timestamps, a relative 2**-50 for decimals
+        beyond 15 digits and
             one
         step for single-precision floats.
     """
@@ -222,8 +221,7 @@ def json_bound(value: Any) -> Any:
     """Convert a bound to its JSON value: dates and times to text, other values unchanged.
 
     Times are cut to milliseconds, which readers of the maximum must allow for. Decimals stay ``Decimal``. The JSON
-    writer
-    must write all their digits, because a float could be too tight a bound.
+    writer must write all their digits, because a float could be too tight a bound.
     """
     if isinstance(value, dt.datetime):
         text = value.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + f".{value.microsecond // 1000:03d}"

@@ -77,8 +77,7 @@ def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) 
 
     Raises:
         LogCorruptedError: Size, checksum, bitmap or number of rows are wrong. Nothing is guessed: a missing position
-            would
-            bring back a deleted row, an extra one would lose a live row.
+            would bring back a deleted row, an extra one would lose a live row.
         ValueError: ``stored`` is missing, or given for an inline vector.
     """
     if (stored is None) != (vector.storage_type == "i"):
