@@ -39,7 +39,6 @@ TO_REWRITE = (
     "pydelta/commands/",
     "pydelta/engines/",
     "pydelta/errors/",
-    "pydelta/log/",
     "pydelta/manifests/",
     "pydelta/predicate/",
     "pydelta/settings/",

@@ -1,4 +1,4 @@
-"""Get the size and time of a commit's file, as every reader of the log sees them."""
+"""Find the size and time of a commit's file as every reader of the log sees them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ __all__ = ["commit_info"]
 
 
 def commit_info(store: Store, version: int) -> ObjectInfo | None:
-    """Get the file of a commit; None where there is none.
+    """Return the file of a commit, or None if it does not exist.
 
-    Readers take a version's time from a listing. S3 tells that of one object as an HTTP date, in whole seconds, while
-    the listing of some services (MinIO) has milliseconds: a time of whole seconds is therefore looked up in a listing
-    as well, or the writer would date its commit up to a second before everybody else does. Stores whose ``head`` tells
-    the listing's own time are asked once.
+    Readers take a version's time from a listing. S3's HEAD returns whole seconds, but some services (MinIO) list
+    milliseconds. So a time in whole seconds is looked up in a listing too; otherwise the writer would date its commit
+    up to a second earlier than all readers. Stores whose ``head`` returns the listed time are asked only once.
     """
     name = commit_file(version)
     found = store.head(f"{LOG_DIR}/{name}")

@@ -1,4 +1,4 @@
-"""Hold what the file table must know of a schema: partition columns, and their names in the log."""
+"""Define what the file table needs from a schema: the partition columns and their names in the log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["PartitionSpec"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSpec:
-    """What the file table must know of the schema.
+    """The parts of the schema that the file table needs.
 
     Args:
         schema: The table's logical schema.
         partition_columns: Logical names, in order.
         physical_names: Keys of ``partitionValues``, in the same order.
         mode: ``delta.columnMapping.mode``.
-        generated: What generated partition columns tell of other columns.
+        generated: Conditions on other columns that generated partition columns imply.
     """
 
     schema: StructType
@@ -33,10 +33,10 @@ class PartitionSpec:
 
     @classmethod
     def of(cls, schema: StructType, partition_columns: Sequence[str], mode: str) -> PartitionSpec:
-        """Work out the physical names.
+        """Derive the spec, including the physical names, from a schema.
 
         Raises:
-            LogCorruptedError: A column partitions the table twice.
+            LogCorruptedError: A partition column is listed twice.
         """
         if len(set(partition_columns)) < len(partition_columns):
             raise LogCorruptedError(
@@ -52,7 +52,7 @@ class PartitionSpec:
         )
 
     def partition_schema(self) -> StructType:
-        """Return the partition columns as a struct, logical names as the metadata spells them."""
+        """Return the partition columns as a struct, with logical names as spelled in the metadata."""
         fields = []
         for name in self.partition_columns:
             field = self.schema.field(name)

@@ -1,4 +1,4 @@
-"""Hold one version of a table: frozen, with its files as columns."""
+"""Hold one version of a table: immutable, with its files as columns."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["Snapshot", "VersionCommit"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class VersionCommit:
-    """What is known of the commit that made a version.
+    """Facts about the commit that made a version.
 
     Args:
-        file_time_ms: Monotonised modification time of its file.
-        change: By how much it changed number and bytes of the live files, where that can be told.
-        read_info: Gives its ``commitInfo``.
+        file_time_ms: Monotonic modification time of its file.
+        change: Its change to the number and bytes of live files, if known.
+        read_info: Returns its ``commitInfo``.
     """
 
     file_time_ms: int = 0
@@ -47,17 +47,17 @@ _NO_COMMIT: Final = VersionCommit()
 
 
 class Snapshot:
-    """The state of a table at one version. Nothing in it changes; columns and times are worked out on first use.
+    """The state of a table at one version. Immutable; columns and times are computed on first use.
 
-    Version -1 stands for a table that does not exist yet: protocol and metadata are None, and there are no files.
+    Version -1 represents a table that does not exist yet: protocol and metadata are None, and there are no files.
 
     Args:
         version: The version.
         state: Protocol, metadata, set-transactions, domain metadata.
         files: The live files.
-        segment: The files it was read from; None for the empty snapshot and after commits applied in memory.
-        sums: Number and bytes of live files, when exactly known without the columns.
-        commit: The version's own.
+        segment: The files it was read from; None for the empty snapshot.
+        sums: Number and bytes of live files, if exactly known without the columns.
+        commit: The commit that made the version.
     """
 
     __slots__ = (
@@ -124,7 +124,7 @@ class Snapshot:
 
     @property
     def state(self) -> State:
-        """Everything but files."""
+        """Everything except files."""
         return self._state
 
     @property
@@ -152,12 +152,12 @@ class Snapshot:
 
     @property
     def column_mapping_mode(self) -> str:
-        """``none``, ``name`` or ``id``: the mode in force, which the protocol must support."""
+        """Mode in effect: ``none``, ``name`` or ``id``. The protocol must support it."""
         return self._mode
 
     @property
     def properties(self) -> TableProperties:
-        """Table properties, parsed; the column mapping mode is the one in force."""
+        """Parsed table properties. The column mapping mode is the one in effect."""
         if self._properties is None:
             configuration = self.metadata.configuration if self.metadata else {}
             self._properties = dataclasses.replace(TableProperties.parse(configuration), column_mapping_mode=self._mode)
@@ -165,7 +165,7 @@ class Snapshot:
 
     @property
     def in_commit_timestamps_enabled(self) -> bool:
-        """Whether commits carry their own time ("In-Commit Timestamps")."""
+        """Whether commits contain their own time ("In-Commit Timestamps")."""
         protocol, metadata = self.protocol, self.metadata
         if protocol is None or metadata is None or not supports(protocol, "inCommitTimestamp"):
             return False
@@ -173,7 +173,7 @@ class Snapshot:
 
     @property
     def row_tracking(self) -> TableProperties:
-        """The properties of row tracking and no other: a scan does not fail on a value that it does not need."""
+        """Only the row tracking properties, so that a scan does not fail on an invalid value that it does not need."""
         return self._parse_only(*ROW_TRACKING_PROPERTIES)
 
     def _parse_only(self, *names: str) -> TableProperties:
@@ -182,7 +182,7 @@ class Snapshot:
 
     @property
     def commit_info(self) -> CommitInfo | None:
-        """What this version's commit says of itself; read on first use when a checkpoint stood for the commit."""
+        """This version's ``commitInfo``. If a checkpoint replaced the commit, it is read on first use."""
         with self._lock:
             if self._commit_info is None:
                 self._commit_info = (self._read_commit_info() if self._read_commit_info else None,)
@@ -190,12 +190,12 @@ class Snapshot:
 
     @property
     def file_time_ms(self) -> int:
-        """Modification time of the commit file, moved forward where a clock went back. Epoch milliseconds."""
+        """Modification time of the commit file, moved forward if a clock went back. Epoch milliseconds."""
         return self._file_time_ms
 
     @property
     def timestamp_ms(self) -> int:
-        """Time of the version in epoch milliseconds: in-commit where enabled, else the commit file's."""
+        """Time of the version in epoch milliseconds: in-commit if enabled, otherwise the commit file's."""
         if self.version >= 0 and self.in_commit_timestamps_enabled:
             info = self.commit_info
             if info is not None and info.in_commit_timestamp is not None:
@@ -240,11 +240,11 @@ class Snapshot:
         return path_text(names)
 
     def tombstones(self) -> pl.DataFrame:
-        """Return removed files that the log still knows: ``path dv_id deletion_timestamp size row``, epoch ms."""
+        """Return removed files still in the log: ``path dv_id deletion_timestamp size row``. Times are in epoch ms."""
         return self.files.tombstones()
 
     def sums(self) -> FileSums | None:
-        """Return number and bytes of live files if known at once, else None. Never a guess."""
+        """Return the exact number and bytes of live files if they are already known, otherwise None."""
         if self.files.is_materialized:
             return FileSums(num_files=self.files.num_files, size_bytes=self.files.size_bytes)
         return self._sums

@@ -1,4 +1,4 @@
-"""Compute how a commit's actions change the number and bytes of live files, where that can be told."""
+"""Compute how a commit's actions change the number and bytes of live files, if that is possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FileSums", "change_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSums:
-    """Number of live files and sum of their sizes in bytes; or a change of both."""
+    """The number of live files and their total size in bytes, or a change of both."""
 
     num_files: int
     size_bytes: int
@@ -24,10 +24,10 @@ class FileSums:
 
 
 def change_of(actions: Sequence[Action]) -> FileSums | None:
-    """Compute what a commit adds to the sums; None where only the file table can tell.
+    """Compute a commit's change of the sums. Returns None if only the file table can answer.
 
-    An add of a file that is live already changes no count, and a remove may leave its size out. Data-changing adds
-    name new files; adds that change no data are counted only when files are removed with them.
+    An add of a file that is already live changes no count, and a remove may lack its size. Adds with ``dataChange``
+    name new files. Other adds are counted only if files are removed with them.
     """
     adds, removes = of_kind(actions, AddFile), of_kind(actions, RemoveFile)
     rearranges = any(not run.data_change for run in runs_of(adds)) or any(
