@@ -89,7 +89,7 @@ def read_checksum(store: Store, version: int) -> VersionChecksum | None:
 
 
 def _carried_forward(store: Store, snapshot: Snapshot) -> FileSums | None:
-    """Return the sums of the previous version's ``.crc`` plus this change; None unless that file fits this table."""
+    """Return the sums of the previous version's ``.crc`` plus this change; None if it is missing or does not match."""
     if snapshot.change is None or snapshot.version == 0:
         return None
     before = read_checksum(store, snapshot.version - 1)

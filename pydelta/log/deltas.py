@@ -100,7 +100,7 @@ def _delta_of_runs(
     partition_names: Sequence[str],
     root: str,
 ) -> FileDelta | None:
-    """Build the delta of actions that are mostly in runs. Returns None if two concern one file, so order matters."""
+    """Build the delta of actions that are mostly in runs. Returns None if two concern one file and order matters."""
     loose = build_delta(tuple(objects_of(actions)), version=version, partition_names=partition_names, root=root)
     nothing = pl.lit(None, dtype=pl.String)
     adds, removes = [loose.adds], [loose.removes]

@@ -244,7 +244,7 @@ class DecodedPath:
         if location.startswith(base):
             return None, location.removeprefix(base)
         folder, _, name = location.rpartition("/")
-        if folder.startswith("file:"):  # Only for this scheme do stores expect escaped locations.
+        if folder.startswith("file:"):  # Stores expect escaped locations only for this scheme.
             folder = "file:" + quote(folder.removeprefix("file:"))
         return folder, name
 

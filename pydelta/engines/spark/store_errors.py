@@ -40,7 +40,7 @@ def store_failure(error: Py4JJavaError, what: str) -> StorageError:
         what: What failed, as the start of a sentence: ``The input cannot be read``.
 
     Returns:
-        A retryable error if the store was away, timed out or was busy, otherwise one that needs attention.
+        A retryable error if the store was unreachable, timed out or was busy, otherwise one that needs attention.
     """
     causes = causes_of(error.java_exception)
     message = " ".join(causes[-1].split())[:500]
