@@ -1,4 +1,4 @@
-"""Read the log's files into the state of a table.
+"""Build a table's state from the files of its log.
 
 ::
 
@@ -6,7 +6,7 @@
        |                                                     |
        +-- history, cleanup                                  +-- FileTable: core columns, statistics on demand
                                                              +-- checkpoint, checksum: written for the next reader
-    DeltaLog keeps the newest Snapshot and reads only commits after it.
+    DeltaLog caches the newest Snapshot and reads only the commits after it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import Polars and PyArrow only when a name that needs them is used."""
+    """Import Polars and PyArrow only if a name that needs them is used."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'pydelta.log' has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""Write a version's checksum ``N.crc``, and read one, if it makes sense.
+"""Write a version's checksum ``N.crc``, and read one if it is valid.
 
-A checksum is written from exact sums only, never over one that is there, and never decides what a table holds.
+A checksum is written only from exact sums, never replaces an existing one, and never decides what a table holds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class VersionChecksum:
 
 
 def encode_checksum(snapshot: Snapshot, sums: FileSums) -> bytes:
-    """Write the checksum as one JSON object on one line."""
+    """Encode the checksum as one JSON object on one line."""
     assert snapshot.metadata is not None
     assert snapshot.protocol is not None
     info = snapshot.commit_info
@@ -58,7 +58,7 @@ def _body(action: Metadata | Protocol | SetTransaction | DomainMetadata) -> dict
 
 
 def decode_checksum(data: bytes) -> VersionChecksum | None:
-    """Parse the checksum; None when the bytes are truncated, malformed or lack a required field."""
+    """Parse the checksum. Returns None if the bytes are truncated, malformed or lack a required field."""
     try:
         body = msgspec.json.decode(data)
         if body["numMetadata"] != 1 or body["numProtocol"] != 1:
@@ -76,7 +76,7 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
 
 
 def read_checksum(store: Store, version: int) -> VersionChecksum | None:
-    """Read ``N.crc``; None when there is none or it makes no sense."""
+    """Read ``N.crc``. Returns None if it is missing or invalid."""
     try:
         return decode_checksum(store.read(f"{LOG_DIR}/{checksum_file(version)}"))
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def read_checksum(store: Store, version: int) -> VersionChecksum | None:
 
 
 def _carried_forward(store: Store, snapshot: Snapshot) -> FileSums | None:
-    """Sums of the version before, as its ``.crc`` claims, plus the change; None unless that file fits this table."""
+    """Return the sums of the previous version's ``.crc`` plus this change; None if it is missing or does not match."""
     if snapshot.change is None or snapshot.version == 0:
         return None
     before = read_checksum(store, snapshot.version - 1)
@@ -99,12 +99,12 @@ def _carried_forward(store: Store, snapshot: Snapshot) -> FileSums | None:
 
 
 def write_checksum(store: Store, snapshot: Snapshot) -> bool:
-    """Put the snapshot's ``.crc``, from its own sums, or from those of the version before and this commit's change.
+    """Write the snapshot's ``.crc`` from its own sums, or from the previous version's and this commit's change.
 
-    Where neither is at hand, the file table is read once; from then on the sums are kept.
+    If neither is available, the file table is read once and its sums are kept.
 
     Returns:
-        Whether this call wrote it. False when another writer was first.
+        Whether this call wrote it. False if another writer was first.
     """
     if snapshot.version < 0:
         return False

@@ -1,10 +1,10 @@
-"""Delete the log files that nothing needs any more.
+"""Delete expired log files that no version within the retention needs.
 
 ::
 
     midnight(now) - delta.logRetentionDuration = cutoff
     newest commit not after the cutoff --> newest complete checkpoint at or before it
-    that checkpoint is read in full, then everything strictly before it goes; its own commit stays
+    that checkpoint is read in full, then everything strictly before it is deleted; its own commit stays
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["CleanupPlan", "CleanupResult", "clean_up", "plan_cleanup"]
 
 _DAY_MS: Final = 86_400_000
 _TOGETHER: Final = 1000
-"""Files in one request, where a store deletes many with one."""
+"""Number of files per request for stores that delete many at once."""
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupPlan:
-    """What would be deleted.
+    """The files to delete.
 
     Args:
-        checkpoint: The checkpoint that must be readable for any of it to go.
+        checkpoint: The checkpoint that must be readable before anything is deleted.
         names: Paths of commits, compactions, checksums and old checkpoints, commits first.
     """
 
@@ -49,12 +49,12 @@ class CleanupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupResult:
-    """What was deleted.
+    """The outcome of a clean-up.
 
     Args:
         deleted: Number of files.
         cutoff_ms: Commits after this time stay, epoch milliseconds.
-        oldest_version: Oldest version that can still be read; None when nothing was to be done.
+        oldest_version: Oldest version that can still be read; None if there was nothing to do.
         failed: Files that could not be deleted and why.
     """
 
@@ -65,19 +65,19 @@ class CleanupResult:
 
 
 def cutoff_ms(now_ms: int, retention_ms: int) -> int:
-    """Midnight UTC of the day that lies the retention back."""
+    """Return midnight UTC of the day on which the retention began."""
     return (now_ms - retention_ms) // _DAY_MS * _DAY_MS
 
 
 def plan_cleanup(objects: list[ObjectInfo], *, cutoff: int) -> CleanupPlan | None:
-    """Choose by the rules of "Metadata Cleanup". Pure.
+    """Choose the files to delete by the rules of "Metadata Cleanup". Pure.
 
     Args:
-        objects: The whole listing of the log directory.
+        objects: The full listing of the log directory.
         cutoff: Epoch milliseconds.
 
     Returns:
-        None when no complete checkpoint lies at or before the newest commit not after the cutoff.
+        None if no complete checkpoint lies at or before the newest commit not after the cutoff.
     """
     listing = read_listing(objects)
     times = monotonised_times_ms(sorted(listing.commits.items()))
@@ -106,9 +106,9 @@ def _anchor(listing: Listing, newest_expired: int) -> CheckpointFiles | None:
 
 
 def _list_if_expired(reader: LogReader, cutoff: int) -> list[ObjectInfo]:
-    """The whole listing; nothing when its first commit is too young, since the times of later ones only grow.
+    """List the whole log, but return nothing if its first commit is too young, because times only increase.
 
-    So that a clean-up that has nothing to do, as nearly all have, lists one name and not the whole log.
+    Nearly all clean-ups have nothing to do. They list one name instead of the whole log.
     """
     objects: list[ObjectInfo] = []
     first = True
@@ -125,13 +125,13 @@ def _list_if_expired(reader: LogReader, cutoff: int) -> list[ObjectInfo]:
 def clean_up(
     reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None, retention_ms: int | None = None
 ) -> CleanupResult:
-    """Delete what ``plan_cleanup`` chooses, after the checkpoint it leans on was read in full.
+    """Delete the files that ``plan_cleanup`` chooses, after reading in full the checkpoint that replaces them.
 
     Args:
-        reader: Of the table's log.
-        snapshot: The newest one, for the table's properties.
-        now_ms: The clock, epoch milliseconds; None for now.
-        retention_ms: How long the log is kept; None for ``delta.logRetentionDuration``.
+        reader: Reader of the table's log.
+        snapshot: The newest snapshot, for the table's properties.
+        now_ms: Current time, epoch milliseconds; None reads the clock.
+        retention_ms: Retention of the log; None for ``delta.logRetentionDuration``.
     """
     now = int(time.time() * 1000) if now_ms is None else now_ms
     retention = snapshot.properties.log_retention_ms if retention_ms is None else retention_ms
@@ -167,9 +167,9 @@ def clean_up(
 
 
 def _delete_oldest_first(store: Store, names: list[str]) -> list[DeleteReport]:
-    """Delete in this order, and no further than what cannot be deleted.
+    """Delete in this order and stop after a request with failures.
 
-    While a version's commit is there, so is every later one: a transaction that took long relies on it.
+    While a version's commit exists, so do all later ones. Long transactions rely on that.
     """
     reports: list[DeleteReport] = []
     for at in range(0, len(names), _TOGETHER):
@@ -180,7 +180,7 @@ def _delete_oldest_first(store: Store, names: list[str]) -> list[DeleteReport]:
 
 
 def _protected_before(snapshot: Snapshot) -> int:
-    """The version before which nothing may go, unless all of it goes at once ("Checkpoint Protection")."""
+    """Return the version before which files may only be deleted all at once ("Checkpoint Protection")."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
     if protocol is None or metadata is None or not supports(protocol, "checkpointProtection"):
         return 0
@@ -189,11 +189,11 @@ def _protected_before(snapshot: Snapshot) -> int:
 
 
 def _read_in_full(reader: LogReader, files: CheckpointFiles) -> Checkpoint:
-    """The checkpoint, once everything of it that no commit will tell any more was read: state, files, tombstones.
+    """Read everything of a checkpoint that deleted commits could no longer provide: state, files, tombstones.
 
     Raises:
         LogCorruptedError: It is damaged, or holds no protocol or metadata.
-        UnsupportedFeatureError: It asks for what this engine cannot read, so that it cannot be told.
+        UnsupportedFeatureError: It needs features that this engine cannot read, so it cannot be verified.
     """
     found = read_checkpoint(reader.store, files)
     state = apply_actions(State(), found.state)
@@ -209,20 +209,19 @@ def _may_have_sidecars(snapshot: Snapshot) -> bool:
 
 
 def _is_settled(reader: LogReader, anchor: Checkpoint) -> bool:
-    """Whether ``_last_checkpoint`` names this version or a later one.
+    """Return whether ``_last_checkpoint`` names this version or a later one.
 
-    Who writes a checkpoint that names sidecars of an earlier one puts the hint once it is sure that they stay. One that
-    its writer has not got to yet, or died before, may lose them: nothing may lean on it.
+    The writer of a checkpoint that reuses older sidecars updates the hint once they are certain to stay. Until then, or
+    if the writer died, the checkpoint may lose them, so nothing may depend on it.
     """
     hint = read_hint(reader.store)
     return hint is not None and hint.version >= anchor.version
 
 
 def _unused_sidecars(reader: LogReader, anchor: Checkpoint, now: int) -> list[str]:
-    """Sidecars that no checkpoint names and that are older than a day as of midnight UTC.
+    """Return sidecars that no checkpoint names and that are older than a day, counted from midnight UTC.
 
-    The checkpoints are those that are there now, after some were deleted: one that was written meanwhile may name
-    sidecars of those.
+    Checkpoints are listed after the deletion, because one written in between may name sidecars of the deleted ones.
     """
     before = now // _DAY_MS * _DAY_MS - _DAY_MS
     candidates = [info.path for info in reader.store.list_from("", prefix=SIDECAR_DIR)
@@ -235,7 +234,7 @@ def _unused_sidecars(reader: LogReader, anchor: Checkpoint, now: int) -> list[st
             continue
         try:
             used.update(read_checkpoint(reader.store, files, unopened=None).sidecar_names)
-        except (LogCorruptedError, ObjectNotFoundError) as error:  # what it names is not known: keep them all
+        except (LogCorruptedError, ObjectNotFoundError) as error:  # Its sidecars are unknown, so all are kept.
             _logger.warning("Sidecars are kept: %s", error.message, extra={"table": reader.root})
             return []
     return [path for path in candidates if path.rsplit("/", 1)[-1] not in used]

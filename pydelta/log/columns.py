@@ -1,7 +1,7 @@
-"""Turn ``add`` and ``remove`` structs or action objects into Polars columns of the file table.
+"""Convert ``add`` and ``remove`` structs or actions to Polars columns of the file table.
 
-Core columns: ``path`` (as the log spells it), ``dv_id``, ``size`` (bytes), ``modification_time`` (epoch ms),
-``pv:<physical name>`` (serialised partition value, empty already null) and ``row`` (opaque locator).
+Core columns: ``path`` (as in the log), ``dv_id``, ``size`` (bytes), ``modification_time`` (epoch ms),
+``pv:<physical name>`` (serialized partition value, with empty as null) and ``row`` (opaque locator).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ KEY_SEPARATOR: Final = "\x00"
 
 
 def core_schema(partition_names: Sequence[str]) -> dict[str, pl.DataType]:
-    """Return columns and types of a core frame, for the physical names of the partition columns."""
+    """Return columns and types of a core frame for the given physical partition column names."""
     schema: dict[str, pl.DataType] = {
         "path": pl.String(), "dv_id": pl.String(), "size": pl.Int64(), "modification_time": pl.Int64(),
     }  # fmt: skip
@@ -86,13 +86,13 @@ def _vector_ids(fields: dict[str, Any], length: int) -> pl.Series:
 
 
 def map_values(entries: Any, names: Sequence[str]) -> list[Any]:
-    """Values of an Arrow map<string, string> array for each of some keys, as Arrow arrays; absent is null."""
+    """Look up some keys in an Arrow map<string, string> array. Each gives an Arrow array of values, null if absent."""
     length = len(entries)
     if not names or length == 0:
         return [pa.nulls(length, pa.string()) for _ in names]
     if pa.types.is_map(entries.type):
         keys, items = entries.keys, entries.items
-    else:  # a writer that left the MAP annotation out
+    else:  # Some writers omit the MAP annotation.
         keys, items = entries.values.field(0), entries.values.field(1)
     offsets = np.asarray(entries.offsets).astype(np.int64)
     counts = np.diff(offsets)
@@ -114,7 +114,7 @@ def map_values(entries: Any, names: Sequence[str]) -> list[Any]:
 
 
 def _regular_positions(keys: Any, name: str, length: int, width: int) -> Any | None:
-    """Positions of the values of ``name`` when every row has its keys in the same order, else None."""
+    """Return the positions of the values of ``name`` if all rows have their keys in the same order, else None."""
     for slot in range(width):
         positions = pa.array(np.arange(length, dtype=np.int64) * width + slot)
         if keys[slot].as_py() == name:
@@ -130,7 +130,7 @@ def _scattered(keys: Any, items: Any, name: str, offsets: npt.NDArray[np.int64],
 
 
 def partition_series(entries: Any, names: Sequence[str]) -> list[pl.Series]:
-    """``pv:`` columns out of an Arrow map array; the empty string is null, as "Partition Value Serialization" says."""
+    """Build ``pv:`` columns from an Arrow map array. Empty strings become null ("Partition Value Serialization")."""
     columns = []
     for name, values in zip(names, map_values(entries, names), strict=True):
         series = _text(values).alias(PV_PREFIX + name)
@@ -139,7 +139,7 @@ def partition_series(entries: Any, names: Sequence[str]) -> list[pl.Series]:
 
 
 def add_frame(structs: Any, rows: npt.NDArray[np.uint64], partition_names: Sequence[str]) -> pl.DataFrame:
-    """Make core columns of Arrow ``add`` structs (fields ``ADD_FIELDS``) and their locators."""
+    """Build core columns from Arrow ``add`` structs (fields ``ADD_FIELDS``) and their locators."""
     fields = struct_fields(structs)
     length = len(structs)
     columns = [
@@ -160,7 +160,7 @@ TOMBSTONE_SCHEMA: Final[dict[str, pl.DataType]] = {
 
 
 def remove_frame(structs: Any, rows: npt.NDArray[np.uint64]) -> pl.DataFrame:
-    """Make tombstone columns of Arrow ``remove`` structs (fields ``REMOVE_FIELDS``) and their locators."""
+    """Build tombstone columns from Arrow ``remove`` structs (fields ``REMOVE_FIELDS``) and their locators."""
     fields = struct_fields(structs)
     length = len(structs)
 
@@ -179,11 +179,11 @@ def remove_frame(structs: Any, rows: npt.NDArray[np.uint64]) -> pl.DataFrame:
 
 
 def canonical_path(path: str, root: str) -> str:
-    """Return the one spelling by which an action's path is compared, so that two spellings of one file meet.
+    """Return the canonical spelling of an action's path, so that different spellings of a file compare equal.
 
     Args:
-        path: As the log spells it.
-        root: URI of the table; its scheme and authority complete a path that has none.
+        path: The path in the log.
+        root: URI of the table. Its scheme and authority complete a path without them.
 
     Example:
         >>> canonical_path("file:/a%20b/x", "file:///t") == canonical_path("/a b/x", "file:///t")
@@ -193,7 +193,7 @@ def canonical_path(path: str, root: str) -> str:
 
 
 def spellings(path: str, root: str) -> set[str]:
-    """List other ways in which writers spell the same file: escaped or not, with scheme or without."""
+    """List other spellings that writers use for the same file: escaped or not, with or without scheme."""
     canonical = canonical_path(path, root)
     forms = {path, canonical}
     if is_absolute_path(path):
@@ -207,7 +207,7 @@ def spellings(path: str, root: str) -> set[str]:
 
 
 def file_key(path: str, dv_id: str | None, root: str) -> str:
-    """Make ``FileKey`` one string, the path in its canonical spelling."""
+    """Join a ``FileKey`` into one string, with the path in its canonical spelling."""
     if "%" in path or path.startswith("/") or ":" in path:
         path = canonical_path(path, root)
     return path if dv_id is None else f"{path}{KEY_SEPARATOR}{dv_id}"
@@ -217,22 +217,22 @@ _PRINTABLE: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F
 
 
 def unescaped(paths: pl.Series) -> pl.Series:
-    """Undo printable ASCII escapes, in one pass; enough to find candidates, not to prove identity."""
+    """Undo printable ASCII escapes in one pass. This finds candidates but does not prove identity."""
     return paths.str.replace_many(list(_PRINTABLE), list(_PRINTABLE.values()))
 
 
 def path_hashes(paths: pl.Series) -> npt.NDArray[np.uint64]:
-    """Hash paths, however they are escaped; paths of one file have one hash, within this process."""
+    """Hash paths regardless of escapes. All spellings of a file have one hash, valid only in this process."""
     return (unescaped(paths) if has_escapes(paths) else paths).hash(seed=0).to_numpy()
 
 
 def has_escapes(paths: pl.Series) -> bool:
-    """Tell whether a path is spelt with escapes."""
+    """Return whether any path has escapes."""
     return bool(paths.str.contains("%", literal=True).any())
 
 
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
-    """Copy the texts of a few rows out of the buffers that they share with many others, so that these can go."""
+    """Copy the texts of a few rows, so that the large buffers that they share with other rows can be freed."""
     return frame.with_columns(
         pl.Series(series.name, series.to_arrow(compat_level=pl.CompatLevel.oldest()), dtype=pl.String)
         for series in frame.get_columns()
@@ -241,7 +241,7 @@ def compact(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def keys_of(frame: pl.DataFrame, root: str) -> pl.Series:
-    """Make the ``file_key`` of each row. Rows are walked only where a path is escaped or absolute."""
+    """Compute the ``file_key`` of each row. Python loops only over escaped or absolute paths."""
     path = frame["path"]
     odd = path.str.contains_any(["%", ":"]) | path.str.starts_with("/")
     if bool(odd.any()):
@@ -261,7 +261,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def _rest_of_add(add: AddFile, partition_names: frozenset[str]) -> str | None:
-    """What the columns do not hold, as the JSON of an ``add`` without its statistics; None for a plain file."""
+    """Return the fields without a column as the JSON of an ``add`` without statistics, or None if there are none."""
     plain = (
         add.tags is None
         and add.deletion_vector is None
@@ -275,7 +275,7 @@ def _rest_of_add(add: AddFile, partition_names: frozenset[str]) -> str | None:
 
 
 def adds_to_frame(adds: Sequence[AddFile], partition_names: Sequence[str], first_row: int) -> pl.DataFrame:
-    """Turn actions into core columns, ``stats`` (JSON text) and ``rest``; locators count up from ``first_row``."""
+    """Convert actions to core columns, ``stats`` (JSON text) and ``rest``. Locators count up from ``first_row``."""
     known = frozenset(partition_names)
     columns: dict[str, Any] = {
         "path": [add.path for add in adds],
@@ -292,7 +292,7 @@ def adds_to_frame(adds: Sequence[AddFile], partition_names: Sequence[str], first
 
 
 def adds_from_frame(frame: pl.DataFrame, partition_names: Sequence[str]) -> list[AddFile]:
-    """Return the inverse of ``adds_to_frame``; ``data_change`` is True unless ``rest`` says otherwise."""
+    """Convert rows back to actions, the inverse of ``adds_to_frame``, with ``data_change`` set to True."""
     adds = []
     for row in frame.iter_rows(named=True):
         if row["rest"] is not None:
@@ -312,7 +312,7 @@ def adds_from_frame(frame: pl.DataFrame, partition_names: Sequence[str]) -> list
 
 
 def removes_to_frame(removes: Sequence[RemoveFile], first_row: int) -> pl.DataFrame:
-    """Turn actions into tombstone columns and ``rest``: the action's JSON without statistics and tags."""
+    """Convert actions to tombstone columns and ``rest``, the action's JSON without statistics and tags."""
     columns: dict[str, Any] = {
         "path": [remove.path for remove in removes],
         "dv_id": [remove.deletion_vector.unique_id if remove.deletion_vector else None for remove in removes],
@@ -325,5 +325,5 @@ def removes_to_frame(removes: Sequence[RemoveFile], first_row: int) -> pl.DataFr
 
 
 def removes_from_frame(rests: Iterable[str]) -> list[RemoveFile]:
-    """Return the actions kept as ``rest`` by ``removes_to_frame``."""
+    """Decode the actions that ``removes_to_frame`` stored as ``rest``."""
     return [msgspec.json.decode(text, type=RemoveFile) for text in rests]

@@ -1,12 +1,12 @@
-"""Write log compaction files: what a run of commits says together, so that opening between checkpoints reads few files.
+"""Write log compaction files, which combine a run of commits so that opening a table reads fewer files.
 
 ::
 
     commits      100   101 … 110   111 … 120   121
     checkpoint   100
-    compacted          101.110     111.120            --> opening 121 reads three files behind the checkpoint
+    compacted          101.110     111.120            --> opening 121 reads three files after the checkpoint
 
-A run ends at each version that the interval divides, and begins right behind the run, or the checkpoint, before it.
+A run ends at each multiple of the interval and begins directly after the previous run or checkpoint.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["compact_run", "plan_run", "write_compacted"]
 
 
 def plan_run(version: int, *, interval: int | None, checkpoint_interval: int) -> tuple[int, int] | None:
-    """Choose the commits to compact once ``version`` is there: first and last version. Pure.
+    """Choose the commits to compact after ``version``: first and last version. Pure.
 
     Args:
-        version: The newest.
-        interval: Commits in a run; None and 1 for no compaction.
-        checkpoint_interval: At a version that this divides a checkpoint is written, which makes a run needless.
+        version: The newest version.
+        interval: Commits in a run; None or 1 for no compaction.
+        checkpoint_interval: At each multiple of it a checkpoint is written, which makes a run unnecessary.
 
     Example:
         >>> plan_run(20, interval=10, checkpoint_interval=100)
@@ -52,9 +52,9 @@ def plan_run(version: int, *, interval: int | None, checkpoint_interval: int) ->
 
 
 def compact_run(commits: Iterable[Sequence[Action]], *, root: str) -> list[Action]:
-    """Reconcile the actions of some commits, oldest first: the last word on each file, application and domain. Pure.
+    """Reconcile commits, oldest first, keeping the last action on each file, application and domain. Pure.
 
-    Removes stay, as those of domains do: they hide what lies below. What only commits hold is left out.
+    Removes of files and domains stay, because they hide older entries. Actions without lasting state are dropped.
 
     Protocol: "Log Compaction Files", "Action Reconciliation".
     """
@@ -80,7 +80,7 @@ def _identity(action: Action, root: str) -> object:
 
 
 def write_compacted(store: Store, run: tuple[int, int], commits: Iterable[Sequence[Action]], *, root: str) -> bool:
-    """Put the compaction file of a run of commits, unless there is one. Readers may do without it.
+    """Write the compaction file of a run unless it exists. Readers do not depend on it.
 
     Returns:
         Whether this call wrote it.

@@ -1,4 +1,4 @@
-"""Open a table's log: its snapshots, history and changes. One object per table and process."""
+"""Open a table's log: its snapshots, history and changes. There is one object per table and process."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ _CACHED_VERSIONS: Final = 4
 
 
 class DeltaLog:
-    """The log of one table: what is known of it is kept, and only new commits are read.
+    """The log of one table. It caches what it has read and reads only new commits.
 
-    Safe to use from several threads. ``for_table`` gives the process's one object for a location.
+    It is thread-safe. ``for_table`` returns the process's shared object for a location.
 
     Args:
         store: Bound to the table's root.
         settings: Session settings; None for those of the environment.
-        options: Storage options, for files that the log names outside of the table's root.
+        options: Storage options for files that the log names outside the table's root.
     """
 
     _cache: ClassVar[OrderedDict[tuple[str, frozenset[tuple[str, str]], str], DeltaLog]] = OrderedDict()
@@ -89,16 +89,16 @@ class DeltaLog:
         settings: Settings | None = None,
         store: Store | None = None,
     ) -> DeltaLog:
-        """Return the log of the table at a location; the same object for the same location, options and settings.
+        """Return the log of the table at a location. Equal location, options and settings give the same object.
 
         Args:
-            uri: A URI or a local path. There need not be a table yet.
+            uri: A URI or a local path. The table need not exist yet.
             options: Storage options, Hadoop names.
             settings: Session settings; None for those of the environment.
-            store: A store to use instead of the one that the scheme stands for; such a log is not shared.
+            store: A store to use instead of the one for the scheme. Such a log is not shared.
 
         Raises:
-            InvalidArgumentError: No store knows the scheme.
+            InvalidArgumentError: No store supports the scheme.
         """
         if store is not None:
             return cls(store, settings=settings, options=options)
@@ -116,29 +116,29 @@ class DeltaLog:
 
     @classmethod
     def clear_cache(cls) -> None:
-        """Forget the process's logs; snapshots in use stay as they are."""
+        """Forget the process's logs. Snapshots in use stay valid."""
         with cls._cache_lock:
             cls._cache.clear()
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The storage options; they may hold secrets."""
+        """The storage options. They may hold secrets."""
         return self._options
 
     def file_exists(self, path: str) -> bool:
-        """Tell whether a file is there that the log names: escaped, relative to the table or absolute.
+        """Return whether a file named by the log exists. Its path is escaped, relative to the table or absolute.
 
         Raises:
-            LogCorruptedError: A relative path that leads out of the table.
+            LogCorruptedError: A relative path leads out of the table.
             StorageError: The store failed.
         """
         return self.head_file(path) is not None
 
     def head_file(self, path: str) -> ObjectInfo | None:
-        """Return what the store says of a file that the log names; None for a missing one.
+        """Return the store's information about a file named by the log; None if it is missing.
 
         Raises:
-            LogCorruptedError: A relative path that leads out of the table.
+            LogCorruptedError: A relative path leads out of the table.
             StorageError: The store failed.
         """
         store, there = place_of(path, store=self.store, root=self.uri, options=self._options)
@@ -147,11 +147,11 @@ class DeltaLog:
     # -- snapshots ------------------------------------------------------------------------------------------------
 
     def table_exists(self) -> bool:
-        """Tell whether the location holds a log with a commit or a checkpoint. Reads no file."""
+        """Return whether the location holds a log with a commit or a checkpoint. Reads no file."""
         return self._current_version() >= 0 or not self._reader.listing().is_empty
 
     def _current_version(self) -> int:
-        """Version of the cached snapshot, if its commit is still there; else -1."""
+        """Return the version of the cached snapshot if its commit still exists, otherwise -1."""
         current = self._current
         if current is None or current.version < 0:
             return -1
@@ -159,10 +159,10 @@ class DeltaLog:
         return current.version if info is not None else -1
 
     def update(self) -> Snapshot:
-        """Return the newest snapshot. Lists from the last known version and reads only commits after it.
+        """Return the newest snapshot. It lists from the last known version and reads only commits after it.
 
         Returns:
-            The snapshot; the empty one, version -1, when there is no table.
+            The snapshot, or the empty one (version -1) if there is no table.
 
         Raises:
             LogGapError, LogCorruptedError, UnsupportedFeatureError: The table cannot be read.
@@ -180,16 +180,16 @@ class DeltaLog:
         self._old.clear()
         try:
             loaded = self._reader.load(known=self._current)
-        except ObjectNotFoundError:  # a clean-up took files between listing and reading
+        except ObjectNotFoundError:  # A clean-up deleted files between listing and reading.
             loaded = self._reader.load()
         return loaded if loaded is not None else Snapshot.empty(self.uri)
 
     def _advance(self, current: Snapshot) -> Snapshot | None:
-        """The newest snapshot by the commits after ``current``; None when it must be read anew."""
+        """Apply the commits after ``current`` to get the newest snapshot. Returns None if it must be reloaded."""
         listing = self._reader.listing(current.version)
         known = listing.commits.get(current.version)
         if known is None or not _is_same(known, current.commit_file):
-            return None  # deleted and made again, or cleaned up behind a newer checkpoint
+            return None  # The table was deleted and recreated, or the log was cleaned up behind a newer checkpoint.
         newer = sorted(version for version in listing.commits if version > current.version)
         if not newer:
             if listing.last_version > current.version:
@@ -213,7 +213,7 @@ class DeltaLog:
         return snapshot
 
     def _follow(self, snapshot: Snapshot, version: int, actions: Sequence[Action], info: ObjectInfo) -> Snapshot | None:
-        """The snapshot after one more commit; None when the files' columns change, so that it must be read anew."""
+        """Apply one more commit to a snapshot. Returns None if the partition columns change, which needs a reload."""
         state = apply_actions(snapshot.state, actions)
         self._reader.check(state)
         before, after = snapshot.metadata, state.metadata
@@ -249,16 +249,16 @@ class DeltaLog:
     def apply_commit(
         self, snapshot: Snapshot, version: int, actions: Sequence[Action], commit_file_info: ObjectInfo | None = None
     ) -> Snapshot:
-        """Return the snapshot after a commit that this process has just made; nothing is read back. Cost: O(commit).
+        """Return the snapshot after a commit that this process just made, without reading it back. Cost: O(commit).
 
         Args:
             snapshot: The version just before.
             version: ``snapshot.version + 1``.
-            actions: The commit's lines, as they were written.
+            actions: The commit's lines as written.
             commit_file_info: Its file as the store lists it; None asks the store.
 
         Returns:
-            The new snapshot, which is what later updates start from.
+            The new snapshot, from which later updates start.
 
         Raises:
             ValueError: ``version`` does not follow ``snapshot``.
@@ -282,15 +282,15 @@ class DeltaLog:
             return following
 
     def snapshot(self, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
-        """Return the snapshot of a version or of a time; the newest for neither.
+        """Return the snapshot of a version or of a time; without either, the newest.
 
         Args:
             version: A version that the log can still rebuild.
-            timestamp_ms: Epoch milliseconds: the last version that is not newer.
+            timestamp_ms: Epoch milliseconds. Selects the last version that is not newer.
 
         Raises:
             TableNotFoundError: There is no table.
-            VersionNotFoundError: Outside of what the log can rebuild; names the range.
+            VersionNotFoundError: The log cannot rebuild that version. The error gives the range.
             LogGapError, LogCorruptedError, UnsupportedFeatureError: The version cannot be read.
         """
         current: Snapshot | None
@@ -304,7 +304,7 @@ class DeltaLog:
             except (LogGapError, LogCorruptedError, UnsupportedFeatureError):
                 if version is None:
                     raise
-                current = None  # a damaged newest version does not keep an older one from being read
+                current = None  # A damaged newest version must not prevent reading an older one.
             if current is not None and current.version < 0:
                 raise self._reader.not_found()
             if current is not None and version in (None, current.version):
@@ -345,11 +345,11 @@ class DeltaLog:
         return commit_times(current.protocol, current.metadata)
 
     def history(self, limit: int | None = None) -> list[CommitRecord]:
-        """Return records of the commits in the log, newest first; at most ``limit``.
+        """Return records of the commits in the log, newest first, at most ``limit``.
 
         Raises:
             TableNotFoundError: There is no table.
-            LogCorruptedError: A commit asked for is damaged.
+            LogCorruptedError: A requested commit is damaged.
         """
         with self._lock, error_context(table=self.uri):
             listing = self._reader.listing()
@@ -370,13 +370,13 @@ class DeltaLog:
 
         Args:
             timestamp_ms: Epoch milliseconds.
-            can_return_last: A time after the newest version gives the newest, instead of an error.
-            can_return_first: A time before the oldest version gives the oldest, instead of an error.
-            must_be_recreatable: Leave out versions whose state can no longer be rebuilt.
+            can_return_last: Whether a time after the newest version returns the newest instead of an error.
+            can_return_first: Whether a time before the oldest version returns the oldest instead of an error.
+            must_be_recreatable: Whether to exclude versions whose state can no longer be rebuilt.
 
         Raises:
             TableNotFoundError: There is no table.
-            VersionNotFoundError: Before the first or after the last version.
+            VersionNotFoundError: The time is before the first or after the last version.
         """
         with self._lock, error_context(table=self.uri):
             current = self.update()
@@ -402,7 +402,7 @@ class DeltaLog:
         """Return the lines of one commit.
 
         Raises:
-            VersionNotFoundError: The log holds no commit of that version.
+            VersionNotFoundError: The log does not have that commit.
             LogCorruptedError: The commit is damaged.
         """
         path = f"{LOG_DIR}/{commit_file(version)}"
@@ -418,20 +418,20 @@ class DeltaLog:
                 ) from None
 
     def changes(self, base: int, head: int) -> Iterator[tuple[int, Sequence[Action]]]:
-        """Return the commits of the versions after ``base`` up to and including ``head``, oldest first.
+        """Yield the commits after version ``base`` up to and including ``head``, oldest first.
 
         Raises:
-            VersionNotFoundError: One of them is no longer (or not yet) in the log.
+            VersionNotFoundError: One of them is not, or not yet, in the log.
             LogCorruptedError: One of them is damaged.
         """
         for version in range(base + 1, head + 1):
             yield version, self.actions(version)
 
     def commits(self, first: int, last: int) -> list[tuple[CommitRecord, Sequence[Action]]]:
-        """Return the commits of a range of versions, oldest first, both ends included: times and lines.
+        """Return the times and lines of the commits in a range of versions, oldest first, both ends included.
 
         Raises:
-            VersionNotFoundError: One of them is no longer (or not yet) in the log.
+            VersionNotFoundError: One of them is not, or not yet, in the log.
             LogCorruptedError: One of them is damaged.
         """
         with self._lock, error_context(table=self.uri):
@@ -452,16 +452,16 @@ class DeltaLog:
     def checkpoint(
         self, snapshot: Snapshot | None = None, *, now_ms: int | None = None, whole: bool = False
     ) -> CheckpointResult:
-        """Write a checkpoint of a snapshot (the newest for None), read it back, then point ``_last_checkpoint`` at it.
+        """Write a checkpoint of a snapshot (None for the newest), verify it, then update ``_last_checkpoint``.
 
         Args:
-            snapshot: Of this table.
-            now_ms: The clock, epoch milliseconds; None for now.
-            whole: Name no sidecar of the checkpoint before.
+            snapshot: A snapshot of this table.
+            now_ms: Current time, epoch milliseconds; None reads the clock.
+            whole: Whether to write all sidecars instead of reusing unchanged ones.
 
         Raises:
             TableNotFoundError: There is no table.
-            LogCorruptedError: What was read back is not what was meant; the checkpoint is removed again.
+            LogCorruptedError: The checkpoint read back wrong and was deleted again.
         """
         with error_context(table=self.uri):
             chosen = snapshot or self.snapshot()
@@ -469,17 +469,17 @@ class DeltaLog:
                 raise self._reader.not_found()
             written = write_checkpoint(self.store, chosen, now_ms=now_ms, whole=whole)
             if written.sidecars and not written.named_again and written.num_adds >= FULL_ACTIONS:
-                with self._lock:  # read the new one next, so that a later one can name its sidecars
+                with self._lock:  # Load from the new checkpoint next, so that a later one can reuse its sidecars.
                     self._current = None
             return written
 
     def write_checksum(self, snapshot: Snapshot) -> bool:
-        """Put ``N.crc`` of a snapshot unless there is one; whether this call wrote it."""
+        """Write ``N.crc`` of a snapshot unless it exists. Returns whether this call wrote it."""
         with error_context(table=self.uri):
             return write_checksum(self.store, snapshot)
 
     def compact(self, snapshot: Snapshot) -> bool:
-        """Write the log compaction file that is due at a version; whether this call wrote one.
+        """Write the log compaction file if one is due. Returns whether this call wrote it.
 
         Raises:
             VersionNotFoundError, LogCorruptedError: A commit of the run cannot be read.
@@ -496,11 +496,11 @@ class DeltaLog:
             return write_compacted(self.store, run, read_all(self.actions, range(run[0], run[1] + 1)), root=self.uri)
 
     def cleanup(self, now_ms: int | None = None, *, retention_ms: int | None = None) -> CleanupResult:
-        """Delete log files that nothing needs any more ("Metadata Cleanup"), only behind a verified checkpoint.
+        """Delete log files that are no longer needed ("Metadata Cleanup"), only behind a verified checkpoint.
 
         Args:
-            now_ms: The clock, epoch milliseconds; None for now.
-            retention_ms: How long the log is kept; None for what the table says.
+            now_ms: Current time, epoch milliseconds; None reads the clock.
+            retention_ms: Retention of the log; None for the table's property.
 
         Raises:
             TableNotFoundError: There is no table.
@@ -509,13 +509,13 @@ class DeltaLog:
             return clean_up(self._reader, self.snapshot(), now_ms=now_ms, retention_ms=retention_ms)
 
     def held(self) -> Listing:
-        """Tell what the log directory holds."""
+        """List the log directory."""
         with error_context(table=self.uri):
             return self._reader.listing()
 
 
 def _first_recreatable(listing: Listing) -> int | None:
-    """Oldest version whose state the log can rebuild up to the newest: 0, or that of the oldest checkpoint."""
+    """Return the oldest version from which the log can rebuild the newest: 0, or the oldest usable checkpoint."""
     if not listing.commits:
         return None
     if 0 in listing.commits:
@@ -525,12 +525,12 @@ def _first_recreatable(listing: Listing) -> int | None:
 
 
 def _is_same(listed: ObjectInfo, known: ObjectInfo | None) -> bool:
-    """Whether the commit file is the one that was read, not one of another table made at the same place."""
+    """Return whether the commit file is the one that was read before, not one of a new table at the same location."""
     if known is None or listed.size != known.size:
         return False
     if listed.etag is not None and known.etag is not None:
         return listed.etag == known.etag
     times = (listed.modification_time_ms, known.modification_time_ms)
-    if any(time_ms % 1000 == 0 for time_ms in times):  # a store may list whole seconds and tell more on request
+    if any(time_ms % 1000 == 0 for time_ms in times):  # A listing may round to whole seconds where HEAD does not.
         return times[0] // 1000 == times[1] // 1000
     return times[0] == times[1]

@@ -1,4 +1,4 @@
-"""Turn the actions of one or more commits into their changes of the file table, as columns."""
+"""Convert the actions of one or more commits to columnar changes of the file table."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _PLAIN_PATH: Final = r"^[A-Za-z0-9_.=-][A-Za-z0-9_.=/-]*$"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDelta:
-    """Newest word on each file that some commits mention.
+    """The latest action on each file that some commits mention.
 
     Args:
-        version: The last commit in it; also the identity that its rows' locators carry.
+        version: The last commit in it. The locators of its rows carry this number.
         adds: Core columns, ``stats``, ``rest`` and ``key``.
         removes: Tombstone columns, ``rest`` and ``key``.
     """
@@ -59,17 +59,17 @@ class FileDelta:
 
     @property
     def keys(self) -> pl.Series:
-        """Keys of all files mentioned; each once."""
+        """Keys of all mentioned files, each once."""
         return pl.concat([self.adds["key"], self.removes["key"]])
 
 
 def delta_version(locator: int) -> int:
-    """The ``version`` of the delta that a locator points into."""
+    """Return the ``version`` of the delta that a locator points to."""
     return (locator & ~DELTA_BIT) >> _ID_SHIFT
 
 
 def build_delta(actions: Iterable[Action], *, version: int, partition_names: Sequence[str], root: str) -> FileDelta:
-    """Reconcile file actions, oldest first: for each file key the last action stands ("Action Reconciliation")."""
+    """Reconcile file actions, oldest first, so that each file key keeps its last action ("Action Reconciliation")."""
     runs = runs_of(actions)
     if runs and all(set(run.names) == set(partition_names) for run in runs):
         found = _delta_of_runs(actions, runs, version=version, partition_names=partition_names, root=root)
@@ -100,7 +100,7 @@ def _delta_of_runs(
     partition_names: Sequence[str],
     root: str,
 ) -> FileDelta | None:
-    """The delta of actions of which many are in runs; None where two are about one file, so that their order counts."""
+    """Build the delta of actions that are mostly in runs. Returns None if two concern one file and order matters."""
     loose = build_delta(tuple(objects_of(actions)), version=version, partition_names=partition_names, root=root)
     nothing = pl.lit(None, dtype=pl.String)
     adds, removes = [loose.adds], [loose.removes]
@@ -118,7 +118,7 @@ def _delta_of_runs(
 
 
 def _numbered(frames: Sequence[pl.DataFrame], version: int) -> pl.DataFrame:
-    """The frames below each other, their rows under locators of their own."""
+    """Concatenate frames and give their rows new locators."""
     frame = pl.concat(frames)
     first = DELTA_BIT | version << _ID_SHIFT
     rows = np.arange(frame.height, dtype=np.uint64) + np.uint64(first)
@@ -126,12 +126,12 @@ def _numbered(frames: Sequence[pl.DataFrame], version: int) -> pl.DataFrame:
 
 
 def _keyed(fresh: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
-    """The frame, which nobody else holds, with ``key`` behind its columns: no query has to be planned for that."""
+    """Append the column ``key`` in place. The frame has no other owner, and this avoids planning a query."""
     return fresh.insert_column(fresh.width, pl.Series("key", list(keys), dtype=pl.String))
 
 
 def _are_among(some: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Tell of each number whether it is among others."""
+    """Return for each number whether it occurs in an ascending array."""
     if not len(ascending):
         return np.zeros(len(some), dtype=bool)
     at = np.minimum(np.searchsorted(ascending, some), len(ascending) - 1)
@@ -139,10 +139,10 @@ def _are_among(some: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) 
 
 
 class Mentions:
-    """The files that some deltas mention, to take out of many frames.
+    """The files that some deltas mention, to be filtered out of many frames.
 
     Args:
-        deltas: Any.
+        deltas: The deltas.
         root: URI of the table.
     """
 
@@ -162,11 +162,11 @@ class Mentions:
 
     @functools.cached_property
     def _hashes(self) -> npt.NDArray[np.uint64]:
-        """Ascending. The forms are unescaped already; a name that holds an escape must not be unescaped again."""
+        """Ascending hashes. The forms are already unescaped, and a name with an escape must not be decoded twice."""
         return np.empty(0, dtype=np.uint64) if self._forms is None else np.sort(self._forms.hash(seed=0).to_numpy())
 
     def may_be_among(self, hashes: npt.NDArray[np.uint64]) -> bool:
-        """Tell whether one of the files may be among those with these ascending hashes of their paths."""
+        """Return whether one of the files may be among paths with these ascending hashes."""
         return bool(_are_among(self._hashes, hashes).any())
 
     def without(self, frame: pl.DataFrame, *, escaped: bool | None = None) -> pl.DataFrame:
@@ -174,7 +174,7 @@ class Mentions:
 
         Args:
             frame: The rows.
-            escaped: Whether one of their paths is spelt with escapes; None if that is not known.
+            escaped: Whether any of their paths has escapes; None if unknown.
         """
         if self._forms is None or frame.is_empty():
             return frame
@@ -183,19 +183,19 @@ class Mentions:
             if escaped is None:
                 escaped = has_escapes(paths)
             candidates = (unescaped(paths) if escaped else paths).is_in(self._forms.implode())
-        else:  # their set would be made anew for each frame
+        else:  # is_in would rebuild its hash set for each frame.
             candidates = pl.Series(_are_among(path_hashes(paths), self._hashes))
         if not bool(candidates.any()):
             return frame
         keys = keys_of(frame.filter(candidates), self._root)
         at = self._keys.search_sorted(keys).clip(upper_bound=len(self._keys) - 1)
-        gone = self._keys.gather(at) == keys
-        mask = candidates.scatter(candidates.arg_true(), gone)
+        mentioned = self._keys.gather(at) == keys
+        mask = candidates.scatter(candidates.arg_true(), mentioned)
         return frame.filter(~mask)
 
 
 def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.DataFrame:
-    """Rows of each delta's frame that no newer delta mentions."""
+    """Return the rows of each delta's frame that no newer delta mentions."""
     if len(deltas) == 1:
         return frames[0]
     orders = [
@@ -208,7 +208,7 @@ def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.D
 
 
 def merged(deltas: Sequence[FileDelta]) -> FileDelta:
-    """Return one delta that says what several say, oldest first; under the version of the last."""
+    """Merge deltas, oldest first, into one with the version of the last."""
     version = deltas[-1].version
     return FileDelta(
         version=version,
@@ -218,22 +218,22 @@ def merged(deltas: Sequence[FileDelta]) -> FileDelta:
 
 
 def added_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
-    """Return files that (one or more) deltas add and none of them removes."""
+    """Return the files that the deltas add and none of them removes later."""
     return _newest([delta.adds for delta in deltas], deltas)
 
 
 def removed_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
-    """Return files that (one or more) deltas remove and none of them adds again."""
+    """Return the files that the deltas remove and none of them adds again."""
     return _newest([delta.removes for delta in deltas], deltas)
 
 
 def live_tombstones(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
-    """Return the tombstones: those of ``base`` whose file no delta mentions again, and the deltas' own."""
+    """Return the tombstones of ``base`` whose files no delta mentions, plus those of the deltas."""
     if not deltas:
         return base
     return pl.concat([Mentions(deltas, root).without(base), removed_files(deltas).select(base.columns)])
 
 
 def same_file(first: str, second: str, root: str) -> bool:
-    """Whether two spellings of a path in the log name one file."""
+    """Return whether two spellings of a path in the log denote the same file."""
     return canonical_path(first, root) == canonical_path(second, root)

@@ -1,8 +1,8 @@
-"""Compute a scan's row count, minimum and maximum from statistics where these are exact; else give None.
+"""Compute a scan's row count, minimum and maximum from statistics if they are exact, otherwise return None.
 
-Statistics are made to skip files, so most of them are loose: strings are cut, timestamps are cut to milliseconds,
-floats do not count NaN and -0.0, deletion vectors make bounds wide. What is left is exact: counts of rows, bounds of
-whole numbers and dates, and the values of partition columns. Protocol: "Per-file Statistics".
+Statistics exist to skip files, so most are loose: strings and timestamps (to milliseconds) are truncated, floats ignore
+NaN and -0.0, deletion vectors widen bounds. Exact are row counts, bounds of integers and dates, and the values of
+partition columns. Protocol: "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Value: TypeAlias = int | str | bool | dt.date
 
 _INTEGERS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _GREGORIAN: Final = dt.date(1582, 10, 15)
-"""Earlier days were written by two calendars."""
+"""Earlier days are ambiguous, because writers used two calendars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A least or greatest value; ``value`` is None where no row has one."""
+    """A minimum or maximum. ``value`` is None if no row has a value."""
 
     value: Value | None
 
@@ -41,7 +41,7 @@ class ExactStatistics:
 
     Args:
         files: The table's files.
-        frame: Rows of ``files.core``: the files asked about.
+        frame: Rows of ``files.core`` for the files in question.
     """
 
     def __init__(self, files: FileTable, frame: pl.DataFrame) -> None:
@@ -51,16 +51,16 @@ class ExactStatistics:
         self._live: pl.Series | None = None
 
     def num_rows(self) -> int | None:
-        """Tell how many live rows the files hold."""
+        """Return the number of live rows in the files, or None if it is not known exactly."""
         live = self._live_rows()
         return None if live is None else int(live.sum())
 
     def bound(self, field: StructField, kind: Literal["min", "max"]) -> Bound | None:
-        """Return the least or greatest value of a column, nulls left out; None where only a scan can tell.
+        """Return the minimum or maximum of a column, ignoring nulls; None if only a scan can find it.
 
         Args:
-            field: A top-level column, as the schema has it.
-            kind: Which.
+            field: A top-level column of the schema.
+            kind: ``min`` or ``max``.
         """
         name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""
         if "__COLLATIONS" in field.metadata:
@@ -74,14 +74,14 @@ class ExactStatistics:
         return self._of_data(field, name, kind)
 
     def _live_rows(self) -> pl.Series | None:
-        """Live rows of each file."""
+        """Return the number of live rows per file, or None if one is unknown."""
         if self._live is None:
             frame = self._frame
             records = self._files.stats_columns(frame, [])["numRecords"].cast(pl.Int64)
             marked = frame["dv_id"].is_not_null()
             if marked.any():
-                gone = [add.deletion_vector for add in self._files.adds(frame.filter(marked))]
-                deleted = pl.Series([0 if item is None else item.cardinality for item in gone], dtype=pl.Int64)
+                vectors = [add.deletion_vector for add in self._files.adds(frame.filter(marked))]
+                deleted = pl.Series([0 if item is None else item.cardinality for item in vectors], dtype=pl.Int64)
                 at = marked.arg_true()
                 records = records.scatter(at, records.gather(at) - deleted)
             self._live = records
@@ -105,7 +105,7 @@ class ExactStatistics:
 
     def _of_data(self, field: StructField, type_name: str, kind: str) -> Bound | None:
         if self._frame["dv_id"].is_not_null().any():
-            return None  # the bound may be that of a deleted row
+            return None  # The bound may belong to a hidden row.
         path = (physical_name(field) if self._files.spec.mode != "none" else field.name,)
         texts = self._stats_texts()
         bound_name, nulls_name = stat_column(kind, path), stat_column("nullCount", path)
@@ -119,7 +119,7 @@ class ExactStatistics:
         held = stats.filter(pl.col("numRecords") > 0)
         all_null = (pl.col(nulls_name) == pl.col("numRecords")).fill_null(False)
         if held.filter(all_null == pl.col(bound_name).is_not_null()).height:
-            return None  # neither a bound nor all rows null; or both, which cannot be
+            return None  # A file must have either a bound or only nulls.
         bounds = held[bound_name].drop_nulls()
         if type_name == "date":
             days = bounds.str.to_date("%Y-%m-%d", strict=False)

@@ -63,15 +63,15 @@ _NO_PARTITIONS: Final = PartitionSpec(schema=StructType(()), partition_columns=(
 
 
 class FileTable:
-    """The live files of one version. Immutable; columns are materialised on first use.
+    """The live files of one version. Immutable; columns are loaded on first use.
 
     Args:
         root: URI of the table.
         spec: Schema and partition columns.
-        base: The checkpoint underneath, or None.
+        base: The underlying checkpoint, or None.
         deltas: Later changes, oldest first.
-        fallback: Gives the same base from an older checkpoint, called once when ``base`` turns out to be damaged.
-        most_in_memory: Of a checkpoint with more rows, what is asked for by a condition is looked for part by part.
+        fallback: Returns the same base from an older checkpoint. Called once if ``base`` is damaged.
+        most_in_memory: A checkpoint with more rows is searched part by part instead of being loaded.
     """
 
     __slots__ = (
@@ -116,11 +116,11 @@ class FileTable:
 
     @property
     def chain_length(self) -> int:
-        """Deltas on top of the base."""
+        """Number of deltas on top of the base."""
         return len(self._deltas)
 
     def layers(self) -> tuple[Checkpoint | None, tuple[FileDelta, ...]]:
-        """Return the checkpoint that rows without a delta's locator lie in, and all deltas above it, oldest first."""
+        """Return the checkpoint that holds rows without a delta locator, and all deltas on top of it, oldest first."""
         if self._replaced is not None:
             base, deltas = self._replaced.layers()
             return base, (*deltas, *self._deltas)
@@ -132,9 +132,10 @@ class FileTable:
         return self._core is not None
 
     def apply(self, delta: FileDelta, spec: PartitionSpec) -> FileTable:
-        """Return the table after one more commit. Cost: by the chain's length, not by the number of files."""
+        """Return the table after one more commit. The cost grows with the chain, not with the number of files."""
         seed = (self._core, len(self._deltas), self._escaped) if self._core is not None else self._seed
-        if spec.physical_names != self.spec.physical_names:  # the first commit of a table whose emptiness was looked at
+        # This is the first commit of a table whose emptiness was read before.
+        if spec.physical_names != self.spec.physical_names:
             seed = None
         after = FileTable(
             root=self.root,
@@ -149,10 +150,10 @@ class FileTable:
 
     @property
     def core(self) -> pl.DataFrame:
-        """One row a live file; columns as ``core_schema``.
+        """One row per live file, with the columns of ``core_schema``.
 
         Raises:
-            LogCorruptedError: The checkpoint is damaged and no older one with the commits after it replaces it.
+            LogCorruptedError: The checkpoint is damaged, and no older one plus later commits can replace it.
         """
         with self._lock:
             if self._core is None:
@@ -182,7 +183,7 @@ class FileTable:
             return self._replaced.core
 
     def tombstones(self) -> pl.DataFrame:
-        """Return removed files still known: ``path dv_id deletion_timestamp size row``; times in epoch ms or null."""
+        """Return removed files still in the log: ``path dv_id deletion_timestamp size row``. Times are epoch ms."""
         if self._replaced is not None:
             base = self._replaced.tombstones()
         elif self._base is None:
@@ -195,20 +196,20 @@ class FileTable:
 
     @property
     def in_parts(self) -> bool:
-        """Whether the files are too many to be in memory, and are not: then ``core`` is to be avoided."""
+        """Whether there are too many files to load and they are not in memory, so that ``core`` should be avoided."""
         if self._core is not None or self._seed is not None or self._replaced is not None:
             return False
         return self._base is not None and self._base.num_rows > self._most
 
     def none(self) -> pl.DataFrame:
-        """Return ``core`` without a row."""
+        """Return ``core`` without rows."""
         return pl.DataFrame(schema=core_schema(self.spec.physical_names))
 
     def settle(self) -> None:
-        """Read what ``core`` is made of, so that from here on a damaged checkpoint has given way to an older one.
+        """Read the data behind ``core``, so that a damaged checkpoint is already replaced by an older one afterwards.
 
         Raises:
-            LogCorruptedError: As ``core``.
+            LogCorruptedError: As for ``core``.
         """
         if not self.in_parts:
             _ = self.core
@@ -217,7 +218,7 @@ class FileTable:
         try:
             read_all(self._base.facts, range(len(self._base.parts)))
         except LogCorruptedError:
-            _ = self.core  # by the fallback, or the error again
+            _ = self.core  # This uses the fallback or raises the error again.
 
     def _mentions(self) -> Mentions:
         if self._mentioned is None:
@@ -225,7 +226,7 @@ class FileTable:
         return self._mentioned
 
     def live_rows(self, number: int) -> _Positions | None:
-        """Return which rows of a part of the checkpoint are live files, ascending; None for all that are files."""
+        """Return the rows of a checkpoint part that are live files, ascending. None means that all files are live."""
         assert self._base is not None
         if not self._mentions().may_be_among(self._base.facts(number).hashes):
             return None
@@ -234,7 +235,7 @@ class FileTable:
         return (rows & np.uint64((1 << PART_BITS) - 1)).astype(np.int64)
 
     def by_part(self) -> tuple[_Positions, _Positions, npt.NDArray[np.float64]]:
-        """Return how many files each part of the checkpoint has, how many of them are live, and their bytes."""
+        """Return for each checkpoint part the number of its files, how many are live, and the bytes of those."""
         base, _ = self.layers()
         assert base is not None
         if self.in_parts:
@@ -242,7 +243,7 @@ class FileTable:
         adds, sizes = base.adds_by_part(self.spec.physical_names)
         rows = self.core["row"].to_numpy()
         new = np.count_nonzero(rows & np.uint64(DELTA_BIT))
-        if self.core.height - new == adds.sum():  # all of the checkpoint's files are live
+        if self.core.height - new == adds.sum():  # All files of the checkpoint are live.
             return adds, adds, sizes
         of_base = (rows & np.uint64(DELTA_BIT)) == 0
         at = (rows[of_base] >> np.uint64(PART_BITS)).astype(np.int64)
@@ -264,12 +265,12 @@ class FileTable:
         return adds, live, sizes
 
     def new_rows(self) -> pl.DataFrame:
-        """Return the live files that commits after the checkpoint added: their locators, ascending."""
+        """Return the locators, ascending, of live files that commits after the checkpoint added."""
         rows = (self._added() if self.in_parts else self.core)["row"]
         return pl.DataFrame({"row": rows.filter((rows & DELTA_BIT) != 0).sort()}, schema={"row": pl.UInt64})
 
     def partition_texts(self) -> pl.DataFrame:
-        """Return the partition values that live files have, as texts, each combination once."""
+        """Return the distinct combinations of partition values of live files, as text."""
         names = [PV_PREFIX + name for name in self.spec.physical_names]
         if not self.in_parts:
             return self.core.select(names).unique()
@@ -279,24 +280,24 @@ class FileTable:
         return found
 
     def _live_batches(self) -> Iterator[pl.DataFrame]:
-        """``core``, part by part; nothing is kept."""
+        """Yield ``core`` part by part without caching it."""
         assert self._base is not None
         for frame in self._base.core_batches(self.spec.physical_names):
             yield self._mentions().without(frame)
         yield self._added()
 
     def _added(self) -> pl.DataFrame:
-        """The live files that commits after the checkpoint added, as rows of ``core``."""
+        """Return the live files that commits after the checkpoint added, as rows of ``core``."""
         schema = core_schema(self.spec.physical_names)
         return added_files(self._deltas).select(list(schema)) if self._deltas else pl.DataFrame(schema=schema)
 
     def path_batches(self) -> Iterator[pl.DataFrame]:
-        """Return ``path`` and ``dv_id`` of the live files, part by part; nothing more is kept in memory.
+        """Yield ``path`` and ``dv_id`` of the live files, part by part, without loading more than a part.
 
-        A file comes twice where a checkpoint turns out to be damaged half-way and an older one takes its place.
+        A file is yielded twice if the checkpoint turns out to be damaged half-way and an older one replaces it.
 
         Raises:
-            LogCorruptedError: As ``core``.
+            LogCorruptedError: As for ``core``.
         """
         columns = ["path", "dv_id"]
         base = self._base
@@ -307,13 +308,14 @@ class FileTable:
             for frame in base.core_batches(()):
                 yield self._mentions().without(frame.select(columns))
         except LogCorruptedError:
-            yield from self.core.select(columns).iter_slices(_SLICE_ROWS)  # by the fallback, or the error again
+            # This uses the fallback or raises the error again.
+            yield from self.core.select(columns).iter_slices(_SLICE_ROWS)
             return
         if self._deltas:
             yield self._added().select(columns)
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
-        """Return ``tombstones``, part by part, as ``path_batches``."""
+        """Yield ``tombstones`` part by part, like ``path_batches``."""
         if self._base is None or self._replaced is not None:
             yield self.tombstones()
             return
@@ -324,7 +326,7 @@ class FileTable:
 
     @property
     def num_files(self) -> int:
-        """Live files."""
+        """Number of live files."""
         return self._counted()[0] if self.in_parts else self.core.height
 
     @property
@@ -341,17 +343,17 @@ class FileTable:
         return int(live.sum()) + len(new), sum(map(int, sizes)) + int(new.sum())
 
     def has_live_vectors(self) -> bool:
-        """Tell whether a live file carries a deletion vector."""
+        """Return whether a live file has a deletion vector."""
         core = self.core
         return core["dv_id"].null_count() < core.height
 
     # -- by row ---------------------------------------------------------------------------------------------------
 
     def with_stats(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Add ``stats`` (JSON text, null where a file has none) to rows. Only their row groups are read.
+        """Add ``stats`` (JSON text, null if a file has none) to rows. Only their row groups are read.
 
         Args:
-            frame: Rows of ``core``: the column ``row`` is what counts.
+            frame: Rows of ``core``. Only the column ``row`` is used.
         """
         return frame.with_columns(stats=self._stats(frame["row"]))
 
@@ -375,9 +377,9 @@ class FileTable:
         return result.alias("stats")
 
     def stats_columns(self, frame: pl.DataFrame, leaves: Sequence[Leaf]) -> pl.DataFrame:
-        """Return typed statistics of rows, in their order, for some leaf columns; see ``parse_stats_columns``.
+        """Return typed statistics of rows, in order, for some leaf columns. See ``parse_stats_columns``.
 
-        Those of all rows are kept, up to some megabytes: the next query asks for them again.
+        If the rows are all of ``core``, the result is cached, up to a few megabytes, for the next query.
 
         Args:
             frame: Rows of ``core``.
@@ -417,7 +419,7 @@ class FileTable:
         return pl.concat([typed, parsed], how="vertical_relaxed")[order]
 
     def adds(self, frame: pl.DataFrame) -> list[AddFile]:
-        """Return whole ``add`` actions for the (few) rows given, in their order, statistics included."""
+        """Return complete ``add`` actions for a few rows, in order, with statistics."""
         if frame.is_empty():
             return []
         rows = frame["row"].to_numpy()
@@ -441,7 +443,7 @@ class FileTable:
         return [found[number] for number in range(len(rows))]
 
     def add_actions(self, frame: pl.DataFrame) -> Sequence[AddFile]:
-        """Return whole ``add`` actions for any number of rows, in no particular order; many plain ones as a run."""
+        """Return complete ``add`` actions for any number of rows, in any order. Many plain ones form a run."""
         if frame.height < RUN_LENGTH or self._replaced is not None:
             return self.adds(frame)
         rows = frame["row"].to_numpy()
@@ -465,7 +467,7 @@ class FileTable:
         return joined(others, AddRun(pl.concat(plain), self.spec.physical_names, data_change=True))
 
     def _by_delta(self, rows: _Array, at: _Array) -> list[tuple[FileDelta | FileTable, _Array, _Array]]:
-        """Which delta (or which replaced base) holds the rows at these positions, and under which index."""
+        """Find the delta (or replaced base) that holds each of the rows at these positions, and their index in it."""
         if not len(at):
             return []
         versions = (rows[at] & np.uint64(DELTA_BIT - 1)) >> np.uint64(32)
@@ -480,7 +482,7 @@ class FileTable:
         return found
 
     def recent(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return rows of ``core`` that come from deltas, with ``stats`` and ``rest``; in no particular order."""
+        """Return the rows of ``core`` that come from deltas, with ``stats`` and ``rest``, in no particular order."""
         rows = frame["row"].to_numpy()
         schema = core_schema(self.spec.physical_names) | {"stats": pl.String(), "rest": pl.String()}
         parts: list[pl.DataFrame] = []
@@ -490,7 +492,7 @@ class FileTable:
         return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
     def remove_actions(self, frame: pl.DataFrame) -> list[RemoveFile]:
-        """Return tombstone actions of rows of ``tombstones()`` that come from deltas, in no particular order."""
+        """Return the removes for rows of ``tombstones()`` that come from deltas, in no particular order."""
         rows = frame["row"].to_numpy()
         found: list[RemoveFile] = []
         for delta, at, index in self._by_delta(rows, np.flatnonzero((rows & np.uint64(DELTA_BIT)) != 0)):
@@ -513,7 +515,7 @@ class FileTable:
     # -- pruning --------------------------------------------------------------------------------------------------
 
     def partition_frame(self, frame: pl.DataFrame, *, time_zone: str = "UTC") -> pl.DataFrame:
-        """Return typed partition values of the rows given: one column per partition column, by logical name."""
+        """Return typed partition values of the given rows: one column per partition column, by logical name."""
         renamed = frame.select(
             pl.col(PV_PREFIX + physical).alias(logical)
             for physical, logical in zip(self.spec.physical_names, self.spec.partition_columns, strict=True)
@@ -523,15 +525,15 @@ class FileTable:
     def select(
         self, partition_filter: Expr | None = None, data_filters: Sequence[Expr] = (), *, time_zone: str = "UTC"
     ) -> pl.DataFrame:
-        """Return rows of ``core`` that may hold a row for which all the conditions are true.
+        """Return rows of ``core`` for files that may hold a row for which all conditions are true.
 
-        Conditions over partition columns are decided by partition values; the others by the statistics of what is
-        left. A condition that cannot be evaluated keeps every file.
+        Conditions on partition columns are decided by partition values, the others by statistics of the remaining
+        files. A condition that cannot be evaluated keeps every file.
 
         Args:
-            partition_filter: Condition over partition columns, by logical name; None for none.
-            data_filters: Conditions over any columns; all must hold.
-            time_zone: Zone of partition timestamps that name none.
+            partition_filter: Condition on partition columns, by logical name; None for none.
+            data_filters: Conditions on any columns. All must hold.
+            time_zone: Zone of partition timestamps without one.
         """
         conjuncts = [part for expr in (partition_filter, *data_filters) if expr is not None
                      for part in split_conjuncts(expr)]  # fmt: skip
@@ -545,20 +547,20 @@ class FileTable:
         return self.narrowed(pruned)
 
     def narrowed(self, narrow: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
-        """Return the rows of ``core`` that are left of it; of a log in parts no more than some of them is held.
+        """Apply a filter to ``core``. If the log is in parts, only a few parts are in memory at once.
 
         Args:
-            narrow: Leaves out some of the rows that it is given, by what is in them; called by several threads.
+            narrow: Removes some of the given rows based on their contents. Called by several threads.
         """
         if self.in_parts:
             try:
                 return self._chosen(narrow)
             except LogCorruptedError:
-                pass  # by the fallback, or the error again
+                pass  # This uses the fallback below or raises the error again.
         return narrow(self.core)
 
     def _chosen(self, pruned: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
-        """The live files that pruning leaves, part by part, and nothing else of a part is kept."""
+        """Collect the live files that pruning keeps, part by part, without caching the rest."""
         base, names = self._base, self.spec.physical_names
         assert base is not None
         mentions = self._mentions()

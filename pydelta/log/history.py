@@ -1,7 +1,7 @@
-"""Read the records of a log's commits (version, time, provenance), and turn times into versions and back.
+"""Read the records of a log's commits (version, time, provenance), and convert between times and versions.
 
-Times are the commit files' modification times, moved forward where a clock went back, or in-commit timestamps from
-the version on that enabled them ("In-Commit Timestamps").
+Times are the commit files' modification times, moved forward if a clock went back. From the version that enabled them
+on, they are in-commit timestamps ("In-Commit Timestamps").
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pydelta.storage.whole import read_listed
 __all__ = ["CommitRecord", "CommitTimes", "commit_times", "history_of_commits", "read_commit_info", "read_history"]
 
 _HEAD_BYTES: Final = 64 * 1024
-"""More than a first line takes; a commit that is not longer is read whole at once."""
+"""More than a first line needs. A commit up to this size is read in one request."""
 _SMALL_LOG_BYTES: Final = 8 * 1024 * 1024
 _SMALL_LOG_COMMITS: Final = 1_000
 _TIME_PROPERTIES: Final = frozenset(
@@ -42,7 +42,7 @@ _TIME_PROPERTIES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRecord:
-    """One commit: its version, its time in epoch milliseconds, and what it says of itself (None: nothing)."""
+    """One commit: its version, its time in epoch milliseconds and its ``commitInfo`` (None if it has none)."""
 
     version: int
     timestamp_ms: int
@@ -51,11 +51,11 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTimes:
-    """How the table's commits tell the time.
+    """The source of the commits' times.
 
     Args:
         in_commit: Whether in-commit timestamps are on.
-        enablement_version: First version that has one, when they were turned on after version 0.
+        enablement_version: First version with one, if they were enabled after version 0.
         enablement_timestamp_ms: Its in-commit timestamp.
     """
 
@@ -64,15 +64,15 @@ class CommitTimes:
     enablement_timestamp_ms: int | None = None
 
     def is_in_commit(self, version: int) -> bool:
-        """Tell whether the version's time is in its commit."""
+        """Return whether the version's time is in its commit."""
         return self.in_commit and version >= (self.enablement_version or 0)
 
 
 def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
-    """Read the ``commitInfo`` of a commit file; of a large one only its first part is read where that holds it.
+    """Read the ``commitInfo`` of a commit file. For a large file, the first bytes usually suffice.
 
     Raises:
-        LogCorruptedError: The line is not JSON; names file and line.
+        LogCorruptedError: The line is not JSON. The error names file and line.
     """
     if info.size > _HEAD_BYTES:
         found = _first_line_info(store.read_range(info.path, 0, _HEAD_BYTES))
@@ -95,7 +95,7 @@ def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
 
 
 def _first_line_info(head: bytes) -> CommitInfo | None:
-    """The ``commitInfo`` of the first line, if the line is whole and is one; else None, and the file says more."""
+    """Return the ``commitInfo`` in a complete first line, or None if the rest of the file must be read."""
     line, newline, _ = head.partition(b"\n")
     if not newline or not line.startswith(b'{"commitInfo":'):
         return None
@@ -107,7 +107,7 @@ def _first_line_info(head: bytes) -> CommitInfo | None:
 
 
 def monotonised_times_ms(commits: Sequence[tuple[int, ObjectInfo]]) -> dict[int, int]:
-    """Modification times by version, each at least one millisecond after the version before.
+    """Return modification times by version, each at least one millisecond after the previous version's.
 
     Args:
         commits: Versions and files, ascending.
@@ -126,11 +126,11 @@ def read_history(store: Store, listing: Listing, times: CommitTimes, *, limit: i
     Args:
         store: Bound to the table's root.
         listing: The log directory.
-        times: How commits tell the time.
-        limit: At most so many; None for all.
+        times: The source of the commits' times.
+        limit: Maximum number of records; None for all.
 
     Raises:
-        LogCorruptedError: A commit that is asked for is damaged.
+        LogCorruptedError: A requested commit is damaged.
     """
     commits = sorted(listing.commits.items())
     file_times = monotonised_times_ms(commits)
@@ -150,7 +150,7 @@ def read_history(store: Store, listing: Listing, times: CommitTimes, *, limit: i
 
 
 def commit_times(protocol: Protocol, metadata: Metadata) -> CommitTimes:
-    """Tell how the commits of a table with these definitions tell the time."""
+    """Determine the source of commit times from the table's protocol and metadata."""
     named = {name: text for name, text in metadata.configuration.items() if name in _TIME_PROPERTIES}
     properties = TableProperties.parse(named)
     if not properties.in_commit_timestamps_enabled or not supports(protocol, "inCommitTimestamp"):
@@ -163,19 +163,20 @@ def commit_times(protocol: Protocol, metadata: Metadata) -> CommitTimes:
 
 
 def history_of_commits(store: Store, *, root: str, limit: int | None = None) -> list[CommitRecord] | None:
-    """Read the history from the commits alone, with neither a checkpoint nor the libraries that read one.
+    """Read the history only from commits, without checkpoints or the libraries that read them.
 
     Args:
         store: Bound to the table's root.
         root: URI of the table, for messages.
-        limit: At most so many; None for all.
+        limit: Maximum number of records; None for all.
 
     Returns:
-        None where commits alone do not tell it: a log that is large, damaged, has holes, or was cleaned up past the
-        table's definition. ``DeltaLog.history`` then answers, or says what is wrong.
+        None if commits are not enough: the log is large, damaged, has gaps, or was cleaned up past the table's
+            definition.
+        Then ``DeltaLog.history`` returns it or reports the problem.
 
     Raises:
-        UnsupportedFeatureError: The table asks for what this engine cannot read.
+        UnsupportedFeatureError: The table needs features that this engine cannot read.
     """
     listing = read_listing(store.list_from("", prefix=LOG_DIR))
     commits = listing.commits
@@ -201,12 +202,12 @@ def history_of_commits(store: Store, *, root: str, limit: int | None = None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeQuery:
-    """A time by which a version is asked for.
+    """A time for which a version is wanted.
 
     Args:
         timestamp_ms: Epoch milliseconds.
-        can_return_last: Answer the newest version for a time after it, instead of refusing.
-        can_return_first: Answer the oldest version for a time before it, instead of refusing.
+        can_return_last: Whether a time after the newest version returns the newest instead of an error.
+        can_return_first: Whether a time before the oldest version returns the oldest instead of an error.
     """
 
     timestamp_ms: int
@@ -222,17 +223,17 @@ def find_version(
     first: int,
     in_commit_time: Callable[[ObjectInfo], int | None],
 ) -> int:
-    """Find the last version whose time is not after the one asked for.
+    """Find the last version whose time is not after the requested one.
 
     Args:
         listing: The log directory.
-        times: How commits tell the time.
+        times: The source of the commits' times.
         query: The time.
-        first: Oldest version that may be answered.
+        first: Oldest version that may be returned.
         in_commit_time: Reads a commit's own time.
 
     Raises:
-        VersionNotFoundError: The time is before the first or after the last version; names both ends.
+        VersionNotFoundError: The time is before the first or after the last version. The error gives that version.
     """
     timestamp_ms = query.timestamp_ms
     commits = [(version, info) for version, info in sorted(listing.commits.items()) if version >= first]
@@ -258,7 +259,7 @@ def find_version(
         else:
             high = switch
     start = low
-    while low < high:  # the first position whose time is after the timestamp
+    while low < high:  # Search for the first position whose time is after the timestamp.
         middle = (low + high) // 2
         if time_of(middle) <= timestamp_ms:
             low = middle + 1
@@ -303,7 +304,7 @@ def _too_late(timestamp_ms: int, version: int, latest_ms: int) -> VersionNotFoun
 
 
 def show_time(time_ms: int) -> str:
-    """Epoch milliseconds as text in UTC.
+    """Format epoch milliseconds in UTC.
 
     Example:
         >>> show_time(1_700_000_000_123)

@@ -1,4 +1,4 @@
-"""Load the snapshot of a version; bypass damaged checkpoints and compactions if the log allows it.
+"""Load the snapshot of a version. Damaged checkpoints and compactions are bypassed if the log allows it.
 
 ::
 
@@ -48,14 +48,14 @@ class LogReader:
     most_in_memory: int = MOST_IN_MEMORY
 
     def listing(self, start_version: int = 0) -> Listing:
-        """List the log directory from a version's files on."""
+        """List the log directory, starting with a version's files."""
         start = f"{start_version:020d}" if start_version else ""
         return read_listing(self.store.list_from(start, prefix=LOG_DIR))
 
     def list_latest(self) -> Listing:
-        """List the log directory from the newest checkpoint that ``_last_checkpoint`` helps to find; else all of it.
+        """List the log directory from the checkpoint in ``_last_checkpoint`` on, or else all of it.
 
-        The hint only spares a long listing: one that names a version without a complete checkpoint is passed over.
+        The hint only avoids a long listing. It is ignored if no complete checkpoint is listed from its version on.
         """
         hint = read_hint(self.store)
         if hint is not None and hint.version > 0:
@@ -74,17 +74,17 @@ class LogReader:
     def load(
         self, version: int | None = None, *, listing: Listing | None = None, known: Snapshot | None = None
     ) -> Snapshot | None:
-        """Load the snapshot of a version; None when the log holds nothing at all.
+        """Load the snapshot of a version. Returns None if the log is empty.
 
         Args:
             version: The version; None for the newest.
-            listing: What a listing found, if one was made already; it need not begin at version 0.
-            known: An older one: what it has in memory of sidecars that are still named is not read again.
+            listing: An existing listing, if any. It need not begin at version 0.
+            known: An older snapshot. Sidecars that it has in memory and that are still used are not read again.
 
         Raises:
-            LogGapError: Commits are missing; names the versions.
-            LogCorruptedError: A file is damaged and nothing older replaces it.
-            UnsupportedFeatureError: The table asks for what this engine cannot read.
+            LogGapError: Commits are missing. The error lists their versions.
+            LogCorruptedError: A file is damaged, and nothing older replaces it.
+            UnsupportedFeatureError: The table needs features that this engine cannot read.
         """
         if listing is None:
             listing = self.list_latest() if version is None else self.listing()
@@ -104,8 +104,8 @@ class LogReader:
         """Refuse a state that must not be read.
 
         Raises:
-            LogCorruptedError: No protocol or no metadata.
-            UnsupportedFeatureError: Unknown reader version or features.
+            LogCorruptedError: There is no protocol or no metadata.
+            UnsupportedFeatureError: The reader version or a feature is unknown.
         """
         if state.protocol is not None:
             ensure_readable(state.protocol, table=self.root)
@@ -159,10 +159,10 @@ class LogReader:
                     listing, whole = self.listing(), True
 
     def _verify_compacted(self, segment: LogSegment, replayed: Replayed) -> None:
-        """Compare what compacted files gave with the version's checksum, where there is one.
+        """Compare the result of compacted files with the version's checksum, if it has one.
 
         Raises:
-            UnusableFile: They differ, so the commits are to be read instead.
+            UnusableFile: They differ, so the commits must be read instead.
         """
         compacted = [commit for commit in segment.commits if commit.is_compacted]
         checksum = read_checksum(self.store, segment.version) if compacted and segment.has_checksum else None
@@ -198,7 +198,7 @@ class LogReader:
         return older
 
     def not_found(self) -> TableNotFoundError:
-        """Make the error for a location without a table."""
+        """Build the error for a location without a table."""
         return TableNotFoundError(
             f"There is no Delta table at {self.root}: {LOG_DIR} has no commit.",
             hint="Check the path. A table is created by writing to it, or by CREATE TABLE.",
@@ -214,12 +214,11 @@ def _no_way_back(first: LogCorruptedError, gap: LogGapError) -> LogCorruptedErro
 
 
 def commit_info(store: Store, version: int) -> ObjectInfo | None:
-    """Get the file of a commit; None where there is none.
+    """Return the file of a commit, or None if it does not exist.
 
-    Readers take a version's time from a listing. S3 tells that of one object as an HTTP date, in whole seconds, while
-    the listing of some services (MinIO) has milliseconds: a time of whole seconds is therefore looked up in a listing
-    as well, or the writer would date its commit up to a second before everybody else does. Stores whose ``head`` tells
-    the listing's own time are asked once.
+    Readers take a version's time from a listing. S3's HEAD returns whole seconds, but some services (MinIO) list
+    milliseconds. So a time in whole seconds is looked up in a listing too; otherwise the writer would date its commit
+    up to a second earlier than all readers. Stores whose ``head`` returns the listed time are asked only once.
     """
     name = commit_file(version)
     found = store.head(f"{LOG_DIR}/{name}")

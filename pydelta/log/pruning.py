@@ -1,4 +1,4 @@
-"""Prune a file table to the rows that may match the conditions."""
+"""Prune a file table to the files that may match the conditions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["FileColumns", "PartitionSpec", "prune_by_generated", "prune_by_parti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSpec:
-    """What the file table must know of the schema.
+    """The parts of the schema that the file table needs.
 
     Args:
         schema: The table's logical schema.
         partition_columns: Logical names, in order.
         physical_names: Keys of ``partitionValues``, in the same order.
         mode: ``delta.columnMapping.mode``.
-        generated: What generated partition columns tell of other columns.
+        generated: Conditions on other columns that generated partition columns imply.
     """
 
     schema: StructType
@@ -39,10 +39,10 @@ class PartitionSpec:
 
     @classmethod
     def of(cls, schema: StructType, partition_columns: Sequence[str], mode: str) -> PartitionSpec:
-        """Work out the physical names.
+        """Derive the spec, including the physical names, from a schema.
 
         Raises:
-            LogCorruptedError: A column partitions the table twice.
+            LogCorruptedError: A partition column is listed twice.
         """
         if len(set(partition_columns)) < len(partition_columns):
             raise LogCorruptedError(
@@ -58,7 +58,7 @@ class PartitionSpec:
         )
 
     def partition_schema(self) -> StructType:
-        """Return the partition columns as a struct, logical names as the metadata spells them."""
+        """Return the partition columns as a struct, with logical names as spelled in the metadata."""
         fields = []
         for name in self.partition_columns:
             field = self.schema.field(name)
@@ -72,24 +72,24 @@ class PartitionSpec:
 
 
 class FileColumns(Protocol):
-    """What pruning reads of a file table."""
+    """The interface of a file table that pruning needs."""
 
     @property
     def spec(self) -> PartitionSpec:
         """The partition columns."""
 
     def partition_frame(self, frame: pl.DataFrame, *, time_zone: str) -> pl.DataFrame:
-        """Return the partition values of rows of the file table, typed."""
+        """Return typed partition values of rows of the file table."""
 
     def stats_columns(self, frame: pl.DataFrame, leaves: Sequence[tuple[tuple[str, ...], DataType]]) -> pl.DataFrame:
-        """Return the statistics of some leaf columns, typed, a row for each row of ``frame``."""
+        """Return typed statistics of some leaf columns, one row per row of ``frame``."""
 
 
 def prune_by_partition(files: FileColumns, frame: pl.DataFrame, expr: Expr, *, time_zone: str) -> pl.DataFrame:
     """Keep the rows whose partition values make ``expr`` true. Each distinct combination is evaluated once.
 
-    A condition that is false or null for the partition drops it; one that cannot be evaluated drops nothing, nor
-    does a partition value that is none of its type.
+    Rows are dropped if the condition is false or null. A condition that cannot be evaluated, or a partition value that
+    does not fit its type, drops nothing.
     """
     spec = files.spec
     used = {path[0].lower() for path in columns(expr)}
@@ -119,7 +119,7 @@ def prune_by_partition(files: FileColumns, frame: pl.DataFrame, expr: Expr, *, t
 def prune_by_generated(
     files: FileColumns, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
 ) -> pl.DataFrame:
-    """Keep the rows whose generated partition values do not rule out a condition over their base columns."""
+    """Drop rows whose generated partition values rule out a condition on their base columns."""
     if frame.is_empty() or not conditions:
         return frame
     for expr in files.spec.generated.derive(conditions):
@@ -130,7 +130,7 @@ def prune_by_generated(
 def prune_by_statistics(
     files: FileColumns, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
 ) -> pl.DataFrame:
-    """Keep the rows whose statistics do not rule out one of the conditions.
+    """Drop rows whose statistics rule out one of the conditions.
 
     A partition column in a mixed condition counts with its exact value.
     """
@@ -145,7 +145,8 @@ def prune_by_statistics(
     on_data = {path: leaf for path, leaf in found.items() if path[0].lower() not in partitions}
     if not found:
         return frame
-    wanted = {stored: (stored, data_type) for stored, data_type in on_data.values()}  # once, however it is spelt
+    # Each stored column is read once, however the conditions spell it.
+    wanted = {stored: (stored, data_type) for stored, data_type in on_data.values()}
     stats = files.stats_columns(frame, list(wanted.values()))
     if len(on_data) < len(found):
         stats = _with_partition_values(files, frame, stats, time_zone=time_zone)
@@ -157,16 +158,14 @@ def prune_by_statistics(
 
 
 def _partition_path(name: str) -> tuple[str, ...]:
-    """Where the values of a partition column stand among the statistics: apart from data columns, which may be stored
-    under any name.
-    """
+    """Return the path of a partition column among the statistics, which cannot collide with any data column."""
     return ("", name.lower())
 
 
 def _with_partition_values(
     files: FileColumns, frame: pl.DataFrame, stats: pl.DataFrame, *, time_zone: str
 ) -> pl.DataFrame:
-    """Statistics of partition columns: all rows of a file have its value."""
+    """Add statistics of partition columns. All rows of a file have the same value."""
     try:
         typed = files.partition_frame(frame, time_zone=time_zone)
     except LogCorruptedError:

@@ -1,4 +1,4 @@
-"""Replay a segment into the state at its version: checkpoint, then commits oldest first; the newest action wins."""
+"""Replay a segment into the state at its version: checkpoint, then commits oldest first. The newest action wins."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = ["Replayed", "State", "UnusableFile", "apply_actions", "partition_spec
 
 
 class UnusableFile(Exception):
-    """A checkpoint or compacted file that cannot be read, though the state may be rebuilt without it.
+    """A checkpoint or compacted file cannot be read, but the state may be rebuilt without it.
 
     Args:
         name: Path of the file.
-        error: What is wrong with it.
+        error: The problem with it.
     """
 
     def __init__(self, name: str, error: LogCorruptedError) -> None:
@@ -47,7 +47,7 @@ class UnusableFile(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What the log says besides files: the last protocol and metadata, application ids, domains."""
+    """Everything in the log besides files: the last protocol and metadata, application ids, domains."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -57,13 +57,13 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The state, the files and what the newest commit says of itself.
+    """The state, the files and the newest commit's ``commitInfo``.
 
     Args:
         state: See ``State``.
         files: The live files.
-        commit_info: Of the segment's last commit, when replay read that commit by itself; else None.
-        commit_info_read: Whether ``commit_info`` is an answer (None then means that the commit has none).
+        commit_info: That of the segment's last commit if replay read it as a commit, otherwise None.
+        commit_info_read: Whether that commit was read, so that None means that it has no ``commitInfo``.
     """
 
     state: State
@@ -73,10 +73,10 @@ class Replayed:
 
 
 def apply_actions(state: State, actions: Iterable[Action]) -> State:
-    """Return the state after more actions, oldest first. Files are not looked at.
+    """Return the state after more actions, oldest first. File actions are ignored.
 
-    Protocol: "Action Reconciliation": the last protocol and metadata, the last ``txn`` an application id, the last
-    ``domainMetadata`` a domain, where ``removed`` takes the domain away.
+    Protocol: "Action Reconciliation" keeps the last protocol and metadata, the last ``txn`` per application id and the
+    last ``domainMetadata`` per domain. ``removed`` deletes the domain.
     """
     protocol, metadata = state.protocol, state.metadata
     transactions: dict[str, SetTransaction] | None = None
@@ -107,7 +107,7 @@ def read_commit(store: Store, commit: CommitFile) -> Sequence[Action]:
     """Read the actions of one commit or compacted file.
 
     Raises:
-        LogCorruptedError: Empty, truncated or not JSON; or a compacted file with what only commits hold.
+        LogCorruptedError: It is empty, truncated or not JSON.
     """
     data = read_listed(store, commit.info)
     if not data or data.isspace():
@@ -124,7 +124,7 @@ def read_commit(store: Store, commit: CommitFile) -> Sequence[Action]:
 
 
 def column_mapping_mode(protocol: Protocol | None, metadata: Metadata | None) -> str:
-    """The mode in force: the property counts only where the protocol supports column mapping."""
+    """Return the mode in effect. The property only counts if the protocol supports column mapping."""
     if protocol is None or metadata is None or not supports(protocol, "columnMapping"):
         return "none"
     return TableProperties.parse(
@@ -133,10 +133,10 @@ def column_mapping_mode(protocol: Protocol | None, metadata: Metadata | None) ->
 
 
 def partition_spec(state: State) -> PartitionSpec:
-    """Tell what the file table has to know of the schema.
+    """Derive the file table's partition spec from a state.
 
     Raises:
-        LogCorruptedError: The schema in the metadata is not a schema.
+        LogCorruptedError: The schema in the metadata is invalid.
     """
     if state.metadata is None:
         return PartitionSpec.of(parse_schema('{"type":"struct","fields":[]}'), (), "none")
@@ -153,20 +153,20 @@ def replay(
     known: Checkpoint | None = None,
     most_in_memory: int = MOST_IN_MEMORY,
 ) -> Replayed:
-    """Read a segment's files and nothing else.
+    """Read only the files of a segment and build the state.
 
     Args:
         store: Bound to the table's root.
         segment: The files.
-        check: Called with the state before any file column is built; refuses what must not be read.
+        check: Called with the state before any file column is built. Raises if the table must not be read.
         fallback: See ``FileTable``.
         known: See ``read_checkpoint``.
         most_in_memory: See ``FileTable``.
 
     Raises:
-        UnusableFile: The checkpoint or a compacted file is damaged: plan again without it.
+        UnusableFile: The checkpoint or a compacted file is damaged, so plan again without it.
         LogCorruptedError: A commit is damaged.
-        ObjectNotFoundError: A commit went away between listing and reading.
+        ObjectNotFoundError: A commit disappeared between listing and reading.
     """
     root = store.root
     checkpoint = _open_checkpoint(store, segment.checkpoint, known) if segment.checkpoint else None
@@ -205,8 +205,8 @@ def _open_checkpoint(store: Store, files: CheckpointFiles, known: Checkpoint | N
     except LogCorruptedError as error:
         raise UnusableFile(files.name, error) from error
     except ObjectNotFoundError as error:
-        gone = LogCorruptedError(f"{files.name} disappeared while it was read.", hint="Try again.")
-        raise UnusableFile(files.name, gone) from error
+        missing = LogCorruptedError(f"{files.name} disappeared while it was read.", hint="Try again.")
+        raise UnusableFile(files.name, missing) from error
 
 
 def _read_batch(store: Store, commit: CommitFile) -> Sequence[Action]:
@@ -221,7 +221,7 @@ def _read_batch(store: Store, commit: CommitFile) -> Sequence[Action]:
 
 
 def _require_reconciled(actions: Sequence[Action], name: str) -> None:
-    """A compacted file says one thing of each file, app id and domain, and nothing that only commits hold."""
+    """Check that a compacted file has one action per file, application and domain, and no commit-only actions."""
     seen: set[object] = set()
     for action in actions:
         identity: object
@@ -245,7 +245,7 @@ def _require_reconciled(actions: Sequence[Action], name: str) -> None:
 
 
 def _deltas(batches: Sequence[tuple[CommitFile, Sequence[Action]]], spec: PartitionSpec, root: str) -> list[FileDelta]:
-    """The changes of commits, oldest first: those with runs have one each, those between them one together."""
+    """Build the deltas of commits, oldest first: one per commit with runs, one for all commits in between."""
     found: list[FileDelta] = []
     small: list[Action] = []
     for commit, actions in batches:
@@ -271,7 +271,7 @@ def _commit_info(actions: Iterable[Action]) -> CommitInfo | None:
 
 
 def _require_complete(state: State, checkpoint: Checkpoint | None) -> None:
-    """A checkpoint that can be read and lacks protocol or metadata contradicts the protocol: no guess is made."""
+    """Refuse a readable checkpoint without protocol or metadata. It violates the protocol, so nothing is guessed."""
     if checkpoint is None or (state.protocol is not None and state.metadata is not None):
         return
     missing = "protocol" if state.protocol is None else "metaData"

@@ -1,6 +1,6 @@
-"""Look up the row ids and versions that the ``add`` actions of files carry.
+"""Look up the row ids and versions in the ``add`` actions of files.
 
-Read from the checkpoint's columns for the files asked for; of later commits they are in memory.
+They are read from the checkpoint's columns for the given files. Those of later commits are in memory.
 
 Protocol: "Row Tracking".
 """
@@ -18,9 +18,9 @@ from pydelta.log.files import FileTable
 __all__ = ["BASE_ROW_ID", "DEFAULT_ROW_VERSION", "with_row_ids"]
 
 BASE_ROW_ID: Final = "base_row_id"
-"""Id of the file's first row; null where the file has none."""
+"""Id of the file's first row; null if the file has none."""
 DEFAULT_ROW_VERSION: Final = "default_row_version"
-"""Version of the file's rows that carry none of their own."""
+"""Version of those rows of the file that do not store a version."""
 
 _FIELDS: Final = {"baseRowId": BASE_ROW_ID, "defaultRowCommitVersion": DEFAULT_ROW_VERSION}
 _POSITION: Final = "__position"
@@ -30,8 +30,8 @@ def with_row_ids(files: FileTable, frame: pl.DataFrame) -> pl.DataFrame:
     """Add ``BASE_ROW_ID`` and ``DEFAULT_ROW_VERSION`` (Int64) to rows of ``files.core``.
 
     Args:
-        files: The table that ``frame`` comes from.
-        frame: Any of its rows; further columns are kept.
+        files: The table of ``frame``.
+        frame: Any of its rows. Other columns are kept.
     """
     numbered = frame.select("row").with_row_index(_POSITION)
     from_delta = (frame["row"].to_numpy() & np.uint64(DELTA_BIT)) != 0
@@ -52,7 +52,7 @@ def with_row_ids(files: FileTable, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _from_text(column: str) -> list[pl.Expr]:
-    """The two fields out of the JSON of an ``add`` without its statistics, which may itself be null."""
+    """Extract the two fields from the JSON of an ``add`` without statistics. The JSON may be null."""
     return [
         pl.col(column).str.json_path_match(f"$.{field}").cast(pl.Int64).alias(name) for field, name in _FIELDS.items()
     ]

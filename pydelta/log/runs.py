@@ -1,12 +1,12 @@
-"""Hold many file actions of a commit as columns: written, read and compared without an object per file.
+"""Store many file actions of a commit as columns, to write, read and compare them without an object per file.
 
 ::
 
     a commit's actions = objects (protocol, metadata, files with tags, vectors, row ids …)
-                       + runs    (plain files: AddRun, RemoveRun), objects only for whoever looks at one
+                       + runs    (plain files: AddRun, RemoveRun), objects are built only when accessed
     joined --> ActionList --encode_actions--> N.json --decode_actions--> ActionList
 
-Few actions stay what they are elsewhere, a tuple of objects. A run is a sequence of actions like any other.
+A few actions stay a tuple of objects, as elsewhere. A run is a sequence of actions like any other.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 RUN_LENGTH: Final = 10_000
-"""From so many plain files on, columns are worth it."""
+"""Minimum number of plain files for which columns are worthwhile."""
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 _CHUNK: Final = 20_000
 _BLOCK_BYTES: Final = 16 * 1024 * 1024
@@ -72,12 +72,12 @@ A = TypeVar("A", bound=Action)
 
 
 class _Run(Sequence[A], Generic[A]):
-    """Plain file actions of one kind and one ``dataChange``.
+    """Plain file actions of one kind with equal ``dataChange``.
 
     Args:
         frame: ``path``, ``size``, the kind's time, ``pv:<physical name>`` (null for the empty text) and ``stats``.
         names: Physical names of the partition columns, in the frame's order.
-        data_change: Of all of them.
+        data_change: ``dataChange`` of all of them.
     """
 
     __slots__ = ("data_change", "frame", "names")
@@ -117,7 +117,7 @@ class _Run(Sequence[A], Generic[A]):
         return dict(zip(self.names, row[3:-1], strict=True))
 
     def lines(self) -> Iterator[pl.Series]:
-        """Return the lines of a commit, in parts."""
+        """Yield the lines of a commit in batches."""
         for slice_ in self.frame.iter_slices(_CHUNK):
             yield slice_.select(pl.concat_str(self._line(slice_), ignore_nulls=True).alias("line"))["line"]
 
@@ -136,7 +136,7 @@ class _Run(Sequence[A], Generic[A]):
 
 
 class AddRun(_Run[AddFile]):
-    """Plain ``add`` actions as columns; the time is ``modification_time``. See ``_Run``."""
+    """Plain ``add`` actions as columns, with time ``modification_time``. See ``_Run``."""
 
     __slots__ = ()
     time = "modification_time"
@@ -162,7 +162,7 @@ class AddRun(_Run[AddFile]):
         ]  # fmt: skip
 
     def removed(self, *, deletion_timestamp: int, data_change: bool = True) -> RemoveRun:
-        """Return the tombstones of these files, with extended metadata. Time in epoch milliseconds."""
+        """Return the removes of these files, with extended metadata. The time is in epoch milliseconds."""
         frame = self.frame.with_columns(deletion_timestamp=pl.lit(deletion_timestamp, dtype=pl.Int64))
         return RemoveRun(frame, self.names, data_change=data_change)
 
@@ -172,7 +172,7 @@ class AddRun(_Run[AddFile]):
 
 
 class RemoveRun(_Run[RemoveFile]):
-    """Plain ``remove`` actions with extended metadata as columns; the time is ``deletion_timestamp``. See ``_Run``."""
+    """Plain ``remove`` actions with extended metadata as columns, with time ``deletion_timestamp``. See ``_Run``."""
 
     __slots__ = ()
     time = "deletion_timestamp"
@@ -201,7 +201,7 @@ class RemoveRun(_Run[RemoveFile]):
         ]  # fmt: skip
 
     def bodies(self) -> pl.Series:
-        """Return the JSON of each action without its statistics, as a file table keeps it."""
+        """Return the JSON of each action without statistics, as the file table stores it."""
         parts = [
             slice_.select(pl.concat_str([*self._body(slice_), pl.lit("}")]).alias("rest"))["rest"]
             for slice_ in self.frame.iter_slices(_CHUNK)
@@ -213,7 +213,7 @@ _Part: TypeAlias = tuple[Action, ...] | AddRun | RemoveRun
 
 
 class ActionList(Sequence[Action]):
-    """Actions one after the other, some of them in runs. ``joined`` makes it.
+    """A sequence of actions, some of them in runs. Built by ``joined``.
 
     Args:
         parts: Objects and runs, none of them empty.
@@ -248,7 +248,7 @@ class ActionList(Sequence[Action]):
 
 
 def joined(*sources: Iterable[A]) -> Sequence[A]:
-    """Put actions one after the other; runs stay runs. A tuple where there are none."""
+    """Concatenate actions, keeping runs. Returns a tuple if there are none."""
     parts: list[_Part] = []
     loose: list[Action] = []
     for source in sources:
@@ -277,19 +277,19 @@ def runs_of(actions: Iterable[Action]) -> list[AddRun | RemoveRun]:
 
 
 def objects_of(actions: Iterable[Action]) -> Iterator[Action]:
-    """Return the actions that are in no run."""
+    """Yield the actions outside runs."""
     for part in _parts(actions):
         if not isinstance(part, (AddRun, RemoveRun)):
             yield from part
 
 
 def loose_adds(adds: Iterable[AddFile]) -> Iterator[AddFile]:
-    """Return the adds that are in no run: no file of a run has a deletion vector, tags or row ids."""
+    """Yield the adds outside runs. Files in runs have no deletion vector, tags or row ids."""
     return cast("Iterator[AddFile]", objects_of(adds))
 
 
 def of_kind(actions: Iterable[Action], kind: type[A]) -> Sequence[A]:
-    """Return the actions of one kind; runs stay runs."""
+    """Return the actions of one kind, keeping runs."""
     run = {AddFile: AddRun, RemoveFile: RemoveRun}.get(cast("Any", kind))
     chosen = [
         part if isinstance(part, (AddRun, RemoveRun)) else [action for action in part if isinstance(action, kind)]
@@ -300,7 +300,7 @@ def of_kind(actions: Iterable[Action], kind: type[A]) -> Sequence[A]:
 
 
 def other_than(actions: Iterable[Action], kind: type[Action], *first: Action) -> Sequence[Action]:
-    """Return ``first``, then the actions that are not of a kind that no run has; runs stay runs."""
+    """Return ``first`` and then the actions not of a kind, keeping runs. No run may have that kind."""
     kept = [
         part if isinstance(part, (AddRun, RemoveRun)) else [action for action in part if not isinstance(action, kind)]
         for part in _parts(actions)
@@ -309,7 +309,7 @@ def other_than(actions: Iterable[Action], kind: type[Action], *first: Action) ->
 
 
 def changing(adds: Iterable[AddFile], data_change: bool) -> Sequence[AddFile]:
-    """Return the same files with ``dataChange`` as given."""
+    """Return the same files with the given ``dataChange``."""
     return joined(
         *(
             part.changing(data_change) if isinstance(part, AddRun)
@@ -320,7 +320,7 @@ def changing(adds: Iterable[AddFile], data_change: bool) -> Sequence[AddFile]:
 
 
 def removes_of(adds: Iterable[AddFile], *, deletion_timestamp: int, data_change: bool = True) -> Sequence[RemoveFile]:
-    """Return the tombstones of files, with extended metadata. Time in epoch milliseconds."""
+    """Return the removes of files, with extended metadata. The time is in epoch milliseconds."""
     how: dict[str, Any] = {"deletion_timestamp": deletion_timestamp, "data_change": data_change}
     return joined(
         *(part.removed(**how) if isinstance(part, AddRun) else [add.remove(**how) for add in part]
@@ -329,7 +329,7 @@ def removes_of(adds: Iterable[AddFile], *, deletion_timestamp: int, data_change:
 
 
 def num_bytes(files: Iterable[AddFile] | Iterable[RemoveFile]) -> int:
-    """Add up the sizes of files; a remove that tells none counts nothing."""
+    """Sum the sizes of files. A remove without a size counts as 0."""
     total = 0
     for part in _parts(files):
         total += int(part.frame["size"].sum()) if isinstance(part, _Run) else sum(file.size or 0 for file in part)
@@ -337,7 +337,7 @@ def num_bytes(files: Iterable[AddFile] | Iterable[RemoveFile]) -> int:
 
 
 def key_columns(files: Iterable[AddFile] | Iterable[RemoveFile]) -> pl.DataFrame:
-    """Return ``path`` and ``dv_id`` of files, as the log spells them, in their order."""
+    """Return ``path`` and ``dv_id`` of files, as spelled in the log, in order."""
     frames = []
     for part in _parts(files):
         if isinstance(part, _Run):
@@ -350,7 +350,7 @@ def key_columns(files: Iterable[AddFile] | Iterable[RemoveFile]) -> pl.DataFrame
 
 
 def gathered(actions: Sequence[Action]) -> Sequence[Action]:
-    """Put many plain adds that were made one by one into runs."""
+    """Move many individually built plain adds into runs."""
     if len(actions) < RUN_LENGTH or not any(isinstance(action, AddFile) for action in objects_of(actions)):
         return actions
     others: list[Action] = []
@@ -378,13 +378,13 @@ def _is_plain(add: AddFile) -> bool:
 
 
 def read_removes(rests: pl.Series) -> list[RemoveRun] | None:
-    """Read what ``RemoveRun.bodies`` wrote; None where some of it is of another form."""
+    """Parse the output of ``RemoveRun.bodies``. Returns None if any text has another form."""
     lines = '{"remove":' + rests + "}"
     return _read_removes(lines.str.join("\n").item().encode()) if len(rests) else []
 
 
 def encode_actions(actions: Iterable[Action]) -> bytes:
-    """Turn actions into the bytes of a commit, as ``encode_commit`` does; runs never become objects."""
+    """Encode actions as the bytes of a commit, like ``encode_commit``. Runs are never expanded into objects."""
     if not runs_of(actions):
         return encode_commit(actions)
     out = io.BytesIO()
@@ -398,7 +398,7 @@ def encode_actions(actions: Iterable[Action]) -> bytes:
 
 
 def _quoted(texts: pl.Series) -> pl.Series:
-    """The texts as JSON strings; null stays null."""
+    """Encode texts as JSON strings. Null stays null."""
     odd = texts.str.contains(_ESCAPED).fill_null(False)
     if not bool(odd.any()):
         return '"' + texts + '"'
@@ -412,16 +412,16 @@ def _quoted(texts: pl.Series) -> pl.Series:
 
 
 def decode_actions(data: bytes, *, source: str) -> Sequence[Action]:
-    """Return the actions of one commit file, as ``decode_commit`` does; many plain files of it as runs.
+    """Return the actions of one commit file, like ``decode_commit``, with many plain files as runs.
 
-    A file whose lines are not all of the usual form is decoded line by line, so that nothing is taken differently.
+    If any line has an unusual form, the whole file is decoded line by line, so the result is always the same.
 
     Args:
         data: Newline-delimited JSON.
         source: File name, for messages.
 
     Raises:
-        LogCorruptedError: A line is not JSON object or lacks a required field; names line and file.
+        LogCorruptedError: A line is not a JSON object or lacks a required field. The error names line and file.
     """
     if len(data) >= _LARGE_BYTES:
         found = _decode_large(data, source)
@@ -455,12 +455,12 @@ def _decode_large(data: bytes, source: str) -> Sequence[Action] | None:
     try:
         objects = decode_commit(b"\n".join(others), source=source) if others else ()
     except LogCorruptedError:
-        return None  # the line's number is that in the file
+        return None  # Line numbers in the error must count the whole file, so it is decoded again.
     return joined(objects, *cast("Any", runs))
 
 
 def _stretches(data: bytes) -> Iterator[tuple[bytes | None, int, int]]:
-    """Where lines of one kind follow each other: their first bytes, start and end; None for the other lines."""
+    """Yield stretches of lines of one kind: their first bytes (None for other lines), start and end."""
     at = 0
     while at < len(data):
         kind = next((first for first in (_ADD, _REMOVE) if data.startswith(first, at)), None)
@@ -471,7 +471,7 @@ def _stretches(data: bytes) -> Iterator[tuple[bytes | None, int, int]]:
 
 
 def _is_plain_text(data: bytes) -> bool:
-    """Whether it is UTF-8 without escaped halves of characters: the line decoder knows what becomes of those."""
+    """Return whether it is UTF-8 without escaped surrogates, which only the line decoder handles."""
     if b"\\u" in data and b"\\ud" in data.lower():
         return False
     try:
@@ -497,7 +497,7 @@ R = TypeVar("R", AddRun, RemoveRun)
 
 
 def _read(lines: bytes, kind: str, fields: list[tuple[str, Any]], make: Callable[..., R]) -> list[R] | None:
-    """Parse lines of one kind natively; None where one of them has not all fields, or others, or of other types."""
+    """Parse lines of one kind natively. Returns None if one lacks fields, has other fields, or other types."""
     try:
         names = list(msgspec.json.decode(lines.partition(b"\n")[0])[kind]["partitionValues"])
     except (msgspec.MsgspecError, KeyError, TypeError):

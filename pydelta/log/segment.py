@@ -1,9 +1,9 @@
-"""Choose the files of ``_delta_log`` that make one version. Pure: nothing is read here.
+"""Choose the files of ``_delta_log`` that make up one version. Pure: no file is read.
 
 ::
 
     listing --> complete checkpoints <= version --> newest one (not excluded)
-            --> commits after it, no holes       --> compacted files where they replace whole runs
+            --> commits after it, no gaps        --> compacted files where they replace whole runs
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydelta.storage.interface import ObjectInfo
 __all__ = ["CheckpointFiles", "CommitFile", "Listing", "LogSegment", "plan_segment", "read_listing"]
 
 _MISSING_SHOWN = 10
-_MISSING_LISTED = 1_000  # a stray file with a huge version must not make a list as long
+_MISSING_LISTED = 1_000  # A stray file with a huge version must not produce a huge list.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class CommitFile:
     """A commit ``start..end`` to replay: one version's commit, or a compacted file over several.
 
     Args:
-        start: First version it holds.
-        end: Last version it holds; equal to ``start`` for a commit.
+        start: First version in it.
+        end: Last version in it; equal to ``start`` for a commit.
         info: The object in the store.
     """
 
@@ -39,13 +39,13 @@ class CommitFile:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether it stands for a run of commits."""
+        """Whether it replaces a run of commits."""
         return self.end > self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFiles:
-    """One complete checkpoint: its version and its top-level files (several only when multi-part)."""
+    """One complete checkpoint: its version and its top-level files (several only if multi-part)."""
 
     version: int
     kind: LogFileKind
@@ -53,17 +53,18 @@ class CheckpointFiles:
 
     @property
     def name(self) -> str:
-        """Path of the first file: the identity of the checkpoint in messages and in exclusions."""
+        """Path of the first file, which identifies the checkpoint in messages and exclusions."""
         return self.files[0].path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What a listing of the log directory says, sorted by kind.
+    """A listing of the log directory, grouped by kind.
 
     Args:
         commits: Commit files by version.
-        checkpoints: Complete checkpoints, best first: newest, then the kinds that are cheapest to read.
+        checkpoints: Complete checkpoints, newest first. Within a version, the kinds that are cheapest to read come
+            first.
         compacted: Compacted files by their first version, longest first.
         checksums: Versions that have a ``.crc``.
     """
@@ -75,26 +76,26 @@ class Listing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no commit and no complete checkpoint is there."""
+        """Whether there is no commit and no complete checkpoint."""
         return not self.commits and not self.checkpoints
 
     @property
     def last_version(self) -> int:
-        """Newest version that a commit or a checkpoint names; -1 when there is none."""
+        """Newest version of a commit or checkpoint; -1 if there is none."""
         newest_checkpoint = self.checkpoints[0].version if self.checkpoints else -1
         return max(max(self.commits, default=-1), newest_checkpoint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegment:
-    """The files that make ``version``: a checkpoint (or none), then commits in ascending order without a hole.
+    """The files that make up ``version``: a checkpoint (or none), then commits in ascending order without gaps.
 
     Args:
-        version: The version they make.
-        checkpoint: Where replay starts; None starts from nothing at version 0.
-        commits: What is applied on top, oldest first.
-        last_commit: The commit file of ``version`` itself, for its time.
-        commit_times_ms: Modification times of the commits known in the listing from the checkpoint on, by version.
+        version: The version.
+        checkpoint: The start of replay; None starts from nothing at version 0.
+        commits: The commits to apply on top, oldest first.
+        last_commit: The commit file of ``version``, for its time.
+        commit_times_ms: Modification times of the listed commits from the checkpoint on, by version.
         has_checksum: Whether ``version`` has a ``.crc``.
     """
 
@@ -112,7 +113,7 @@ class LogSegment:
 
     @property
     def timestamp_ms(self) -> int:
-        """Modification time of the last commit, moved forward so that no version is older than the one before."""
+        """Modification time of the last commit, moved forward so that versions never go back in time."""
         latest: int | None = None
         for _, time_ms in self.commit_times_ms:
             latest = time_ms if latest is None else max(time_ms, latest + 1)
@@ -120,7 +121,7 @@ class LogSegment:
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """Paths of all files that replay reads, sidecars aside."""
+        """Paths of all files that replay reads, except sidecars."""
         checkpoint = [info.path for info in self.checkpoint.files] if self.checkpoint else []
         return (*checkpoint, *(commit.info.path for commit in self.commits))
 
@@ -130,9 +131,9 @@ def _name(info: ObjectInfo) -> str:
 
 
 def read_listing(objects: Iterable[ObjectInfo]) -> Listing:
-    """Sort listed objects by what their names say; names that the protocol does not define are passed over.
+    """Group listed objects by the kind in their names. Names that the protocol does not define are ignored.
 
-    A multi-part checkpoint counts only when every part is there, as "Checkpoints" asks of readers.
+    A multi-part checkpoint counts only if all parts exist, as "Checkpoints" requires of readers.
     """
     commits: dict[int, ObjectInfo] = {}
     complete: list[CheckpointFiles] = []
@@ -181,19 +182,19 @@ def _preference(checkpoint: CheckpointFiles) -> tuple[int, int, str]:
 def plan_segment(
     listing: Listing, *, version: int | None = None, excluded: Collection[str] = frozenset()
 ) -> LogSegment | None:
-    """Choose the files that make ``version``.
+    """Choose the files that make up ``version``.
 
     Args:
         listing: The log directory, at least from the newest usable checkpoint on.
-        version: The version wanted; None for the newest.
-        excluded: Paths of checkpoints and compacted files that turned out to be unusable.
+        version: The requested version; None for the newest.
+        excluded: Paths of checkpoints and compacted files found to be unusable.
 
     Returns:
-        The segment, or None when the listing holds neither commit nor checkpoint at or below ``version``.
+        The segment, or None if the listing has no commit or checkpoint at or below ``version``.
 
     Raises:
-        LogGapError: Versions between the start of replay and ``version`` are missing; names them.
-        LogCorruptedError: The commit of ``version`` itself is missing though its checkpoint is there.
+        LogGapError: Versions between the start of replay and ``version`` are missing. The error lists them.
+        LogCorruptedError: The commit of ``version`` is missing although its checkpoint exists.
 
     Protocol: "Delta Log Entries" (versions are contiguous), "Checkpoints", "Log Compaction Files".
     """
@@ -231,7 +232,7 @@ def plan_segment(
 
 
 def _cover(listing: Listing, *, first: int, last: int, excluded: Collection[str]) -> tuple[CommitFile, ...]:
-    """Commits ``first..last``, with the longest usable compacted file wherever one begins and fits."""
+    """Cover commits ``first..last``, using the longest usable compacted file wherever one fits."""
     chosen: list[CommitFile] = []
     number = first
     while number <= last:

@@ -1,4 +1,4 @@
-"""Hold one version of a table: frozen, with its files as columns."""
+"""Hold one version of a table: immutable, with its files as columns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["FileSums", "Snapshot", "VersionCommit", "change_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSums:
-    """Number of live files and sum of their sizes in bytes; or a change of both."""
+    """The number of live files and their total size in bytes, or a change of both."""
 
     num_files: int
     size_bytes: int
@@ -51,10 +51,10 @@ class FileSums:
 
 
 def change_of(actions: Sequence[Action]) -> FileSums | None:
-    """Compute what a commit adds to the sums; None where only the file table can tell.
+    """Compute a commit's change of the sums. Returns None if only the file table can answer.
 
-    An add of a file that is live already changes no count, and a remove may leave its size out. Data-changing adds
-    name new files; adds that change no data are counted only when files are removed with them.
+    An add of a file that is already live changes no count, and a remove may lack its size. Adds with ``dataChange``
+    name new files. Other adds are counted only if files are removed with them.
     """
     adds, removes = of_kind(actions, AddFile), of_kind(actions, RemoveFile)
     rearranges = any(not run.data_change for run in runs_of(adds)) or any(
@@ -69,12 +69,12 @@ def change_of(actions: Sequence[Action]) -> FileSums | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class VersionCommit:
-    """What is known of the commit that made a version.
+    """Facts about the commit that made a version.
 
     Args:
-        file_time_ms: Monotonised modification time of its file.
-        change: By how much it changed number and bytes of the live files, where that can be told.
-        read_info: Gives its ``commitInfo``.
+        file_time_ms: Monotonic modification time of its file.
+        change: Its change to the number and bytes of live files, if known.
+        read_info: Returns its ``commitInfo``.
     """
 
     file_time_ms: int = 0
@@ -86,17 +86,17 @@ _NO_COMMIT: Final = VersionCommit()
 
 
 class Snapshot:
-    """The state of a table at one version. Nothing in it changes; columns and times are worked out on first use.
+    """The state of a table at one version. Immutable; columns and times are computed on first use.
 
-    Version -1 stands for a table that does not exist yet: protocol and metadata are None, and there are no files.
+    Version -1 represents a table that does not exist yet: protocol and metadata are None, and there are no files.
 
     Args:
         version: The version.
         state: Protocol, metadata, set-transactions, domain metadata.
         files: The live files.
-        segment: The files it was read from; None for the empty snapshot and after commits applied in memory.
-        sums: Number and bytes of live files, when exactly known without the columns.
-        commit: The version's own.
+        segment: The files it was read from; None for the empty snapshot.
+        sums: Number and bytes of live files, if exactly known without the columns.
+        commit: The commit that made the version.
     """
 
     __slots__ = (
@@ -163,7 +163,7 @@ class Snapshot:
 
     @property
     def state(self) -> State:
-        """Everything but files."""
+        """Everything except files."""
         return self._state
 
     @property
@@ -191,12 +191,12 @@ class Snapshot:
 
     @property
     def column_mapping_mode(self) -> str:
-        """``none``, ``name`` or ``id``: the mode in force, which the protocol must support."""
+        """Mode in effect: ``none``, ``name`` or ``id``. The protocol must support it."""
         return self._mode
 
     @property
     def properties(self) -> TableProperties:
-        """Table properties, parsed; the column mapping mode is the one in force."""
+        """Parsed table properties. The column mapping mode is the one in effect."""
         if self._properties is None:
             configuration = self.metadata.configuration if self.metadata else {}
             self._properties = dataclasses.replace(TableProperties.parse(configuration), column_mapping_mode=self._mode)
@@ -204,7 +204,7 @@ class Snapshot:
 
     @property
     def in_commit_timestamps_enabled(self) -> bool:
-        """Whether commits carry their own time ("In-Commit Timestamps")."""
+        """Whether commits contain their own time ("In-Commit Timestamps")."""
         protocol, metadata = self.protocol, self.metadata
         if protocol is None or metadata is None or not supports(protocol, "inCommitTimestamp"):
             return False
@@ -212,7 +212,7 @@ class Snapshot:
 
     @property
     def row_tracking(self) -> TableProperties:
-        """The properties of row tracking and no other: a scan does not fail on a value that it does not need."""
+        """Only the row tracking properties, so that a scan does not fail on an invalid value that it does not need."""
         return self._parse_only(*ROW_TRACKING_PROPERTIES)
 
     def _parse_only(self, *names: str) -> TableProperties:
@@ -221,7 +221,7 @@ class Snapshot:
 
     @property
     def commit_info(self) -> CommitInfo | None:
-        """What this version's commit says of itself; read on first use when a checkpoint stood for the commit."""
+        """This version's ``commitInfo``. If a checkpoint replaced the commit, it is read on first use."""
         with self._lock:
             if self._commit_info is None:
                 self._commit_info = (self._read_commit_info() if self._read_commit_info else None,)
@@ -229,12 +229,12 @@ class Snapshot:
 
     @property
     def file_time_ms(self) -> int:
-        """Modification time of the commit file, moved forward where a clock went back. Epoch milliseconds."""
+        """Modification time of the commit file, moved forward if a clock went back. Epoch milliseconds."""
         return self._file_time_ms
 
     @property
     def timestamp_ms(self) -> int:
-        """Time of the version in epoch milliseconds: in-commit where enabled, else the commit file's."""
+        """Time of the version in epoch milliseconds: in-commit if enabled, otherwise the commit file's."""
         if self.version >= 0 and self.in_commit_timestamps_enabled:
             info = self.commit_info
             if info is not None and info.in_commit_timestamp is not None:
@@ -279,11 +279,11 @@ class Snapshot:
         return path_text(names)
 
     def tombstones(self) -> pl.DataFrame:
-        """Return removed files that the log still knows: ``path dv_id deletion_timestamp size row``, epoch ms."""
+        """Return removed files still in the log: ``path dv_id deletion_timestamp size row``. Times are in epoch ms."""
         return self.files.tombstones()
 
     def sums(self) -> FileSums | None:
-        """Return number and bytes of live files if known at once, else None. Never a guess."""
+        """Return the exact number and bytes of live files if they are already known, otherwise None."""
         if self.files.is_materialized:
             return FileSums(num_files=self.files.num_files, size_bytes=self.files.size_bytes)
         return self._sums

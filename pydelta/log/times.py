@@ -1,4 +1,4 @@
-"""Read times of the log, which may lie outside of Python's calendar."""
+"""Convert times of the log, which may exceed Python's calendar."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["utc_time"]
 
 
 def utc_time(epoch_ms: int) -> dt.datetime | None:
-    """Return epoch milliseconds as a time in UTC; None where Python's calendar has ended.
+    """Convert epoch milliseconds to a UTC datetime. Returns None beyond Python's calendar.
 
     Example:
         >>> utc_time(1_700_000_000_123), utc_time(2**62)

@@ -1,4 +1,4 @@
-"""Read and write the rows that deletion vectors hide; neighbours in one file share a request.
+"""Read and write the rows that deletion vectors hide. Neighboring vectors of a file share a request.
 
 Protocol: "Deletion Vector File Storage Format".
 """
@@ -33,7 +33,7 @@ _FILE_BYTES: Final = 2 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """One request to a store, and which vectors (by position in what was asked for) lie in it."""
+    """One request to a store, with the indexes of the requested vectors that it covers."""
 
     path: str
     start: int
@@ -48,17 +48,16 @@ def read_deleted_rows(
     root: str,
     options: Mapping[str, str] | None,
 ) -> list[Positions]:
-    """Read the deleted rows of each vector, in the order given.
+    """Read the rows that each vector hides, in the given order.
 
     Args:
-        vectors: Descriptors; several may lie in one file.
-        store: The table's.
+        vectors: Descriptors. Several may be in one file.
+        store: The table's store.
         root: The table's URI.
-        options: Storage options for vectors that lie elsewhere.
+        options: Storage options for vectors outside the table.
 
     Raises:
-        LogCorruptedError: A vector is damaged, or its file is no longer there: the rows that it deletes would come
-            back.
+        LogCorruptedError: A vector is damaged or its file is missing. Ignoring it would bring deleted rows back.
         StorageError: The store failed.
     """
     found: dict[int, Positions] = {
@@ -86,7 +85,7 @@ def read_deleted_rows(
 
 
 def _reads(vectors: Sequence[DeletionVectorDescriptor]) -> Iterator[_Read]:
-    """Neighbours in one file share a request; the format's version goes along where it is near."""
+    """Group neighbors in one file into requests. The format version is included if it is close."""
     by_path: dict[str, list[tuple[int, int, int]]] = {}
     for number, vector in enumerate(vectors):
         path, where = vector_path(vector), stored_range(vector)
@@ -105,13 +104,13 @@ def _reads(vectors: Sequence[DeletionVectorDescriptor]) -> Iterator[_Read]:
 
 
 def place_of(path: str, *, store: Store, root: str, options: Mapping[str, str] | None = None) -> tuple[Store, str]:
-    """Find the store that holds a file, and its path there, from a path as the log spells it.
+    """Find the store of a file and its path there, from the path in the log.
 
     Args:
         path: Escaped, relative to the table or absolute.
-        store: The table's.
+        store: The table's store.
         root: The table's URI.
-        options: Storage options for a file that lies elsewhere.
+        options: Storage options for a file outside the table.
     """
     folder, there = decode_log_path(path).place(root)
     return (store if folder is None else open_store(folder, options)), there
@@ -132,18 +131,18 @@ def _fetch(read: _Read, *, store: Store, root: str, options: Mapping[str, str] |
 def write_vectors(
     vectors: Sequence[Positions], *, store: Store, random_folders: bool = False
 ) -> tuple[list[DeletionVectorDescriptor], list[str]]:
-    """Put deletion vectors into as few files as their size allows.
+    """Write deletion vectors into as few files as their size allows.
 
     Args:
-        vectors: Deleted rows of each data file, each with at least one.
-        store: The table's.
-        random_folders: Spread the files over folders with random names (``delta.randomizeFilePrefixes``).
+        vectors: Hidden rows of each data file, at least one per file.
+        store: The table's store.
+        random_folders: Whether to spread the files over randomly named folders (``delta.randomizeFilePrefixes``).
 
     Returns:
-        A descriptor for each vector, in the order given, and the files written, relative to the table.
+        A descriptor for each vector, in the given order, and the written files, relative to the table.
 
     Raises:
-        StorageError: The store refused; what was written before is deleted again.
+        StorageError: The store failed. Files already written are deleted again.
     """
     described: list[DeletionVectorDescriptor] = []
     written: list[str] = []
@@ -164,7 +163,7 @@ def write_vectors(
 
 
 def _put(store: Store, path: str, data: bytes) -> None:
-    """Once more where the store says so: the name is new, so doing it twice does no harm."""
+    """Write a file, retrying if the error is retryable. The name is new, so writing twice is harmless."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return store.put(path, data)
@@ -175,7 +174,7 @@ def _put(store: Store, path: str, data: bytes) -> None:
 
 
 def _batches(vectors: Sequence[Positions]) -> Iterator[list[Positions]]:
-    """Runs of vectors that take about ``_FILE_BYTES`` together, at two bytes a row."""
+    """Group vectors into batches of about ``_FILE_BYTES``, at two bytes per row."""
     batch: list[Positions] = []
     size = 0
     for rows in vectors:

@@ -1,7 +1,7 @@
-"""Parse and write the actions of a commit: one JSON line <-> one frozen action.
+"""Parse and write the actions of a commit. Each JSON line is one frozen action.
 
-Field names in Python are snake_case; the camelCase of the format lives only in this file. Fields and actions
-that the protocol does not define are ignored when read ("Delta Log Entries"), as it asks of readers.
+Python names are snake_case; the format's camelCase stays in this file. Readers ignore fields and actions that the
+protocol does not define ("Delta Log Entries").
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ __all__ = [
 
 Version: TypeAlias = int
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""What the format calls a long: other numbers fit into no column."""
+"""The format's long type. A larger number fits in no column."""
 
 
 class _Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Common base: value semantics, camelCase on the wire, defaults left out; no cycles, so no garbage collection."""
+    """Base of all actions: compared by value, camelCase in JSON, defaults omitted, no cycles and so no GC tracking."""
 
     kind: ClassVar[str] = ""
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
 
 class FileKey(msgspec.Struct, frozen=True, order=True):
-    """The one identity of a logical file: its path as the log spells it, and its deletion vector's unique id."""
+    """The identity of a logical file: its path as written in the log and the unique id of its deletion vector."""
 
     path: str
     dv_id: str | None = None
 
 
 class DeletionVectorDescriptor(_Action, frozen=True, kw_only=True):
-    """Where a deletion vector is ("Deletion Vector Descriptor Schema")."""
+    """Location of a deletion vector ("Deletion Vector Descriptor Schema")."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -67,7 +67,7 @@ class DeletionVectorDescriptor(_Action, frozen=True, kw_only=True):
 
     @property
     def unique_id(self) -> str:
-        """``<type><path or inline>`` and ``@<offset>`` where there is an offset."""
+        """``<type><path or inline>``, followed by ``@<offset>`` if there is an offset."""
         base = f"{self.storage_type}{self.path_or_inline_dv}"
         return base if self.offset is None else f"{base}@{self.offset}"
 
@@ -83,9 +83,9 @@ EMPTY_SCHEMA: Final = '{"type":"struct","fields":[]}'
 
 
 class Metadata(_Action, frozen=True, kw_only=True):
-    """Schema, partitioning and properties ("Change Metadata"). The last one wins, whole.
+    """Schema, partitioning and properties ("Change Metadata"). The last one in the log replaces all earlier ones.
 
-    Tables made without columns have no ``schemaString`` in the log: it stands for a struct without fields.
+    A table created without columns has no ``schemaString`` in the log, which means a struct without fields.
     """
 
     kind: ClassVar[str] = "metaData"
@@ -110,10 +110,10 @@ class Protocol(_Action, frozen=True, kw_only=True):
 
 
 class AddFile(_Action, frozen=True, kw_only=True):
-    """A file becomes part of the table, or its metadata is refreshed ("Add File and Remove File").
+    """Adds a file to the table or updates its metadata ("Add File and Remove File").
 
-    ``path`` is URI-encoded as in the log; ``partition_values`` are the serialised strings (None for null),
-    keyed by physical column name; ``stats`` is the JSON text.
+    ``path`` is URI-encoded as in the log. ``partition_values`` maps physical column names to serialized strings (None
+    for null). ``stats`` is JSON text.
     """
 
     kind: ClassVar[str] = "add"
@@ -135,7 +135,7 @@ class AddFile(_Action, frozen=True, kw_only=True):
         return FileKey(self.path, self.deletion_vector.unique_id if self.deletion_vector else None)
 
     def remove(self, *, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
-        """Make the tombstone of this file, with extended metadata. Time in epoch milliseconds."""
+        """Return the remove of this file, with extended metadata. The time is in epoch milliseconds."""
         return RemoveFile(
             path=self.path,
             data_change=data_change,
@@ -152,7 +152,7 @@ class AddFile(_Action, frozen=True, kw_only=True):
 
 
 class RemoveFile(_Action, frozen=True, kw_only=True):
-    """A file leaves the table; kept as a tombstone until its retention is over."""
+    """Removes a file from the table. It stays in the log as a tombstone until its retention ends."""
 
     kind: ClassVar[str] = "remove"
     path: str
@@ -174,7 +174,7 @@ class RemoveFile(_Action, frozen=True, kw_only=True):
 
 
 class AddCDCFile(_Action, frozen=True, kw_only=True):
-    """A change data file of this version ("Add CDC File"); no part of the table's state."""
+    """A change file of this version ("Add CDC File"). It is not part of the table's state."""
 
     kind: ClassVar[str] = "cdc"
     path: str
@@ -185,7 +185,7 @@ class AddCDCFile(_Action, frozen=True, kw_only=True):
 
 
 class SetTransaction(_Action, frozen=True, kw_only=True):
-    """How far an application has got ("Transaction Identifiers"). Time in epoch milliseconds."""
+    """Progress of an application ("Transaction Identifiers"). Times are in epoch milliseconds."""
 
     kind: ClassVar[str] = "txn"
     app_id: str
@@ -203,7 +203,7 @@ class DomainMetadata(_Action, frozen=True, kw_only=True):
 
 
 class CheckpointMetadata(_Action, frozen=True, kw_only=True):
-    """Exactly one in a V2 checkpoint, nowhere else."""
+    """Occurs exactly once in a V2 checkpoint and nowhere else."""
 
     kind: ClassVar[str] = "checkpointMetadata"
     version: Long
@@ -211,7 +211,7 @@ class CheckpointMetadata(_Action, frozen=True, kw_only=True):
 
 
 class Sidecar(_Action, frozen=True, kw_only=True):
-    """A V2 checkpoint's pointer to a file of adds and removes; ``path`` is a name in ``_sidecars``."""
+    """Reference from a V2 checkpoint to a file of adds and removes. ``path`` is a name in ``_sidecars``."""
 
     kind: ClassVar[str] = "sidecar"
     path: str
@@ -221,10 +221,10 @@ class Sidecar(_Action, frozen=True, kw_only=True):
 
 
 class CommitInfo(msgspec.Struct, frozen=True):
-    """Provenance of a commit ("Commit Provenance Information"): free JSON, kept as it is.
+    """Provenance of a commit ("Commit Provenance Information"): free-form JSON, stored unchanged.
 
     Args:
-        fields: The object as decoded, camelCase keys.
+        fields: The decoded object, with camelCase keys.
     """
 
     kind: ClassVar[str] = "commitInfo"
@@ -236,7 +236,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
     @property
     def txn_id(self) -> str | None:
-        """The id that makes a commit recognisable as one's own."""
+        """The id by which a writer recognizes its own commit."""
         value = self.fields.get("txnId")
         return value if isinstance(value, str) else None
 
@@ -275,7 +275,7 @@ _KINDS: Mapping[str, type[Any]] = {
 
 
 def decode_action(entry: Mapping[str, Any]) -> Action | None:
-    """One decoded JSON object -> the action it holds, or None for a kind that the protocol does not define.
+    """Convert a decoded JSON object to its action. Returns None for a kind that the protocol does not define.
 
     Raises:
         msgspec.ValidationError: A required field is missing or has the wrong type.
@@ -293,7 +293,7 @@ def decode_action(entry: Mapping[str, Any]) -> Action | None:
 
 
 class _Line(msgspec.Struct, kw_only=True, gc=False):
-    """One line of a commit: the one field that is there is its action; kinds not named here are ignored."""
+    """One line of a commit. Exactly one field is set, the action; other kinds are ignored."""
 
     add: AddFile | None = None
     remove: RemoveFile | None = None
@@ -307,7 +307,7 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     commit_info: dict[str, Any] | None = msgspec.field(default=None, name="commitInfo")
 
     def action(self) -> Action | None:
-        """The action, or None for a kind that the protocol does not define."""
+        """Return the action, or None for a kind that the protocol does not define."""
         if self.commit_info is not None:
             return CommitInfo(self.commit_info)
         return (
@@ -322,20 +322,20 @@ _LINES: Final = msgspec.json.Decoder(_Line, strict=False)
 def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
     """Return the actions of one commit file, in the order of its lines.
 
-    As the reference reader does, what follows an object on its line is passed over unless it is another object; an
-    object over several lines is taken as well.
+    Like the reference reader, it ignores text after an object on the same line unless it is another object, and it
+    accepts an object that spans several lines.
 
     Args:
         data: Newline-delimited JSON.
         source: File name, for messages.
 
     Raises:
-        LogCorruptedError: A line is not JSON object or lacks a required field; names line and file.
+        LogCorruptedError: A line is not a JSON object or lacks a required field. The error names line and file.
     """
     try:
         return tuple(action for line in _LINES.decode_lines(data) if (action := line.action()) is not None)
     except MALFORMED_JSON:
-        pass  # line by line then, to name the line
+        pass  # Parse line by line below, to name the bad line in the error.
     actions: list[Action] = []
     number = 0
     try:
@@ -360,7 +360,7 @@ def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
 
 
 class _LineError(ValueError):
-    """A line number and what is wrong there."""
+    """A line number and the error on that line."""
 
 
 def _checked_action(entry: object) -> Action | None:
@@ -370,12 +370,12 @@ def _checked_action(entry: object) -> Action | None:
 
 
 def _refuse_constant(name: str) -> None:
-    """``NaN`` and ``Infinity`` are not JSON."""
+    """Raise ValueError: ``NaN`` and ``Infinity`` are not JSON."""
     raise ValueError(f"{name} is not JSON")
 
 
 def _without_lone_surrogates(value: Any) -> Any:
-    """The value with U+FFFD for halves of characters, which JSON can spell and UTF-8 cannot."""
+    """Replace lone surrogates by U+FFFD. JSON can spell them but UTF-8 cannot."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
@@ -386,7 +386,7 @@ def _without_lone_surrogates(value: Any) -> Any:
 
 
 def _decode_loosely(data: bytes) -> tuple[Action, ...]:
-    """Objects one after the other, wherever the line breaks are; other text only behind an object on its line."""
+    """Decode consecutive objects regardless of line breaks. Other text is allowed only after an object on its line."""
     text = data.decode()
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     actions: list[Action] = []
@@ -414,11 +414,11 @@ def _decode_loosely(data: bytes) -> tuple[Action, ...]:
 
 
 def action_to_dict(action: Action) -> dict[str, Any]:
-    """The JSON object of a commit line, ``{kind: {…}}``."""
+    """Return the JSON object of a commit line, ``{kind: {…}}``."""
     if isinstance(action, CommitInfo):
         return {action.kind: action.fields}
     body: dict[str, Any] = msgspec.to_builtins(action)
-    if isinstance(action, Metadata):  # required by the protocol even when they equal our defaults
+    if isinstance(action, Metadata):  # The protocol requires these fields even if they equal our defaults.
         body.setdefault("format", {"provider": "parquet", "options": {}})
         body.setdefault("schemaString", action.schema_string)
         body.setdefault("partitionColumns", [])
@@ -433,7 +433,7 @@ def action_to_dict(action: Action) -> dict[str, Any]:
 
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
-    r"""Turn actions into newline-delimited JSON, one line each, UTF-8, with a final newline.
+    r"""Encode actions as newline-delimited UTF-8 JSON with a final newline.
 
     Example:
         >>> encode_commit([SetTransaction(app_id="a", version=1)])
@@ -443,11 +443,11 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
 
 
 def _line(action: Action) -> bytes:
-    if isinstance(action, (AddFile, RemoveFile)):  # of which a commit may have many
+    if isinstance(action, (AddFile, RemoveFile)):  # This is the fast path: a commit may have many of these.
         return b'{"%s":%s}\n' % (action.kind.encode(), msgspec.json.encode(action))
     return msgspec.json.encode(action_to_dict(action)) + b"\n"
 
 
 def encode_json(value: object) -> str:
-    """Compact JSON text, as the log keeps nested documents (schema, statistics, parameters)."""
+    """Return compact JSON, the form of nested documents in the log (schema, statistics, parameters)."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

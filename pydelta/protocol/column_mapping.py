@@ -1,12 +1,12 @@
-"""Give ids and physical names to columns that have none yet. Pure.
+"""Add ids and physical names to columns that have none. Pure.
 
 ::
 
     new table, mode name or id       every column, at every depth: id 1, 2, …   physical name col-<uuid>
-    table that is upgraded to name   every column: id 1, 2, …                   physical name = the name it has
+    table that is upgraded to name   every column: id 1, 2, …                   physical name = current name
     new column of a mapped table     next ids above delta.columnMapping.maxColumnId, physical name col-<uuid>
 
-Ids are given once and never again, physical names likewise: an old file's column is never taken for a new one.
+Ids and physical names are never reused, so a column of an old file cannot be mistaken for a new one.
 Protocol: "Column Mapping".
 """
 
@@ -31,10 +31,10 @@ _MODES: Final = ("none", "name", "id")
 
 
 def mode_of(configuration: Mapping[str, str]) -> str:
-    """Return the mode that the properties say: ``none``, ``name`` or ``id``.
+    """Return the column mapping mode in the properties: ``none``, ``name`` or ``id``.
 
     Raises:
-        InvalidArgumentError: Another word.
+        InvalidArgumentError: The property has another value.
     """
     mode = configuration.get(MODE, "none").strip().lower()
     if mode not in _MODES:
@@ -47,16 +47,16 @@ def mode_of(configuration: Mapping[str, str]) -> str:
 
 
 def check_mode_change(old: str, new: str) -> None:
-    """Refuse a change of mode that the files of a table do not allow.
+    """Refuse a change of mode that the table's files do not allow.
 
     Raises:
-        UnsupportedFeatureError: Any but from ``none`` to ``name``.
+        UnsupportedFeatureError: The change is not from ``none`` to ``name``.
     """
     if old == new or (old, new) == ("none", "name"):
         return
     hint = "A table with rows can only be changed from none to name."
     if new == "none":
-        hint = "Its files use other column names than the table: ALTER TABLE … SET TBLPROPERTIES writes them anew."
+        hint = "Its files use other column names than the table: ALTER TABLE … SET TBLPROPERTIES rewrites them."
     elif old == "none":
         hint = f"Its files have no column ids. Set {MODE} to name, or make a new table in mode id."
     raise UnsupportedFeatureError(
@@ -68,23 +68,25 @@ def check_mode_change(old: str, new: str) -> None:
 
 
 def mapped_metadata(metadata: Metadata, old: Metadata | None, *, fresh: bool = False) -> Metadata:
-    """Give an id and a physical name to every column that has none, if column mapping is on.
+    """Assign an id and a physical name to every column without them, if column mapping is on.
 
     Args:
-        metadata: The definition to be.
-        old: The one that there is; None for a new table.
-        fresh: Whether a new schema takes the place of the old one: columns of the same name and kind keep id and
-            physical name.
+        metadata: The new definition.
+        old: The current definition; None for a new table.
+        fresh: Whether a new schema replaces the old one. Columns of the same name and kind keep their id and physical
+            name.
 
     Returns:
-        It, with ``maxColumnId`` at the highest id ever given; without mapping marks where the mode is ``none``.
+        The definition with ``maxColumnId`` set to the highest id ever assigned. In mode ``none`` a new schema has
+        neither ids nor physical names.
 
     Raises:
-        InvalidArgumentError: Not a mode.
-        UnsupportedFeatureError: A change of mode that the files do not allow.
+        InvalidArgumentError: The mode is unknown.
+        UnsupportedFeatureError: The files do not allow the change of mode.
     """
     compat = compat_version(metadata.configuration)
-    if compat and old is None and MODE not in metadata.configuration:  # it needs mapping, so a new table has it
+    # Iceberg compatibility requires column mapping, so a new table gets it.
+    if compat and old is None and MODE not in metadata.configuration:
         metadata = metadata.replace(configuration={**metadata.configuration, MODE: "name"})
     mode = mode_of(metadata.configuration)
     schema = parse_schema(metadata.schema_string)
@@ -110,7 +112,7 @@ def _new_name(field: StructField) -> str:
 
 
 class _Counter:
-    """Gives ids, parents first; with ``nested`` to elements, keys and values, too."""
+    """Assigns ids, parents first. With ``nested``, elements, keys and values get ids too."""
 
     def __init__(self, highest: int, name: Callable[[StructField], str], *, nested: bool) -> None:
         self.highest = highest
@@ -144,7 +146,7 @@ class _Counter:
 
 
 def _in_parts(data_type: DataType, change: Callable[[StructType], StructType]) -> DataType:
-    """The type with its outermost structs changed."""
+    """Apply a change to the outermost structs of a type."""
     if data_type.user is not None:
         return data_type
     if isinstance(data_type, StructType):
@@ -192,7 +194,7 @@ _MARKS: Final = (FIELD_ID, PHYSICAL_NAME, NESTED_IDS)
 
 
 def _inherited(new: StructType, old: StructType) -> StructType:
-    """The new schema, its columns with the marks of the old one's of the same name and kind."""
+    """Return the new schema, with ids and physical names from old columns of the same name and kind."""
     fields = []
     for field in without_mapping(new).fields:
         there = old.field(field.name)

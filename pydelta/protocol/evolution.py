@@ -1,6 +1,6 @@
-"""Merge the schema of new data into a table's, or say why the data does not fit.
+"""Merge the schema of new data into the table's schema, or explain why the data does not fit.
 
-Names compare ignoring case and keep the table's spelling.
+Names compare case-insensitively and keep the table's spelling.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = [
 
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
-"""Marks of columns that rows may come without."""
+"""Metadata keys of columns that incoming rows may omit."""
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
 def can_store(data: DataType, table: DataType) -> bool:
-    """Tell whether every value of type ``data`` can be cast to ``table`` without loss, so that a write may do it.
+    """Return whether every value of type ``data`` can be cast to ``table`` without loss, so that a write may cast it.
 
-    Whole numbers into wider ones, into float and double where exact, into decimals that are wide enough; float into
-    double; decimals into wider ones; date into timestamps; void into anything; parts likewise.
+    Integers fit wider ones, float and double where exact, and decimals that are wide enough; float fits double;
+    decimals fit wider ones; date fits timestamps; void fits anything. Nested types follow the same rules.
     """
     if data == table or data == PrimitiveType("void"):
         return True
@@ -74,7 +74,7 @@ def can_store(data: DataType, table: DataType) -> bool:
 
 
 def can_widen(old: DataType, new: DataType) -> bool:
-    """Tell whether type widening allows a column to change from ``old`` to ``new`` ("Type Widening")."""
+    """Return whether type widening allows a column to change from ``old`` to ``new`` ("Type Widening")."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         more_scale = new.scale - old.scale
         return more_scale >= 0 and new.precision - old.precision >= more_scale and old != new
@@ -95,12 +95,12 @@ def can_widen(old: DataType, new: DataType) -> bool:
 
 
 def check_write_compatible(table: StructType, data: StructType) -> None:
-    """Check that rows of schema ``data`` can be written to a table of schema ``table`` as it is.
+    """Check that rows of schema ``data`` can be written to a table of schema ``table`` without changing the schema.
 
-    Missing nullable columns are fine (they become null); types must fit as ``can_store`` says.
+    Missing nullable columns become null. Types must fit by ``can_store``.
 
     Raises:
-        SchemaMismatchError: Names each differing column and shows both schemas.
+        SchemaMismatchError: Lists each differing column and shows both schemas.
     """
     differences = [*_differences(table, data, "")]
     if differences:
@@ -126,7 +126,7 @@ _TYPES: Final = re.compile(r"column '(.*)' is .* in the data and .* in the table
 
 
 def _condition(differences: list[str]) -> Condition:
-    """Types that do not go together come first, as they do where the reference merges the schemas."""
+    """Choose the error condition. Types that cannot be merged come first, as when the reference merges schemas."""
     for text in differences:
         if found := _TYPES.fullmatch(text):
             return Condition.of("DELTA_FAILED_TO_MERGE_FIELDS", currentField=found[1], updateField=found[1])
@@ -163,7 +163,7 @@ def _left_out(table: StructType, seen: Collection[str], prefix: str) -> Iterator
 
 
 def _brings_fields_alone(target: StructField, item: StructField) -> bool:
-    """Whether types differ by fields that a merge of the schemas would add, inside arrays and maps too."""
+    """Return whether the types differ only by fields that a schema merge would add, also inside arrays and maps."""
     problems: list[str] = []
     _merge_type(target.data_type, item.data_type, item.name, False, problems)
     return not problems
@@ -172,19 +172,19 @@ def _brings_fields_alone(target: StructField, item: StructField) -> bool:
 def merge_schemas(
     table: StructType, data: StructType, *, allow_widening: bool = False, casts: bool = False
 ) -> StructType:
-    """Add the data's new columns to the table's schema, at the end, nested ones too.
+    """Append the data's new columns to the table's schema, including nested fields.
 
-    Existing columns keep name, metadata and type; a ``void`` column takes the data's type; with ``allow_widening``
-    (type widening enabled) a column becomes the data's wider type and records the change.
+    Existing columns keep name, metadata and type. A ``void`` column takes the data's type. With ``allow_widening``
+    (type widening enabled) a column takes the data's wider type and records the change.
 
     Args:
         table: The table's schema.
-        data: The data's.
+        data: The data's schema.
         allow_widening: See above.
-        casts: Values are cast to the table's types later, so that types may differ.
+        casts: Whether values are cast to the table's types later, so that types may differ.
 
     Raises:
-        SchemaMismatchError: A column whose types cannot be brought together; names it and shows both schemas.
+        SchemaMismatchError: The types of a column cannot be merged. Names the column and shows both schemas.
     """
     problems: list[str] = []
     merged = _merge_struct(table, data, "", allow_widening, problems)
@@ -198,7 +198,7 @@ def only_assigned(data: StructType, targets: Collection[tuple[str, ...]], *, all
 
     Args:
         data: The source's schema.
-        targets: What clauses set by name: names in lower case, from the column inwards.
+        targets: Paths that clauses set by name, in lower case, starting with the column.
         all_columns: Whether a clause sets all columns.
     """
     return StructType(tuple(_assigned_fields(data, targets, (), all_columns)))
@@ -242,7 +242,7 @@ def _merge_struct(
 
 
 def _widened(old: DataType, new: DataType, path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """What the log records of a field that became wider, or parts of it; fields of structs record their own."""
+    """Yield the type changes to record for a field or its elements, keys and values. Struct fields record their own."""
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):
         yield from _widened(old.element_type, new.element_type, (*path, "element"))
     elif isinstance(old, MapType) and isinstance(new, MapType):
@@ -276,7 +276,7 @@ def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool
 
 
 def widens_in_writes(old: DataType, new: DataType) -> bool:
-    """Return whether a write that evolves the schema widens a column from ``old`` to ``new``, where that is enabled.
+    """Return whether a write that evolves the schema widens a column from ``old`` to ``new`` (if widening is on).
 
     Arrays and maps are widened part by part.
     """
@@ -291,13 +291,13 @@ def widens_in_writes(old: DataType, new: DataType) -> bool:
 
 
 def _changes_kind(old: DataType, new: DataType) -> bool:
-    """Whole numbers that would become decimals or floating point: by ALTER TABLE only, never as a side effect."""
+    """Return whether an integer would become a decimal or floating point. Only ALTER TABLE may do that."""
     whole = isinstance(old, PrimitiveType) and old.name in _INTEGERS
     return whole and not (isinstance(new, PrimitiveType) and new.name in _INTEGERS)
 
 
 def with_nullable_parts(data_type: DataType) -> DataType:
-    """Make all parts of a type nullable, as a new column's must be: older files have none of it."""
+    """Make all parts of a new column's type nullable, because older files do not contain them."""
     if data_type.user is not None:
         return data_type
     if isinstance(data_type, StructType):

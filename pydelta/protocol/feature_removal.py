@@ -1,4 +1,4 @@
-"""Define what dropping a table feature takes: the properties that go with it, what still uses it, what to do then.
+"""Define how each table feature is dropped: the properties to remove, what still uses it, and how to fix that.
 
 Pure. Protocol: "Table Features", "Checkpoint Protection".
 """
@@ -15,7 +15,7 @@ __all__ = ["FeatureUse", "Removal"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureUse:
-    """What of a version says whether a feature is in use.
+    """The parts of a snapshot that show whether a feature is in use.
 
     Args:
         metadata: The table's metadata.
@@ -32,12 +32,12 @@ class FeatureUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What dropping a feature takes.
+    """How to drop a feature.
 
     Args:
-        properties: Table properties that go with it (with a dot at the end: all that begin so).
-        problem: What of a version still uses it, and what to do about that; None when nothing does.
-        used_by: Whether an action of the past uses it, so that its version takes a reader that knows the feature.
+        properties: Table properties to remove. A trailing dot makes it a prefix.
+        problem: Returns what still uses the feature and how to fix it, or None.
+        used_by: Whether a past action uses it, so that reading its version requires the feature.
     """
 
     properties: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Removal:
 
 
 def live_vectors(state: FeatureUse) -> tuple[str, str] | None:
-    """Count the files whose rows a deletion vector hides."""
+    """Report how many files have a deletion vector."""
     if not state.vectors:
         return None
     return (
@@ -57,7 +57,7 @@ def live_vectors(state: FeatureUse) -> tuple[str, str] | None:
 
 
 def mapped_columns(state: FeatureUse) -> tuple[str, str] | None:
-    """Tell whether the files' columns have other names than the table's."""
+    """Report whether the columns have other names in the files than in the table."""
     mode = state.column_mapping_mode
     if mode == "none":
         return None
@@ -68,7 +68,7 @@ def mapped_columns(state: FeatureUse) -> tuple[str, str] | None:
 
 
 def widened_columns(state: FeatureUse) -> tuple[str, str] | None:
-    """Tell whether a column has changed its type."""
+    """Report whether a column has changed its type."""
     if "delta.typeChanges" not in state.metadata.schema_string:
         return None
     return (
@@ -78,14 +78,14 @@ def widened_columns(state: FeatureUse) -> tuple[str, str] | None:
 
 
 def constraints(state: FeatureUse) -> tuple[str, str] | None:
-    """Name the table's CHECK constraints."""
+    """List the table's CHECK constraints."""
     prefix = "delta.constraints."
     names = sorted(key.removeprefix(prefix) for key in state.metadata.configuration if key.startswith(prefix))
     return (f"the table has the constraints {', '.join(names)}", "Drop the constraints first.") if names else None
 
 
 def domains(state: FeatureUse) -> tuple[str, str] | None:
-    """Name the table's metadata domains."""
+    """List the table's metadata domains."""
     if not state.domains:
         return None
     names = ", ".join(state.domains)
@@ -93,28 +93,28 @@ def domains(state: FeatureUse) -> tuple[str, str] | None:
 
 
 def sets(action: Action, name: str, *values: str) -> bool:
-    """Tell whether an action gives a table property one of these values."""
+    """Return whether an action sets a table property to one of these values."""
     return isinstance(action, Metadata) and action.configuration.get(name, "").strip().lower() in values
 
 
 def uses_vectors(action: Action) -> bool:
-    """Tell whether an action has a deletion vector or turns them on."""
+    """Return whether an action has a deletion vector or enables them."""
     if isinstance(action, (AddFile, RemoveFile)):
         return action.deletion_vector is not None
     return sets(action, "delta.enableDeletionVectors", "true")
 
 
 def uses_widening(action: Action) -> bool:
-    """Tell whether an action records a change of type or turns them on."""
+    """Return whether an action records a type change or enables type widening."""
     changed = isinstance(action, Metadata) and "delta.typeChanges" in action.schema_string
     return changed or sets(action, "delta.enableTypeWidening", "true")
 
 
 def uses_mapping(action: Action) -> bool:
-    """Tell whether an action turns column mapping on."""
+    """Return whether an action enables column mapping."""
     return sets(action, "delta.columnMapping.mode", "name", "id")
 
 
 def uses_v2_checkpoints(action: Action) -> bool:
-    """Tell whether an action asks for checkpoints of the second kind."""
+    """Return whether an action enables V2 checkpoints."""
     return sets(action, "delta.checkpointPolicy", "v2")

@@ -1,6 +1,6 @@
-"""List the table features of the protocol, one row each: who has to know it, what turns it on, how it is dropped.
+"""List the table features of the protocol: whether readers need them, what enables them, how to drop them.
 
-Reader, writer, properties, ADD and DROP FEATURE and the page docs/reference/protocol.md are made from these rows.
+Readers, writers, properties, ADD and DROP FEATURE and the page docs/reference/protocol.md are derived from these rows.
 Protocol: "Table Features", "Valid Feature Names in Table Features".
 """
 
@@ -30,11 +30,11 @@ __all__ = ["FEATURES", "Feature", "Trigger"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """What puts a feature to use when a table is created or altered.
+    """The definition that enables a feature when a table is created or altered.
 
     Args:
-        text: For people, as Markdown.
-        holds: Whether a table's metadata and schema have it.
+        text: Description for people, in Markdown.
+        holds: Whether a table's metadata and schema match.
     """
 
     text: str
@@ -47,13 +47,13 @@ class Feature:
 
     Args:
         name: As the protocol spells it.
-        reads: Whether this engine reads tables that list it for readers; None where only writers have to know it.
-        writes: Whether this engine writes to tables that list it. What of it is *active* and not enforced is refused
-            by the writer.
+        reads: Whether this engine reads tables that list it for readers; None if only writers must know it.
+        writes: Whether this engine writes to tables that list it. The writer refuses parts that are *active* but that
+            it does not enforce.
         legacy_reader, legacy_writer: The versions that imply it without listing it.
         requires: Features that must be listed with it.
-        enabled_by: What puts it to use; None where only ``delta.feature.<name>`` does.
-        removal: What dropping it takes; None where it cannot be dropped.
+        enabled_by: What enables it; None if only ``delta.feature.<name>`` does.
+        removal: How to drop it; None if it cannot be dropped.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Feature:
 
     @property
     def reader(self) -> bool:
-        """Whether readers have to know it too, not only writers."""
+        """Whether readers must know it too, not only writers."""
         return self.reads is not None
 
 
 def _set(name: str, *values: str) -> Trigger:
-    """A table property has one of these values."""
+    """Match tables in which a property has one of these values."""
 
     def holds(metadata: Metadata, schema: StructType) -> bool:
         return metadata.configuration.get(name, "").strip().lower() in values
@@ -81,7 +81,7 @@ def _set(name: str, *values: str) -> Trigger:
 
 
 def _begins(prefix: str) -> Trigger:
-    """There is a table property whose name begins so."""
+    """Match tables with a property whose name has this prefix."""
 
     def holds(metadata: Metadata, schema: StructType) -> bool:
         return any(name.startswith(prefix) for name in metadata.configuration)
@@ -90,7 +90,7 @@ def _begins(prefix: str) -> Trigger:
 
 
 def _type(name: str) -> Trigger:
-    """A column, or something in one, has this type."""
+    """Match schemas with a column of this type, at any depth."""
 
     def holds(metadata: Metadata, schema: StructType) -> bool:
         return name in _leaf_types(schema)
@@ -99,7 +99,7 @@ def _type(name: str) -> Trigger:
 
 
 def _fields(prefix: str) -> Trigger:
-    """A column has metadata whose name begins so."""
+    """Match schemas with a top-level column whose metadata has a key with this prefix."""
 
     def holds(metadata: Metadata, schema: StructType) -> bool:
         return any(key.startswith(prefix) for field in schema.fields for key in field.metadata)
@@ -207,7 +207,7 @@ _ALL: Final = (
     Feature(name="variantType", reads=True, writes=True, enabled_by=_type("variant")),
     Feature(name="variantType-preview", reads=True, writes=True),
     Feature(
-        name="variantShredding",  # shredded files are read; what is written is not shredded, which every reader takes
+        name="variantShredding",  # Shredded files are read. Files are written unshredded, which every reader accepts.
         reads=True,
         writes=True,
         requires=("variantType",),

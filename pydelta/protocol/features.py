@@ -1,4 +1,4 @@
-"""Check which features a table asks for, and whether this engine may read or write it.
+"""Check which features a table needs and whether this engine may read or write it.
 
 Protocol: "Protocol Evolution", "Table Features", "Valid Feature Names".
 """
@@ -34,11 +34,11 @@ _MAX_READER, _MAX_WRITER = 3, 7
 _CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
 _PARTITIONS_IN_FILES = "materializePartitionColumns"
 _TO_ASK_FOR = {"timestampNtz"}
-"""Features that a new table gets with a column, and one that is there only by name."""
+"""Columns enable these features in a new table. An existing table must ask for them by name."""
 
 
 def implied_features(protocol: Protocol) -> frozenset[str]:
-    """Return names of all features that the protocol supports, listed ones and those its versions imply."""
+    """Return the names of all supported features, both listed and implied by the protocol's versions."""
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     for feature in FEATURES.values():
         by_writer = feature.legacy_writer is not None and feature.legacy_writer <= protocol.min_writer_version <= 6
@@ -48,32 +48,32 @@ def implied_features(protocol: Protocol) -> frozenset[str]:
 
 
 def supports(protocol: Protocol, feature: str) -> bool:
-    """Tell whether the table supports a feature, listed or implied by its versions. It may still not be in use."""
+    """Return whether the table supports a feature, listed or implied by its versions. It may still not be in use."""
     return feature in implied_features(protocol)
 
 
 def partition_columns_in_files(protocol: Protocol | None, configuration: Mapping[str, str]) -> bool:
-    """Tell whether data files hold the partition columns, too.
+    """Return whether data files also contain the partition columns.
 
     Protocol: "Materialize Partition Columns", "Iceberg Compatibility V1", "Iceberg Compatibility V2".
 
     Args:
-        protocol: Of the table; None where it is new.
-        configuration: Its properties; those of a new table may ask for the feature.
+        protocol: The table's protocol; None for a new table.
+        configuration: The table's properties. Those of a new table may ask for the feature.
     """
     if compat_version(configuration):
         return True
     if protocol is not None and supports(protocol, _PARTITIONS_IN_FILES):
         return True
-    asked = (f"delta.feature.{_PARTITIONS_IN_FILES}", "delta.enableMaterializePartitionColumnsFeature")
-    return any(configuration.get(name, "").strip().lower() in ("supported", "enabled", "true") for name in asked)
+    requests = (f"delta.feature.{_PARTITIONS_IN_FILES}", "delta.enableMaterializePartitionColumnsFeature")
+    return any(configuration.get(name, "").strip().lower() in ("supported", "enabled", "true") for name in requests)
 
 
 def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
     """Check that this engine may read the table.
 
     Raises:
-        UnsupportedFeatureError: Names every reader feature that it does not know, or the version.
+        UnsupportedFeatureError: Names every unknown reader feature, or the version.
     """
     if protocol.min_reader_version > _MAX_READER or protocol.min_reader_version < 1:
         raise UnsupportedFeatureError(
@@ -96,7 +96,7 @@ def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
     """Check that this engine may write to the table.
 
     Raises:
-        UnsupportedFeatureError: Names every feature that it does not know, or the version.
+        UnsupportedFeatureError: Names every unknown feature, or the version.
     """
     ensure_readable(protocol, table=table)
     if protocol.min_writer_version > _MAX_WRITER or protocol.min_writer_version < 1:
@@ -134,14 +134,14 @@ def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, tab
 
 
 def _hint(unknown: Sequence[str], plural: str) -> str:
-    """What to do about features that this engine does not know."""
+    """Suggest what to do about features that this engine does not know."""
     if _CATALOG & set(unknown):
-        return "Its catalog says which commits there are, so it is not read by its path: use an engine of its own."
+        return "Its catalog decides which commits count, so it cannot be read by path: use an engine that asks it."
     return f"Use an engine that supports {', '.join(unknown)}, or drop the {plural} with one that does."
 
 
 def needed_features(metadata: Metadata) -> frozenset[str]:
-    """Features that the metadata puts to use: by properties, by types, by what its fields carry."""
+    """Find the features that the metadata enables through properties, types or field metadata."""
     schema = parse_schema(metadata.schema_string)
     return frozenset(
         feature.name
@@ -151,7 +151,7 @@ def needed_features(metadata: Metadata) -> frozenset[str]:
 
 
 def _requested(configuration: Mapping[str, str]) -> tuple[set[str], int, int]:
-    """``delta.feature.<name>`` and minimum versions that the user asks for."""
+    """Parse ``delta.feature.<name>`` and the minimum versions that the user asks for."""
     features = set()
     for key, value in configuration.items():
         if key.startswith("delta.feature."):
@@ -176,7 +176,7 @@ def _requested(configuration: Mapping[str, str]) -> tuple[set[str], int, int]:
 
 
 def is_request(name: str) -> bool:
-    """Tell whether a property asks for a protocol, and is not one that a table keeps."""
+    """Return whether a property requests a protocol change and is not stored in the table."""
     return name.startswith("delta.feature.") or name in ("delta.minReaderVersion", "delta.minWriterVersion")
 
 
@@ -184,8 +184,8 @@ def required_protocol(metadata: Metadata) -> Protocol:
     """Return the lowest protocol for a new table: (1, 2) unless a property or a type needs more.
 
     Raises:
-        InvalidArgumentError: ``delta.feature.*`` or a minimum version that cannot be right.
-        UnsupportedFeatureError: A feature that this engine could not write to afterwards.
+        InvalidArgumentError: ``delta.feature.*`` or a minimum version is invalid.
+        UnsupportedFeatureError: This engine could not write to the table.
     """
     requested, reader, writer = _requested(metadata.configuration)
     base = Protocol(min_reader_version=max(1, min(reader, 2)), min_writer_version=max(2, min(writer, 6)))
@@ -197,10 +197,10 @@ def required_protocol(metadata: Metadata) -> Protocol:
 
 
 def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
-    """Add features to the protocol: legacy versions where they are enough, feature lists otherwise.
+    """Add features to the protocol: by legacy versions if they suffice, by feature lists otherwise.
 
     Raises:
-        UnsupportedFeatureError: A name that the protocol does not define.
+        UnsupportedFeatureError: The protocol does not define a feature of that name.
     """
     wanted = set(features)
     for name in list(wanted):
@@ -219,10 +219,10 @@ def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
 
 
 def refuse_unasked(protocol: Protocol, features: Iterable[str], *, table: str) -> None:
-    """Check that a change of a table's columns needs no feature that has to be asked for, as the reference has it.
+    """Refuse changed columns that need a feature which, as in the reference, must be enabled explicitly.
 
     Raises:
-        UnsupportedFeatureError: One that the protocol lacks.
+        UnsupportedFeatureError: The protocol lacks such a feature.
     """
     lacking = sorted((_TO_ASK_FOR & set(features)) - implied_features(protocol))
     if lacking:
@@ -257,7 +257,7 @@ def with_feature(protocol: Protocol, name: str) -> Protocol:
     """Add one feature (and those it requires) to the protocol, always in lists.
 
     Raises:
-        UnsupportedFeatureError: The protocol defines no such feature.
+        UnsupportedFeatureError: The protocol does not define this feature.
     """
     _refuse_undefined([name])
     have = implied_features(protocol)
@@ -267,7 +267,7 @@ def with_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """Remove a feature from the protocol, and lower it as far as the remaining ones allow."""
+    """Remove a feature from the protocol, and lower its versions as far as the remaining features allow."""
     left = implied_features(protocol) - {name}
     for writer in range(1, _MAX_WRITER):
         for reader in range(1, _MAX_READER):
@@ -278,10 +278,10 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def at_least(protocol: Protocol, *, reader: int, writer: int) -> Protocol:
-    """Raise the protocol to versions; what is higher already stays.
+    """Raise the protocol to at least these versions.
 
     Raises:
-        InvalidArgumentError: Versions that there are not, or lists for readers without lists for writers.
+        InvalidArgumentError: A version does not exist, or only the reader version has feature lists.
     """
     for kind, version, top in (("reader", reader, _MAX_READER), ("writer", writer, _MAX_WRITER)):
         if not 1 <= version <= top:
@@ -302,20 +302,22 @@ def at_least(protocol: Protocol, *, reader: int, writer: int) -> Protocol:
             min_reader_version=max(reader, protocol.min_reader_version),
             min_writer_version=max(writer, protocol.min_writer_version),
         )
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     if writer < _MAX_WRITER:
-        asked = implied_features(Protocol(min_reader_version=reader, min_writer_version=writer))
+        requested = implied_features(Protocol(min_reader_version=reader, min_writer_version=writer))
     have = implied_features(protocol)
-    if asked <= have and protocol.min_writer_version == _MAX_WRITER and reader <= protocol.min_reader_version:
+    if requested <= have and protocol.min_writer_version == _MAX_WRITER and reader <= protocol.min_reader_version:
         return protocol
-    return _listed(have | asked, _MAX_READER in (reader, protocol.min_reader_version))
+    return _listed(have | requested, _MAX_READER in (reader, protocol.min_reader_version))
 
 
 def _listed(features: frozenset[str] | set[str], reader_lists: bool) -> Protocol:
-    """A table-features protocol. Reader version 3 only where a reader feature (or the caller) asks for it."""
+    """Return a protocol with feature lists. It has reader version 3 only if a feature or the caller needs it."""
     of_reader = tuple(sorted(name for name in features if FEATURES[name].reader))
     lists = reader_lists or any(FEATURES[name].legacy_reader is None for name in of_reader)
-    reader = _MAX_READER if lists else (2 if of_reader else 1)
+    reader = 2 if of_reader else 1
+    if lists:
+        reader = _MAX_READER
     return Protocol(
         min_reader_version=reader,
         min_writer_version=_MAX_WRITER,

@@ -1,17 +1,17 @@
-"""Check what tables with ``icebergCompatV1`` or ``icebergCompatV2`` promise to those who convert them to Iceberg. Pure.
+"""Check the guarantees of ``icebergCompatV1`` and ``icebergCompatV2`` for converters to Iceberg. Pure.
 
 ::
 
     rule                                            V1   V2
-    column mapping, mode name or id                 yes  yes   a new table gets mode name by itself
-    deletion vectors                                the feature must not be there | must be turned off
-    partition columns in the data files             yes  yes   behind the data columns
+    column mapping, mode name or id                 yes  yes   a new table gets mode name automatically
+    deletion vectors                                V1: the feature must be absent; V2: they must be turned off
+    partition columns in the data files             yes  yes   after the data columns
     numRecords of every file                        yes  yes
     arrays and maps                                 no   yes   with ids for element, key and value
     timestamps in files                             int64 (never INT96), microseconds
     partitioned table replaced by another spec      no   no
 
-The property is what counts, not the feature: a table that lists the feature with the property off owes nothing.
+The property decides, not the feature: a table that lists the feature with the property off has no obligations.
 Protocol: "Iceberg Compatibility V1", "Iceberg Compatibility V2".
 """
 
@@ -60,7 +60,7 @@ _WHOLE: Final = ("byte", "short", "integer", "long")
 
 
 def compat_version(configuration: Mapping[str, str]) -> int:
-    """Return which compatibility the properties turn on: 1 or 2, the higher where both are; 0 for none."""
+    """Return the compatibility version that the properties enable: 1 or 2 (the higher if both), 0 for none."""
     for version in (2, 1):
         if configuration.get(_ENABLED.format(version), "").strip().lower() == "true":
             return version
@@ -68,10 +68,10 @@ def compat_version(configuration: Mapping[str, str]) -> int:
 
 
 def nested_parts(data_type: DataType, prefix: str) -> Iterator[str]:
-    """Name the elements, keys and values of a column down to the next struct, as ``nested.ids`` names them.
+    """Yield the names of elements, keys and values down to the next struct, as used in ``nested.ids``.
 
     Args:
-        data_type: Of the column.
+        data_type: The column's type.
         prefix: Its physical name.
     """
     if isinstance(data_type, ArrayType):
@@ -86,15 +86,15 @@ def nested_parts(data_type: DataType, prefix: str) -> Iterator[str]:
 
 
 def check_definition(after: Metadata, protocol: Protocol, before: Metadata | None) -> None:
-    """Check that a table's definition keeps what its compatibility promises.
+    """Check that a table's definition satisfies its compatibility version.
 
     Args:
-        after: The definition with the commit.
-        protocol: The protocol with the commit.
-        before: The definition so far; None for a new table.
+        after: The definition that the commit sets.
+        protocol: The protocol that the commit sets.
+        before: The current definition; None for a new table.
 
     Raises:
-        UnsupportedFeatureError: It does not; says which rule and what to do.
+        UnsupportedFeatureError: It breaks a rule. Names the rule and what to do.
     """
     _refuse_unknown(after)
     version = compat_version(after.configuration)
@@ -151,12 +151,12 @@ def _check_vectors(version: int, configuration: Mapping[str, str], protocol: Pro
 
 
 def _check_partitions(version: int, old: Sequence[str], new: Sequence[str]) -> None:
-    """Refuse that a partitioned table is replaced by one of other partition columns."""
+    """Refuse to replace a partitioned table by one with other partition columns."""
     if old and [name.lower() for name in old] != [name.lower() for name in new]:
         raise _violation(
             version,
             f"the table is partitioned by ({', '.join(old)}), and its replacement by ({', '.join(new)})",
-            "Keep the partition columns, or drop the table and create it anew.",
+            "Keep the partition columns, or drop the table and create it again.",
             Condition.of(
                 "DELTA_ICEBERG_COMPAT_VIOLATION.REPLACE_TABLE_CHANGE_PARTITION_NAMES",
                 version=version,
@@ -167,10 +167,10 @@ def _check_partitions(version: int, old: Sequence[str], new: Sequence[str]) -> N
 
 
 def check_added(adds: Iterable[AddFile], configuration: Mapping[str, str]) -> None:
-    """Check that files say how many rows they hold, and that none of their rows are deleted by a vector.
+    """Check that each file states its row count and has no deletion vector.
 
     Raises:
-        UnsupportedFeatureError: A file does not; names it.
+        UnsupportedFeatureError: A file fails a check. The error names it.
     """
     version = compat_version(configuration)
     if not version:
@@ -193,15 +193,15 @@ def check_added(adds: Iterable[AddFile], configuration: Mapping[str, str]) -> No
 
 
 def check_files_made_for(version: int, others: int, *, table: str) -> None:
-    """Check that no file is there that was written before the compatibility was turned on.
+    """Check that no file was written before the compatibility was enabled.
 
     Args:
-        version: Of the compatibility that is on; 0 for none.
-        others: How many files were written without it.
+        version: The enabled compatibility version; 0 for none.
+        others: The number of files written without it.
         table: For the message.
 
     Raises:
-        UnsupportedFeatureError: There is such a file.
+        UnsupportedFeatureError: Such files exist.
     """
     if version and others:
         raise UnsupportedFeatureError(
@@ -217,7 +217,7 @@ def check_files_made_for(version: int, others: int, *, table: str) -> None:
 
 
 def with_compat_tag(add: AddFile, configuration: Mapping[str, str]) -> AddFile:
-    """Mark a file as one that was written for the compatibility that is on, as the reference engine does for V2."""
+    """Tag a file as written under the active IcebergCompat version, as the reference engine does for V2."""
     version = compat_version(configuration)
     if version < 2 or (add.tags or {}).get(_TAG):
         return add
@@ -233,11 +233,11 @@ def _records(add: AddFile) -> int | None:
 
 
 def _refuse_unknown(after: Metadata) -> None:
-    """Refuse what is promised by a property and kept by nobody here."""
+    """Refuse properties whose guarantees this engine does not implement."""
     for name in _NOT_KEPT:
         if after.configuration.get(name, "").strip().lower() == "true":
             raise UnsupportedFeatureError(
-                f"{name} is true, and this engine does not keep what that promises.",
+                f"{name} is true, but this engine does not implement its guarantees.",
                 features=(name.removeprefix("delta.enable"),),
                 hint="Use delta.enableIcebergCompatV2, or leave the property out.",
                 condition=Condition.of(
@@ -271,7 +271,7 @@ def _check_types(data_type: DataType, path: str, version: int, schema: str) -> N
 
 
 def _check_widening(data_type: DataType, path: str, version: int) -> None:
-    """Refuse changes of type that Iceberg does not know."""
+    """Refuse type changes that Iceberg does not support."""
     if isinstance(data_type, ArrayType):
         _check_widening(data_type.element_type, f"{path}.element", version)
     elif isinstance(data_type, MapType):
@@ -299,7 +299,7 @@ def _check_widening(data_type: DataType, path: str, version: int) -> None:
 
 
 def _iceberg_widens(old: str, new: str) -> bool:
-    """Tell whether Iceberg reads a file's ``old`` as ``new``: whole numbers, float to double, longer decimals."""
+    """Return whether Iceberg reads ``old`` as ``new``: integers, float as double, decimals of the same scale."""
     if old in _WHOLE and new in _WHOLE:
         return True
     if (old, new) == ("float", "double"):

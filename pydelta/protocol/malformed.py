@@ -1,7 +1,7 @@
-"""Name what decoding JSON raises over text that is not what it should be, however it is wrong.
+"""List the exceptions that malformed JSON can raise.
 
-Beside text that is no JSON, and values of other types: bytes that are not UTF-8, lone surrogates, numbers with more
-digits than Python converts, and nesting deeper than its stack.
+Besides syntax errors and wrong types there are bytes that are not UTF-8, lone surrogates, numbers with more digits than
+Python converts, and nesting deeper than its stack.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 __all__ = ["MALFORMED_JSON", "reason"]
 
 MALFORMED_JSON: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""For ``except``: of ``msgspec`` and of ``json``."""
+"""Exceptions of ``msgspec`` and ``json``, for ``except``."""
 
 
 def reason(error: BaseException) -> str:
-    """Say in words what was wrong.
+    """Describe what was wrong.
 
     Example:
         >>> reason(RecursionError("maximum recursion depth exceeded"))

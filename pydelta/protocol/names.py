@@ -1,4 +1,4 @@
-"""Spell and read the names of tables and columns as SQL takes them, whatever characters are in them."""
+"""Parse and quote the names of tables and columns in SQL, with any characters in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 def camel_case(name: str) -> str:
-    """Spell a Python name as JSON and the history do.
+    """Convert a Python name to the camelCase of JSON and the history.
 
     Example:
         >>> camel_case("num_deleted_rows")
@@ -26,7 +26,7 @@ def camel_case(name: str) -> str:
 
 
 def quoted(*parts: str) -> str:
-    """Put each part of a name between backticks, with dots between the parts.
+    """Quote each part of a name in backticks and join the parts with dots.
 
     Example:
         >>> quoted("lake", "odd`name")
@@ -36,10 +36,10 @@ def quoted(*parts: str) -> str:
 
 
 def unquoted(name: str) -> tuple[str, ...]:
-    """Split the name of a column, or of a field in it, at its dots; those between backticks belong to a part.
+    """Split a column or field name at its dots. Dots in backticks do not split.
 
     Raises:
-        InvalidArgumentError: It is not such a name.
+        InvalidArgumentError: It is not a valid name.
 
     Example:
         >>> unquoted("a.`b.c`")
@@ -56,12 +56,12 @@ def unquoted(name: str) -> tuple[str, ...]:
         position += 1
     raise InvalidArgumentError(
         f"{name!r} is not the name of a column.",
-        hint="A dot leads to a field in a column; put a name that has a dot between backticks: `a.b`.",
+        hint="A dot leads to a field in a column; put a name that contains a dot in backticks: `a.b`.",
     )
 
 
 def path_text(path: Sequence[str]) -> str:
-    r"""Return a path as users write it: dotted, odd names in backticks.
+    r"""Return a path as users write it: dotted, with backticks around unusual names.
 
     Example:
         >>> path_text(("a", "b c"))

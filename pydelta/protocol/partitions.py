@@ -1,7 +1,7 @@
 """Convert partition values between Python, the log's text, typed columns and directory names.
 
-Imports the standard library alone at the top, since the writer's tasks load it.
-Protocol: "Partition Value Serialization" (the empty string is null, for every type).
+Only the standard library is imported at the top because the writer's tasks load this module.
+Protocol: "Partition Value Serialization" (the empty string is null for every type).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def hive_escape(text: str) -> str:
-    """Turn text into a part of a partition directory's name, as Hive and Spark write it.
+    """Escape text for the name of a partition directory as Hive and Spark do.
 
     Example:
         >>> hive_escape("a/b=50%")
@@ -50,12 +50,12 @@ def hive_escape(text: str) -> str:
 
 
 def hive_unescape(text: str) -> str:
-    """Undo ``hive_escape``; a ``%`` that begins no escape stays."""
+    """Undo ``hive_escape``. A ``%`` that does not start an escape stays."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), text)
 
 
 def partition_dir(values: Mapping[str, str | None]) -> str:
-    """Turn serialised values into the directory, ``a=1/b=x``; null and the empty string become Hive's null name.
+    """Build the directory name, ``a=1/b=x``, from serialized values. Null and empty strings become Hive's null name.
 
     Example:
         >>> partition_dir({"day": "2024-01-01", "name": None})
@@ -75,14 +75,14 @@ def _cannot_partition(data_type: DataType) -> SchemaError:
 
 
 def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
-    """Turn a Python value (as Arrow's ``as_py`` gives it) into the log's text; None for null and for the empty string.
+    """Serialize a Python value (from Arrow's ``as_py``) for the log. Returns None for null and the empty string.
 
-    Timestamps must be aware or are taken as UTC; they are written as ISO 8601 in UTC, which no time zone can change.
-    Bytes are written as the UTF-8 text that they are, since every reader takes them from there.
+    Timestamps without a zone count as UTC. They are written as ISO 8601 in UTC, which does not depend on a session's
+    time zone. Bytes are written as UTF-8 text, because every reader expects that.
 
     Raises:
-        SchemaError: The type is none that can partition a table.
-        InvalidArgumentError: Bytes that are not UTF-8: the log has no text for them.
+        SchemaError: A column of this type cannot partition a table.
+        InvalidArgumentError: The bytes are not UTF-8, so the log cannot represent them.
     """
     if value is None:
         return None
@@ -103,7 +103,7 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     if name == "timestamp_ntz":
         text: str = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
         return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
-    return str(value) or None  # of a date: ISO 8601 with four digits of a year
+    return str(value) or None  # A date becomes ISO 8601 with a four-digit year.
 
 
 def _text_of_bytes(value: bytes) -> str:
@@ -125,7 +125,7 @@ def _float_text(value: float) -> str:
 
 
 _SPACE: Final = "".join(map(chr, range(0x21))) + "\x7f"
-"""What Spark takes off both ends of a text before it casts it."""
+"""Characters that Spark trims from a text before casting it."""
 _FLOAT: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FLOATS: Final = {
@@ -146,7 +146,7 @@ _FARTHEST: Final = dt.timedelta(hours=18)
 
 
 def names_zone(text: str) -> bool:
-    """Return whether a time, as text, names its zone."""
+    """Return whether a timestamp text includes a time zone."""
     match = _TIMESTAMP.fullmatch(text.strip(_SPACE))
     return match is not None and match[8] is not None
 
@@ -154,7 +154,7 @@ def names_zone(text: str) -> bool:
 def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
     match = _TIMESTAMP.fullmatch(text.strip(_SPACE))
     if match is None:
-        raise ValueError("no timestamp")
+        raise ValueError("not a timestamp")
     *parts, fraction, offset = match.groups()
     year, month, day, hour, minute, second = (int(part or first) for part, first in zip(parts, "111000", strict=True))
     value = dt.datetime(year, month, day, hour, minute, second, int(f"{fraction or '':0<6.6}"))
@@ -169,14 +169,14 @@ def _offset(text: str) -> dt.tzinfo:
     hours, minutes = int(text[1:3]), int(text[3:].lstrip(":") or 0)
     distance = dt.timedelta(hours=hours, minutes=minutes)
     if minutes > 59 or distance > _FARTHEST:
-        raise ValueError("no zone")
+        raise ValueError("not a zone")
     return dt.timezone(distance if text[0] == "+" else -distance)
 
 
 def _parse_date(text: str) -> dt.date:
     match = _DATE.fullmatch(text.strip(_SPACE))
     if match is None:
-        raise ValueError("no date")
+        raise ValueError("not a date")
     year, month, day = (int(part or 1) for part in match.groups())
     return dt.date(year, month, day)
 
@@ -188,17 +188,17 @@ def _parse_float(text: str) -> float:
 
 
 def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: str = "UTC") -> Any:
-    """Turn the log's text into a Python value; None for null and for the empty string.
+    """Parse a partition value from the log. Returns None for null and the empty string.
 
     Args:
-        text: As ``partitionValues`` holds it.
-        data_type: Of the partition column.
-        time_zone: Zone of timestamps that name none.
+        text: The text in ``partitionValues``.
+        data_type: The type of the partition column.
+        time_zone: Zone of timestamps without one.
 
     Raises:
         LogCorruptedError: The text is not a value of the type.
-        SchemaError: The type is none that can partition a table.
-        InvalidArgumentError: There is no such time zone.
+        SchemaError: A column of this type cannot partition a table.
+        InvalidArgumentError: The time zone does not exist.
     """
     if not isinstance(data_type, (DecimalType, PrimitiveType)):
         raise _cannot_partition(data_type)
@@ -231,7 +231,7 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
 
 def _fitting_integer(text: str, bits: int) -> int:
     plain = text.strip(_SPACE)
-    if _INTEGER.fullmatch(plain) is None:  # int() would take underscores and the digits of other scripts
+    if _INTEGER.fullmatch(plain) is None:  # int() would also accept underscores and non-ASCII digits.
         raise ValueError("not a whole number")
     value = int(plain)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
@@ -240,7 +240,7 @@ def _fitting_integer(text: str, bits: int) -> int:
 
 
 def _fitting_decimal(text: str, data_type: DecimalType) -> Decimal:
-    """The value, when the type holds it as it is: whoever reads a rounded one would look in another partition."""
+    """Parse a decimal. Rejects a value that the type would round, since its reader would look in another partition."""
     plain = text.strip(_SPACE)
     if _DECIMAL.fullmatch(plain) is None:
         raise ValueError("not a number")
@@ -254,10 +254,10 @@ def _fitting_decimal(text: str, data_type: DecimalType) -> Decimal:
 
 
 def zone_of(name: str) -> dt.tzinfo:
-    """A zone by its name or offset.
+    """Return a time zone by name or offset.
 
     Raises:
-        InvalidArgumentError: There is none of that name.
+        InvalidArgumentError: The time zone does not exist.
     """
     match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", name)
     if name == "Z":
@@ -267,7 +267,7 @@ def zone_of(name: str) -> dt.tzinfo:
             sign, hours, minutes = match.groups()
             delta = dt.timedelta(hours=int(hours), minutes=int(minutes or 0))
             return dt.timezone(delta if sign == "+" else -delta)
-        if _ZONE_NAME.fullmatch(name) is None:  # it is looked up as the name of a file, and of a module
+        if _ZONE_NAME.fullmatch(name) is None:  # ZoneInfo looks the name up as a file and as a module.
             raise ValueError("not a name")
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -277,16 +277,16 @@ def zone_of(name: str) -> dt.tzinfo:
 
 
 def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UTC") -> pl.DataFrame:
-    """Turn columns of text into columns of the fields' types, by column; each distinct text is parsed once.
+    """Convert text columns to the fields' types, column by column. Each distinct text is parsed once.
 
     Args:
-        frame: String columns named as the fields of ``schema``.
+        frame: String columns named like the fields of ``schema``.
         schema: The partition columns, flat.
-        time_zone: Zone of timestamps that name none.
+        time_zone: Zone of timestamps without one.
 
     Raises:
-        LogCorruptedError: A text that is not a value of its type.
-        SchemaError: The type of a field is none that can partition a table.
+        LogCorruptedError: A text is not a value of its type.
+        SchemaError: A field has a type that cannot partition a table.
     """
     import polars as pl
 

@@ -1,4 +1,4 @@
-r"""Parse and build the names of log files, and data paths as the log spells them.
+r"""Parse and build the names of log files, and convert data paths to and from the log's spelling.
 
 Protocol: "File Types", "Add File and Remove File" (``path`` is a URI, relative to the table root or absolute).
 """
@@ -45,7 +45,7 @@ LAST_CHECKPOINT: Final = "_last_checkpoint"
 
 
 class LogFileKind(enum.Enum):
-    """What a file directly in ``_delta_log`` is."""
+    """The kinds of files directly in ``_delta_log``."""
 
     COMMIT = "commit"
     CHECKPOINT_CLASSIC = "classic checkpoint"
@@ -57,16 +57,16 @@ class LogFileKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
-    """A log file by its name.
+    """A parsed name of a log file.
 
     Args:
-        kind: What it is.
-        version: Its version; the first one of a compaction.
+        kind: The kind of file.
+        version: Its version; the first version of a compaction.
         name: The file name.
         part: Number of a checkpoint part, from 1.
-        parts: How many parts there are.
+        parts: The number of parts.
         end_version: Last version of a compaction.
-        uuid: Of a V2 checkpoint.
+        uuid: UUID of a V2 checkpoint.
     """
 
     kind: LogFileKind
@@ -79,7 +79,7 @@ class LogFile:
 
 
 def commit_file(version: int) -> str:
-    """Name the file of a commit.
+    """Return the file name of a commit.
 
     Example:
         >>> commit_file(7)
@@ -89,27 +89,27 @@ def commit_file(version: int) -> str:
 
 
 def checkpoint_file(version: int) -> str:
-    """Name the file of a classic checkpoint."""
+    """Return the file name of a classic checkpoint."""
     return f"{version:020d}.checkpoint.parquet"
 
 
 def multipart_file(version: int, part: int, parts: int) -> str:
-    """Name one part, counted from 1, of a multi-part checkpoint."""
+    """Return the file name of one part of a multi-part checkpoint. Parts count from 1."""
     return f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"
 
 
 def v2_checkpoint_file(version: int, uuid: str, extension: str = "parquet") -> str:
-    """Name the file of a UUID-named checkpoint; ``extension`` is ``parquet`` or ``json``."""
+    """Return the file name of a UUID-named checkpoint. ``extension`` is ``parquet`` or ``json``."""
     return f"{version:020d}.checkpoint.{uuid}.{extension}"
 
 
 def checksum_file(version: int) -> str:
-    """Name the file of a version checksum."""
+    """Return the file name of a version checksum."""
     return f"{version:020d}.crc"
 
 
 def compacted_file(start: int, end: int) -> str:
-    """Name the file of a log compaction of the versions ``start`` to ``end``, both included."""
+    """Return the file name of a log compaction of versions ``start`` to ``end``, inclusive."""
     return f"{start:020d}.{end:020d}.compacted.json"
 
 
@@ -125,7 +125,7 @@ _PATTERNS: Final = (
 
 
 def parse_log_name(name: str) -> LogFile | None:
-    """Parse a file name in ``_delta_log``; None for anything the protocol does not name.
+    """Parse a file name in ``_delta_log``. Returns None for names that the protocol does not define.
 
     Example:
         >>> parse_log_name("00000000000000000010.checkpoint.parquet").version
@@ -155,10 +155,10 @@ _ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 
 
 
 def is_absolute_path(log_path: str) -> bool:
-    """Return whether a path in the log names its own location instead of one under the table root.
+    """Return whether a path in the log is absolute instead of relative to the table root.
 
-    A colon alone does not make a scheme: no store has locations without a slash behind it, so ``10:00.parquet`` and
-    ``C:x.parquet`` are files of the table.
+    A scheme needs a slash after its colon, as in every store's locations. So ``10:00.parquet`` and ``C:x.parquet`` are
+    files of the table.
 
     Example:
         >>> is_absolute_path("s3://b/x"), is_absolute_path("at-10:00.parquet")
@@ -173,7 +173,7 @@ def are_absolute(log_paths: pl.Series) -> pl.Series:
 
 
 def encode_log_path(relative: str) -> str:
-    """Turn a path under the table root into its spelling in the log: a URI path, escaped once.
+    """Encode a path under the table root for the log: a URI path, escaped once.
 
     Example:
         >>> encode_log_path("p=a%20b/x y.parquet")
@@ -186,10 +186,10 @@ def encode_log_path(relative: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DecodedPath:
-    """A path of the log, decoded once. It is not text, so that nothing can decode it again.
+    """A path of the log, decoded once. It is not a str, so it cannot be decoded twice.
 
     Args:
-        text: Plain characters: a path under the table's root, or a location of its own.
+        text: The decoded characters: a path under the table's root or an absolute location.
         is_absolute: Which of the two.
     """
 
@@ -197,10 +197,10 @@ class DecodedPath:
     is_absolute: bool
 
     def identity(self, root: str) -> str:
-        """Return the one spelling by which files of a table are compared: relative, or a full location.
+        """Return the canonical spelling for comparing files of a table: relative, or a full location.
 
         Args:
-            root: URI of the table; its scheme and authority complete a location that has none.
+            root: URI of the table. Its scheme and authority complete a location without them.
         """
         if not self.is_absolute:
             return self.text
@@ -213,13 +213,13 @@ class DecodedPath:
         return f"{scheme.lower()}:{rest}"
 
     def location(self, root: str) -> str:
-        """Return the full location: scheme, then the plain characters of the name.
+        """Return the full location: scheme, then the unescaped name.
 
         Args:
             root: URI of the table, as stores spell it (local paths are URI-encoded).
 
         Raises:
-            LogCorruptedError: A relative path that leads out of the table.
+            LogCorruptedError: A relative path leads out of the table.
         """
         if self.is_absolute:
             return self.identity(root)
@@ -232,31 +232,31 @@ class DecodedPath:
         return plain_root(root) + self.text
 
     def place(self, root: str) -> tuple[str | None, str]:
-        """Return the store that holds the file, None for the table's own, and the plain path there.
+        """Return the store that holds the file (None for the table's own) and the unescaped path in it.
 
         Args:
             root: URI of the table.
 
         Raises:
-            LogCorruptedError: A relative path that leads out of the table.
+            LogCorruptedError: A relative path leads out of the table.
         """
         location, base = self.location(root), plain_root(root)
         if location.startswith(base):
             return None, location.removeprefix(base)
         folder, _, name = location.rpartition("/")
-        if folder.startswith("file:"):  # the only scheme whose locations stores take escaped
+        if folder.startswith("file:"):  # Stores expect escaped locations only for this scheme.
             folder = "file:" + quote(folder.removeprefix("file:"))
         return folder, name
 
 
 def decode_log_path(log_path: str) -> DecodedPath:
-    """Decode ``path`` of an action, or of a deletion vector's file."""
+    """Decode the ``path`` of an action or of a deletion vector's file."""
     return DecodedPath(unquote(log_path), is_absolute_path(log_path))
 
 
 def decoded_paths(log_paths: pl.Series) -> pl.Series:
-    """Percent-decode paths, in their order: escapes of printable ASCII at once, others one path at a time."""
-    import numpy as np  # here, since pydelta history needs neither
+    """Percent-decode paths in order: printable ASCII escapes in bulk, others one path at a time."""
+    import numpy as np  # Imported late because `pydelta history` needs neither.
     import polars as pl
 
     escaped = log_paths.str.contains("%")
@@ -268,11 +268,12 @@ def decoded_paths(log_paths: pl.Series) -> pl.Series:
     if bool(beyond.any()):
         slow = pl.Series([unquote(path) for path in odd.filter(beyond)])
         plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
-    return log_paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)  # scatter writes into its series
+    # Clone first because scatter modifies its series.
+    return log_paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)
 
 
 def plain_root(table_root: str) -> str:
-    """Return the table's root as locations begin: decoded, with a slash at its end.
+    """Return the table's root as the prefix of locations: decoded, with a trailing slash.
 
     Args:
         table_root: URI of the table, as stores spell it.
@@ -286,5 +287,5 @@ def plain_root(table_root: str) -> str:
 
 
 def resolve_data_path(table_root: str, log_path: str) -> str:
-    """Return the location of a data file: ``DecodedPath.location`` of a path as the log spells it."""
+    """Return the location of a data file, ``DecodedPath.location`` of its path in the log."""
     return decode_log_path(log_path).location(table_root)

@@ -1,6 +1,5 @@
-"""List which engines read a table wrongly and give no error: facts of ``docs/reference/interop.md``, by feature.
-
-A row goes when the engine in question has been mended and the page says so; a test compares the two.
+"""List the engines that read a table wrongly without an error, by feature; see ``docs/reference/interop.md``.
+Remove a row once that engine is fixed and the page says so. A test compares the two.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ WRONG_READERS: Final = {
     "icebergCompatV1": ("DuckDB", "reads a table with Iceberg compatibility wrongly"),
     "icebergCompatV2": ("DuckDB", "reads a table with Iceberg compatibility wrongly"),
 }
-"""Feature of a table -> engine, and what its reader for Delta tables does with it."""
+"""Maps a table feature to an engine and to how its Delta reader fails."""
 
 
 def reader_notes(metadata: Metadata) -> tuple[str, ...]:
-    """Return a sentence for each engine that reads the table wrongly and does not say so.
+    """Return a sentence for each engine that would silently misread the table.
 
     Args:
-        metadata: Of the table; what its protocol only allows, and it does not use, counts for nothing.
+        metadata: The table's metadata. Only features in use count, not those that the protocol merely allows.
     """
     uses = {
         "typeWidening": TYPE_CHANGES in metadata.schema_string,

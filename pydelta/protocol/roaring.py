@@ -6,7 +6,7 @@
                                      cookie | key and size of each container | offsets | containers:
                                      an array of 16-bit numbers, 65536 bits, or runs
 
-All of it little-endian. Works on NumPy arrays; no loop goes over positions.
+All numbers are little-endian. The code works on NumPy arrays and never loops over positions.
 Protocol: "Deletion Vector Format" (the portable 64-bit extension of Roaring bitmaps).
 """
 
@@ -23,7 +23,7 @@ from pydelta.errors import LogCorruptedError
 __all__ = ["MOST_ROWS", "Positions", "ascending", "decode_bitmap", "encode_bitmap"]
 
 Positions: TypeAlias = npt.NDArray[np.uint64]
-"""Positions of rows in a file, from 0, ascending, each once."""
+"""Row positions in a file, from 0, ascending and distinct."""
 
 _MAGIC: Final = 1681511377
 _WITH_RUNS: Final = 12347
@@ -32,12 +32,12 @@ _OFFSETS_FROM: Final = 4
 _LARGEST_ARRAY: Final = 4096
 _BITMAP_BYTES: Final = 8192
 MOST_ROWS: Final = 1 << 27
-"""How many rows of one file may be hidden: a gigabyte of positions."""
+"""The maximum number of hidden rows per file: a gigabyte of positions."""
 _MAX_KEY: Final = (1 << 31) - 1
 
 
 class _Reader:
-    """Takes bytes from the front and says so when they run out."""
+    """Consumes bytes from the front and raises when they run out."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -69,13 +69,13 @@ def _damaged(why: str) -> LogCorruptedError:
 
 
 def decode_bitmap(data: bytes, *, most: int = MOST_ROWS) -> Positions:
-    """Decode the positions that a bitmap holds.
+    """Decode the positions in a bitmap.
 
-    A run of ten bytes stands for half a megabyte of positions: what a bitmap claims to hold is looked at before.
+    A run of ten bytes can decode to half a megabyte of positions, so claimed sizes are checked before decoding.
 
     Args:
-        data: Bitmap bytes, magic number included.
-        most: How many positions there may be.
+        data: Bitmap bytes, including the magic number.
+        most: The maximum number of positions.
 
     Raises:
         LogCorruptedError: The bytes are not a valid bitmap, end too early or late, or hold positions out of order.
@@ -101,7 +101,7 @@ def decode_bitmap(data: bytes, *, most: int = MOST_ROWS) -> Positions:
 
 
 def _count(number: int, reader: _Reader, what: str) -> int:
-    if not 0 <= number <= reader.left:  # each takes more than a byte
+    if not 0 <= number <= reader.left:  # Each one needs more than one byte.
         raise _damaged(f"it claims {number} {what} in {reader.left} bytes")
     return number
 
@@ -124,7 +124,7 @@ def _bucket(reader: _Reader, most: int) -> list[npt.NDArray[np.int64]]:
     if int(header[:, 1].sum()) + count > most:
         raise _damaged(f"it claims to hide more rows than the log says, or than a file can have ({MOST_ROWS:,})")
     if not with_runs or count >= _OFFSETS_FROM:
-        reader.take(4 * count)  # where containers begin: they are read one after the other
+        reader.take(4 * count)  # Skip the offsets: containers are read in sequence.
     found = []
     for (key, size), is_run in zip(header.tolist(), flags[:count], strict=True):
         low = _container(reader, size + 1, runs=bool(is_run))
@@ -156,26 +156,26 @@ def _container(reader: _Reader, size: int, *, runs: bool) -> npt.NDArray[np.int6
 
 
 def ascending(positions: npt.ArrayLike) -> Positions:
-    """Sort positions and keep each once; if they are that already, one look is enough."""
+    """Sort positions and remove duplicates. Positions already in order are returned after one check."""
     given = np.asarray(positions).astype(np.uint64, copy=False)
     if bool((given[1:] > given[:-1]).all()):
         return given
-    given = np.sort(given, kind="stable")  # runs that are in order are only merged
+    given = np.sort(given, kind="stable")  # A stable sort only merges runs that are already in order.
     once: Positions = given[np.append(True, given[1:] != given[:-1])]
     return once
 
 
 def _runs(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Values of an ascending array, each once, and where each begins."""
+    """Return the distinct values of an ascending array and the index where each begins."""
     starts = np.append(0, np.flatnonzero(np.diff(keys)) + 1)
     return keys[starts], starts
 
 
 def encode_bitmap(positions: npt.ArrayLike) -> bytes:
-    """Encode positions, given in any order, as a bitmap; each container in its smallest form.
+    """Encode positions, in any order, as a bitmap. Each container takes its smallest form.
 
     Raises:
-        ValueError: A position below 0 or beyond 63 bits.
+        ValueError: A position is negative or needs more than 63 bits.
     """
     given = np.asarray(positions)
     if len(given) and (int(given.min()) < 0 or int(given.max()) >> 32 > _MAX_KEY):
@@ -210,10 +210,10 @@ def _encoded_bucket(values: npt.NDArray[np.uint32]) -> bytes:
 
 
 def _encoded_container(low: npt.NDArray[np.uint16]) -> tuple[bytes, bool]:
-    """A container and whether it is one of runs."""
+    """Return a container and whether it is run-encoded."""
     breaks = np.flatnonzero(np.diff(low) != 1) + 1
     firsts, lasts = low[np.append(0, breaks)], low[np.append(breaks, len(low)) - 1]
-    if 1 + 2 * len(firsts) < min(len(low), _LARGEST_ARRAY):  # sizes in 16-bit numbers
+    if 1 + 2 * len(firsts) < min(len(low), _LARGEST_ARRAY):  # Sizes count 16-bit numbers.
         runs = np.column_stack([firsts, lasts - firsts]).astype("<u2")
         return struct.pack("<H", len(firsts)) + runs.tobytes(), True
     if len(low) > _LARGEST_ARRAY:

@@ -1,6 +1,6 @@
-"""Hold a set of rows of one file in 64-bit words: small where few rows are in it, and where nearly all are.
+"""Store a set of rows of one file in 64-bit words. It is small both for few rows and for nearly all rows.
 
-A word costs 16 bytes, so that a file of which every row is meant costs a quarter of a byte for each.
+A word costs 16 bytes, so a file whose rows are all in the set costs a quarter of a byte per row.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ONES: Final = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSet:
-    """Rows of a file.
+    """A set of rows in a file.
 
     Args:
-        words: Numbers of the words, ascending, each once; word n is about the rows from 64·n to 64·n + 63.
-        bits: The words; the lowest bit is the first row's.
+        words: Word numbers, ascending and distinct. Word n covers the rows from 64·n to 64·n + 63.
+        bits: The words. The lowest bit is the first row.
     """
 
     words: npt.NDArray[np.uint64]
@@ -33,18 +33,18 @@ class RowSet:
 
     @classmethod
     def of(cls, positions: Positions) -> RowSet:
-        """Make the set of ascending positions."""
+        """Build the set from ascending positions."""
         words, starts = np.unique(positions // np.uint64(WORD_BITS), return_index=True)
         ones = np.uint64(1) << (positions % np.uint64(WORD_BITS))
         bits = np.bitwise_or.reduceat(ones, starts) if len(words) else ones
         return cls(words.astype(np.uint64), bits.astype(np.uint64))
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return the number of rows."""
         return int(_ONES[self.bits.view(np.uint8)].sum(dtype=np.int64))
 
     def __eq__(self, other: object) -> bool:
-        """The same rows."""
+        """Return whether both hold the same rows."""
         if not isinstance(other, RowSet):
             return NotImplemented
         return bool(np.array_equal(self.positions(), other.positions()))
@@ -53,12 +53,12 @@ class RowSet:
 
     @property
     def start(self) -> int:
-        """The first row that the first word is about."""
+        """The first row that the first word covers."""
         return int(self.words[0]) * WORD_BITS if len(self.words) else 0
 
     @property
     def end(self) -> int:
-        """The first row behind the last word."""
+        """The first row after the last word."""
         return (int(self.words[-1]) + 1) * WORD_BITS if len(self.words) else WORD_BITS
 
     def positions(self) -> Positions:

@@ -1,7 +1,7 @@
-"""Find the columns that keep rows' ids through a rewrite, from the table's properties. Pure.
+"""Find the columns that preserve row ids in rewrites, from the table's properties. Pure.
 
-A row's id is what the materialised column holds, or else the file's ``baseRowId`` plus the row's position; its version
-likewise, or else the file's ``defaultRowCommitVersion``. Protocol: "Row Tracking".
+A row's id is the value of the materialized column or, if null, the file's ``baseRowId`` plus the row's position. Its
+version comes from the other column or the file's ``defaultRowCommitVersion``. Protocol: "Row Tracking".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 ROW_ID_COLUMN: Final = "__pydelta_row_id"
-"""Column of a DataFrame under way from a scan to new files: the row's id; null where it takes a fresh one."""
+"""DataFrame column with the row id between a scan and the new files. Null if the row gets a fresh id."""
 ROW_VERSION_COLUMN: Final = "__pydelta_row_version"
-"""Likewise the version that last changed the row; null where that is the commit under way."""
+"""Likewise the version that last changed the row. Null means the commit in progress."""
 
 _ENABLED: Final = "delta.enableRowTracking"
 _NAMES: Final = {
@@ -31,18 +31,18 @@ _NAMES: Final = {
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-",
 }
 ROW_TRACKING_PROPERTIES: Final = (_ENABLED, *_NAMES)
-"""Names of the properties that say whether and where a table keeps its rows' ids."""
+"""Properties that decide whether row ids are kept, and in which columns."""
 
 
 def materialized_columns(properties: TableProperties) -> tuple[str, ...]:
-    """Name the columns that keep row ids and row versions, in this order; empty without row tracking."""
+    """Return the names of the row id and row version columns, in this order; empty without row tracking."""
     if not properties.enable_row_tracking or properties.row_id_column is None or properties.row_version_column is None:
         return ()
     return properties.row_id_column, properties.row_version_column
 
 
 def with_materialized_names(configuration: Mapping[str, str], *, taken: Collection[str] = ()) -> dict[str, str]:
-    """Add names for the materialised columns where row tracking is on and has none yet.
+    """Add names for the materialized columns if row tracking is on and they have none.
 
     Args:
         configuration: A table's properties.

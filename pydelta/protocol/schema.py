@@ -1,4 +1,4 @@
-"""Answer questions about a schema: names, physical names, leaves, the Arrow form. The types are in ``types``.
+"""Answer questions about a schema: names, physical names, leaves, the Arrow form. Types are defined in ``types``.
 
 Protocol: "Schema Serialization Format", "Column Mapping".
 """
@@ -60,7 +60,7 @@ __all__ = [
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 FIELD_ID: Final = "delta.columnMapping.id"
 EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
-"""Key of a column's value in files that were written before it."""
+"""Metadata key of the value that a column has in files older than the column."""
 _PARQUET_FIELD_ID: Final = "parquet.field.id"
 
 
@@ -70,12 +70,12 @@ def physical_name(field: StructField) -> str:
 
 
 def logical_to_physical(schema: StructType, mode: str) -> StructType:
-    """Return the schema as data files have it.
+    """Return the schema of the data files.
 
     Args:
         schema: The table's schema.
-        mode: ``delta.columnMapping.mode``: ``none`` gives the schema back; ``name`` and ``id`` give physical names,
-            and each field carries its id as ``parquet.field.id``.
+        mode: ``delta.columnMapping.mode``. ``none`` returns the schema unchanged. ``name`` and ``id`` use physical
+            names and add each field's id as ``parquet.field.id``.
     """
     if mode == "none":
         return schema
@@ -106,7 +106,7 @@ def _physical_type(data_type: DataType, mode: str) -> DataType:
 
 
 def physical_partition_columns(schema: StructType, partition_columns: Iterable[str], mode: str) -> tuple[str, ...]:
-    """Return partition columns by the names under which ``partitionValues`` keeps them."""
+    """Return partition columns by their names in ``partitionValues``."""
     names = []
     for name in partition_columns:
         field = schema.field(name)
@@ -118,11 +118,11 @@ _FORBIDDEN: Final = " ,;{}()\n\t="
 
 
 def validate_names(schema: StructType, *, column_mapping: bool = False) -> None:
-    """Check that the names can be columns of a table.
+    """Check that the names are valid column names.
 
     Raises:
-        SchemaError: Two names that are equal ignoring case, an empty one, or, without column mapping, one with a
-            character that Parquet columns do not take. Names the column.
+        SchemaError: Two names are equal ignoring case, or one is empty or, without column mapping, has a character that
+            Parquet does not allow. Names the column.
     """
     _validate(schema, "", column_mapping)
 
@@ -157,7 +157,7 @@ def _validate(data_type: DataType, prefix: str, column_mapping: bool) -> None:
 
 
 def leaf_paths(schema: StructType) -> Iterator[tuple[tuple[str, ...], DataType]]:
-    """List the columns that can have statistics, depth first: structs are entered, arrays and maps are leaves."""
+    """Yield the columns that can have statistics, depth first. Structs are entered; arrays and maps are leaves."""
     for field in schema.fields:
         if isinstance(field.data_type, StructType) and field.data_type.user is None:
             for path, leaf in leaf_paths(field.data_type):
@@ -167,10 +167,10 @@ def leaf_paths(schema: StructType) -> Iterator[tuple[tuple[str, ...], DataType]]
 
 
 def without_void(schema: StructType) -> StructType:
-    """Return the schema without ``void`` columns, which are never in files.
+    """Return the schema without ``void`` columns, which files never contain.
 
     Raises:
-        SchemaError: ``void`` inside an array or map, or nothing else left in a struct or in the table.
+        SchemaError: ``void`` is inside an array or map, or a struct or the table has no other columns.
     """
     fields = []
     for field in schema.fields:
@@ -210,7 +210,7 @@ def _refuse_void_parts(data_type: DataType, name: str) -> None:
 
 @functools.cache
 def _arrow_types() -> Mapping[str, Any]:
-    """Types by name. Importing PyArrow takes a tenth of a second, which a program that maps no type is spared."""
+    """Return Arrow types by name. Importing PyArrow takes 0.1 s, so it waits for the first use."""
     import pyarrow as pa
 
     return {
@@ -234,19 +234,19 @@ def _arrow_types() -> Mapping[str, Any]:
 
 
 _PLANNED: Final[Mapping[str, str]] = {"geometry": "geospatial", "geography": "geospatial"}
-"""Types that a version of the protocol to come has, by the table feature that brings them."""
+"""Types of a future protocol version, by the table feature that adds them."""
 
 
 def to_arrow_type(data_type: DataType, ids: Mapping[str, int] | None = None, path: str = "") -> pa.DataType:
     """Return the Arrow type of a column.
 
     Args:
-        data_type: Of the column.
-        ids: Field ids of its elements, keys and values, as ``delta.columnMapping.nested.ids`` names them.
-        path: Its physical name, with which those names begin.
+        data_type: The column's type.
+        ids: Field ids of its elements, keys and values, keyed as in ``delta.columnMapping.nested.ids``.
+        path: Its physical name, the prefix of those keys.
 
     Raises:
-        UnsupportedFeatureError: A type that the protocol does not define; it is named.
+        UnsupportedFeatureError: The protocol does not define the type. Names it.
     """
     import pyarrow as pa
 
@@ -280,7 +280,7 @@ def _field_id(identifier: int | None) -> dict[bytes, bytes] | None:
 
 
 def _outside_protocol(name: str) -> UnsupportedFeatureError:
-    """Say what is missing of a type: the table feature that is to bring it, where one is planned."""
+    """Make the error for an unsupported type. It names the table feature planned for the type, if any."""
     hint = "Cast the column to a type of the protocol, for example to string."
     feature = _PLANNED.get(name.partition("(")[0])
     if feature is None:
@@ -300,7 +300,7 @@ def _outside_protocol(name: str) -> UnsupportedFeatureError:
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema; a field id becomes Arrow's ``PARQUET:field_id``."""
+    """Return the Arrow schema. A field id becomes Arrow's ``PARQUET:field_id``."""
     import pyarrow as pa
 
     fields = []
@@ -313,7 +313,7 @@ def to_arrow(schema: StructType) -> pa.Schema:
 
 
 def to_polars_dtype(data_type: DataType) -> pl.DataType:
-    """Return the Polars type of a flat column; timestamps are microseconds in UTC."""
+    """Return the Polars type of a flat column. Timestamps are microseconds in UTC."""
     import polars as pl
 
     if isinstance(data_type, DecimalType):

@@ -1,7 +1,7 @@
 """Add, change, move or drop a column of a schema by its path. Pure.
 
-A path names fields from the top level down, and goes through arrays and maps by ``element``, ``key`` and ``value``.
-Names compare ignoring case; what stays keeps its spelling and its metadata. Protocol: "Type Widening".
+A path lists fields from the top level down and enters arrays and maps by ``element``, ``key`` and ``value``.
+Names compare case-insensitively. Unchanged fields keep spelling and metadata. Protocol: "Type Widening".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 Path: TypeAlias = tuple[str, ...]
 
 TYPE_CHANGES: Final = "delta.typeChanges"
-"""Field metadata: the types that a column had, oldest first."""
+"""Field metadata: the earlier types of a column, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Right behind a sibling."""
+    """Directly after a sibling."""
 
     name: str
 
@@ -66,7 +66,7 @@ Position: TypeAlias = First | After
 
 
 def name_of(path: Sequence[str]) -> str:
-    """Spell a path as SQL and the history do: dotted, unusual names in backticks."""
+    """Format a path as SQL and the history do: dotted, with unusual names in backticks."""
     return ".".join(part if part.replace("_", "a").isalnum() and not part.isdigit() else quoted(part) for part in path)
 
 
@@ -74,7 +74,7 @@ _PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^.`]+))\s*(?:\.|$)")
 
 
 def parse_path(text: str) -> Path:
-    """Turn a dotted name as users write it into its parts.
+    """Split a dotted name, as users write it, into its parts.
 
     Raises:
         BindError: The text is not a name.
@@ -95,7 +95,7 @@ def parse_path(text: str) -> Path:
 
 
 def suggestion(name: str, there: Sequence[str], *, what: str = "columns") -> str:
-    """Suggest what to write instead of a name that is not there: the nearest one, and those there are."""
+    """Suggest the nearest existing name for a missing one and list all existing names."""
     meant = nearest(name, there)
     listed = f"The {what} are: {', '.join(there)}." if there else f"There are no {what}."
     return f"Did you mean {meant!r}? {listed}" if meant else listed
@@ -110,10 +110,10 @@ def _parts(data_type: DataType) -> Mapping[str, DataType]:
 
 
 def resolve(schema: StructType, path: Path) -> Path:
-    """Return the path in the schema's own spelling.
+    """Return the path in the schema's spelling.
 
     Raises:
-        BindError: There is no such column; the nearest name is suggested.
+        BindError: The column does not exist. The hint suggests the nearest name.
     """
     spelled: list[str] = []
     level: DataType = schema
@@ -145,7 +145,7 @@ def resolve(schema: StructType, path: Path) -> Path:
 
 
 def fields_along(schema: StructType, path: Path) -> tuple[StructField | None, ...]:
-    """Find the field of each part of a resolved path; None for ``element``, ``key`` and ``value``."""
+    """Find the field of each part of a resolved path. Parts ``element``, ``key`` and ``value`` give None."""
     found: list[StructField | None] = []
     level: DataType = schema
     for part in path:
@@ -161,10 +161,10 @@ def fields_along(schema: StructType, path: Path) -> tuple[StructField | None, ..
 
 
 def field_at(schema: StructType, path: Path) -> StructField:
-    """Return the field of a path; for the part of an array or map, a field of that type without metadata.
+    """Return the field at a path. For a part of an array or map, it is a field of that type without metadata.
 
     Raises:
-        BindError: There is no such column.
+        BindError: The column does not exist.
     """
     path = resolve(schema, path)
     level: DataType = schema
@@ -185,12 +185,12 @@ def field_at(schema: StructType, path: Path) -> StructField:
 
 
 def all_paths(schema: StructType) -> Iterator[tuple[Path, StructField]]:
-    """Return every field at every depth, parents first."""
+    """Yield every field at every depth, parents first."""
     yield from _paths(schema, ())
 
 
 def _paths(data_type: DataType, prefix: Path) -> Iterator[tuple[Path, StructField]]:
-    if data_type.user is not None:  # a value of a class of the user's has no columns inside
+    if data_type.user is not None:  # A user-defined type has no columns inside.
         return
     if isinstance(data_type, StructType):
         for field in data_type.fields:
@@ -202,7 +202,7 @@ def _paths(data_type: DataType, prefix: Path) -> Iterator[tuple[Path, StructFiel
 
 
 def map_fields(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
-    """Apply ``change`` to every field of the schema, at every depth; parts before the whole."""
+    """Apply ``change`` to every field of the schema at every depth, inner fields first."""
 
     def of_type(data_type: DataType) -> DataType:
         if data_type.user is not None:
@@ -219,7 +219,7 @@ def map_fields(schema: StructType, change: Callable[[StructField], StructField])
 
 
 def _edit(data_type: DataType, path: Path, change: Callable[[DataType], DataType]) -> DataType:
-    """The type with what is at ``path`` in it changed; the path is resolved."""
+    """Change the type at a resolved ``path`` inside another type."""
     if path and data_type.user is not None:
         raise SchemaError(
             f"{path[-1]!r} is inside a value of a user-defined type, which has no columns to change.",
@@ -247,7 +247,7 @@ def _edit_struct(schema: StructType, parent: Path, change: Callable[[StructType]
     def of_struct(data_type: DataType) -> DataType:
         if not isinstance(data_type, StructType) or data_type.user is not None:
             raise SchemaError(
-                f"{name_of(parent)} is {data_type}, which has no fields of its own.",
+                f"{name_of(parent)} is {data_type}, which has no fields.",
                 hint="Only structs have fields; those in an array or map are below element, key or value.",
                 condition=Condition.of("INVALID_FIELD_NAME", path=name_of(parent)),
             )
@@ -259,7 +259,7 @@ def _edit_struct(schema: StructType, parent: Path, change: Callable[[StructType]
 
 
 def edit_field(schema: StructType, path: Path, change: Callable[[StructField], StructField]) -> StructType:
-    """Change one field of the schema; ``path`` is resolved and ends at a field."""
+    """Change one field of the schema. ``path`` is resolved and ends at a field."""
 
     def changed(struct: StructType) -> StructType:
         return StructType(tuple(change(field) if field.name == path[-1] else field for field in struct.fields))
@@ -271,22 +271,22 @@ def add_field(schema: StructType, parent: Path, field: StructField, position: Po
     """Add a field to the schema.
 
     Args:
-        schema: Where it goes.
-        parent: Resolved path of the struct that gets it; empty for the top level.
-        field: The new one.
-        position: Where among its siblings; None for the end.
+        schema: The schema.
+        parent: Resolved path of the struct to add it to; empty for the top level.
+        field: The new field.
+        position: Its position among its siblings; None for the end.
 
     Raises:
-        SchemaError: There is a field of that name, or the parent is not a struct.
-        BindError: There is no sibling to put it behind.
+        SchemaError: A field of that name exists, or the parent is not a struct.
+        BindError: The sibling to place it after does not exist.
     """
 
     def grown(struct: StructType) -> StructType:
         there = struct.field(field.name)
         if there is not None:
             raise SchemaError(
-                f"There is a column {name_of((*parent, there.name))} already.",
-                hint="Names compare ignoring case. Choose another name, or change the column that is there.",
+                f"The column {name_of((*parent, there.name))} already exists.",
+                hint="Names compare ignoring case. Choose another name, or change the existing column.",
                 condition=Condition.of("FIELD_ALREADY_EXISTS", op="add", fieldNames=name_of((*parent, there.name))),
             )
         return _placed(struct.fields, field, position, parent)
@@ -314,10 +314,10 @@ def _placed(fields: Sequence[StructField], field: StructField, position: Positio
 
 
 def drop_field(schema: StructType, path: Path) -> StructType:
-    """Drop a field from the schema; ``path`` is resolved and ends at one.
+    """Drop a field from the schema. ``path`` is resolved and ends at a field.
 
     Raises:
-        SchemaError: It is the last one of its struct, or of the table.
+        SchemaError: It is the last field of its struct or of the table.
     """
 
     def shrunk(struct: StructType) -> StructType:
@@ -335,10 +335,10 @@ def drop_field(schema: StructType, path: Path) -> StructType:
 
 
 def move_field(schema: StructType, path: Path, position: Position) -> StructType:
-    """Move a field to another place among its siblings; ``path`` is resolved and ends at a field.
+    """Move a field among its siblings. ``path`` is resolved and ends at a field.
 
     Raises:
-        BindError: There is no sibling to put it behind.
+        BindError: The sibling to place it after does not exist.
     """
 
     def moved(struct: StructType) -> StructType:
@@ -352,16 +352,16 @@ def move_field(schema: StructType, path: Path, position: Position) -> StructType
 
 
 def change_type(schema: StructType, path: Path, new: DataType, *, widening: bool) -> StructType:
-    """Change the type of a column, or of a part of one; what was widened is recorded.
+    """Change the type of a column or of a part of it, and record what was widened.
 
     Args:
-        schema: The table's.
-        path: Resolved; it may end at ``element``, ``key`` or ``value``.
-        new: The type it is to have. Structs may gain fields in it, and lose none.
+        schema: The table's schema.
+        path: A resolved path. It may end at ``element``, ``key`` or ``value``.
+        new: The new type. It may add fields to structs but not remove any.
         widening: Whether the table has type widening enabled.
 
     Raises:
-        SchemaError: The type cannot become that; the reason and what would do are named.
+        SchemaError: The type cannot be changed so. The error gives the reason and a way out.
     """
     fields = fields_along(schema, path)
     owner = max(index for index, field in enumerate(fields) if field is not None)
@@ -375,7 +375,7 @@ def change_type(schema: StructType, path: Path, new: DataType, *, widening: bool
 
 
 def with_changes(field: StructField, changes: Sequence[Mapping[str, Any]]) -> StructField:
-    """The field with more changes of type in its record."""
+    """Append type changes to the field's history."""
     if not changes:
         return field
     history = [*field.metadata.get(TYPE_CHANGES, []), *changes]
@@ -383,7 +383,7 @@ def with_changes(field: StructField, changes: Sequence[Mapping[str, Any]]) -> St
 
 
 def _refused_change(path: Path, old: DataType, new: DataType) -> Condition:
-    """Name the condition of a change of type that is refused: Spark's own, where it knows no cast without a loss."""
+    """Choose the condition of a refused type change. It is Spark's own if Spark has no lossless cast either."""
     names = {"fieldPath": name_of(path), "oldField": str(old).upper(), "newField": str(new).upper()}
     if can_widen(old, new) or new == PrimitiveType("string"):
         return Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", **names)
@@ -395,7 +395,7 @@ def _refused_change(path: Path, old: DataType, new: DataType) -> Condition:
 def _become(
     old: DataType, new: DataType, path: Path, relative: Path, widening: bool, changes: list[dict[str, Any]]
 ) -> DataType:
-    """``new``, with the names and metadata of ``old`` where they have fields in common."""
+    """Return ``new`` with the names and metadata of ``old`` for the fields that they share."""
     if old.user is not None and old == new:
         return old
     if isinstance(old, StructType) and isinstance(new, StructType):

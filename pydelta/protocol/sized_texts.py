@@ -1,6 +1,6 @@
-"""Turn declared ``char(n)`` and ``varchar(n)`` into strings that keep the declaration in the metadata. Pure.
+"""Replace declared ``char(n)`` and ``varchar(n)`` by strings and keep the declaration as metadata. Pure.
 
-Files and the log know ``string`` alone; the declaration is kept for writers, which check it, as Spark does.
+Files and the log only have ``string``. Writers enforce the declaration, as Spark does.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, Pr
 __all__ = ["LENGTH", "SIZED", "has_limits", "sized_field", "sized_schema"]
 
 LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
-"""Field metadata: the type as it was declared."""
+"""Field metadata: the declared type."""
 SIZED: Final = re.compile(r"(char|varchar)\(\s*(\d+)\s*\)")
 _SQL_NAMES: Final = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
 def sized_schema(schema: StructType) -> StructType:
-    """Put strings in place of ``char`` and ``varchar`` in a schema, at every depth."""
+    """Replace ``char`` and ``varchar`` by strings in a schema, at every depth."""
     return StructType(tuple(sized_field(field) for field in schema.fields))
 
 
 def sized_field(field: StructField) -> StructField:
-    """Put strings in place of ``char`` and ``varchar`` in a field; the declaration goes into the column's metadata."""
+    """Replace ``char`` and ``varchar`` by strings in a field. The declaration moves to the column's metadata."""
     if not has_limits(field.data_type):
         return field
     return field.replace(
@@ -33,7 +33,7 @@ def sized_field(field: StructField) -> StructField:
 
 
 def has_limits(data_type: DataType) -> bool:
-    """Tell whether ``char`` or ``varchar`` is in the type."""
+    """Return whether the type contains ``char`` or ``varchar``."""
     if isinstance(data_type, StructType):
         return any(has_limits(field.data_type) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -54,7 +54,7 @@ def _plain(data_type: DataType) -> DataType:
 
 
 def _declared(data_type: DataType) -> str:
-    """The type in Spark's SQL."""
+    """Return the type in Spark's SQL."""
     if isinstance(data_type, StructType):
         parts = (f"`{field.name.replace('`', '``')}`:{_declared(field.data_type)}" for field in data_type.fields)
         return f"struct<{','.join(parts)}>"

@@ -1,6 +1,6 @@
-"""Turn per-file statistics from JSON into typed bounds for chosen columns, and bounds into text.
+"""Convert per-file statistics from JSON to typed bounds for chosen columns, and bounds to JSON values.
 
-Imports the standard library alone at the top, since the writer's tasks load it.
+Only the standard library is imported at the top because the writer's tasks load this module.
 Protocol: "Per-file Statistics". Bounds may be looser than the data, never tighter.
 """
 
@@ -35,7 +35,7 @@ _ORDERED: Final = frozenset(
 
 
 def stat_column(kind: str, path: Sequence[str]) -> str:
-    r"""Name a column in the frame of ``parse_stats_columns``; a dot within a name is escaped.
+    r"""Name a column in the frame of ``parse_stats_columns``. Dots within a name are escaped.
 
     Example:
         >>> stat_column("min", ("a", "b")), stat_column("max", ("a.b",))
@@ -45,19 +45,19 @@ def stat_column(kind: str, path: Sequence[str]) -> str:
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Whether the protocol keeps minimum and maximum for columns of the type."""
+    """Return whether the protocol stores minimum and maximum for columns of the type."""
     return isinstance(data_type, DecimalType) or (isinstance(data_type, PrimitiveType) and data_type.name in _ORDERED)
 
 
 def truncate_min(text: str, length: int = MAX_STRING_LENGTH) -> str:
-    """Cut the smallest string to a prefix: not greater than it."""
+    """Truncate a minimum to a prefix, which is never greater."""
     return text[:length]
 
 
 def truncate_max(text: str, length: int = MAX_STRING_LENGTH) -> str | None:
-    """Find the shortest bound near ``length`` characters that is not less than the greatest string, or any it begins.
+    """Truncate a maximum to about ``length`` characters so that no string with the same prefix is greater.
 
-    A cut prefix is raised at its last character that can be raised; None when there is none, so there is no bound.
+    The last character that can be incremented is incremented. Returns None (no bound) if there is none.
 
     Example:
         >>> truncate_max("abcdef", 3)
@@ -70,7 +70,7 @@ def truncate_max(text: str, length: int = MAX_STRING_LENGTH) -> str | None:
         code = ord(prefix[end - 1])
         if code < _LAST_CODE_POINT:
             raised = code + 1
-            if 0xD800 <= raised <= 0xDFFF:  # no characters of their own
+            if 0xD800 <= raised <= 0xDFFF:  # Surrogates are not characters.
                 raised = 0xE000
             return prefix[: end - 1] + chr(raised)
     return None
@@ -83,14 +83,14 @@ def indexed_leaves(
     stats_columns: Iterable[str] | None = None,
     partition_columns: Iterable[str] = (),
 ) -> tuple[tuple[tuple[str, ...], DataType], ...]:
-    """Tell which leaf columns get statistics.
+    """Return the leaf columns that get statistics.
 
     Args:
-        schema: Logical schema; structs are entered, arrays and maps count as leaves.
+        schema: Logical schema. Structs are entered; arrays and maps count as leaves.
         num_indexed: ``delta.dataSkippingNumIndexedCols``; -1 for all. Partition columns do not count.
-        stats_columns: ``delta.dataSkippingStatsColumns``, dotted names; overrides the number. A struct's name stands
-            for all its leaves.
-        partition_columns: Left out: their values are in the log.
+        stats_columns: ``delta.dataSkippingStatsColumns``, dotted names; overrides the number. A struct's name includes
+            all its leaves.
+        partition_columns: Excluded, because their values are in the log.
     """
     partitions = {name.lower() for name in partition_columns}
     leaves = [(path, leaf) for path, leaf in _leaves(schema) if not (len(path) == 1 and path[0].lower() in partitions)]
@@ -107,7 +107,7 @@ def indexed_leaves(
 def leaves_with_stats(
     schema: StructType, properties: TableProperties, partition_columns: Iterable[str] = ()
 ) -> tuple[tuple[tuple[str, ...], DataType], ...]:
-    """Find the leaf columns that get statistics by the table's properties; see ``indexed_leaves``."""
+    """Return the leaf columns that get statistics under the table's properties. See ``indexed_leaves``."""
     return indexed_leaves(
         schema,
         num_indexed=properties.data_skipping_num_indexed_cols,
@@ -125,7 +125,7 @@ def _leaves(schema: StructType, prefix: tuple[str, ...] = ()) -> Iterable[tuple[
 
 
 def _name_parts(dotted: str) -> list[str]:
-    """``a.`b.c` `` -> its parts."""
+    """Split ``a.`b.c` `` into its parts."""
     parts, current, quoted = [], "", False
     for char in dotted:
         if char == "`":
@@ -139,17 +139,19 @@ def _name_parts(dotted: str) -> list[str]:
 
 
 def parse_stats_columns(stats: pl.Series, leaves: Iterable[tuple[Sequence[str], DataType]]) -> pl.DataFrame:
-    """Parse statistics of many files for a few columns, by column and without a Python object per file.
+    """Parse statistics of many files for a few columns, without a Python object per file.
 
     Args:
-        stats: JSON texts; null where a file has none. A text that is not JSON yields nulls.
-        leaves: Physical paths and types of the columns wanted.
+        stats: JSON texts; null if a file has none. Invalid JSON yields nulls.
+        leaves: Physical paths and types of the wanted columns.
 
     Returns:
-        ``numRecords`` (Int64), and for each leaf ``nullCount.<path>`` (Int64) and, for types that have bounds,
-        ``min.<path>`` and ``max.<path>`` in the column's type (see ``stat_column``). Null means not known. Bounds are
-        widened where the text may have lost precision: a millisecond for timestamps, a relative 2**-50 for decimals
-        beyond 15 digits, one step for single-precision floats.
+        ``numRecords`` (Int64), and for each leaf ``nullCount.<path>`` (Int64) and, if its type has bounds,
+        ``min.<path>`` and ``max.<path>`` in the column's type (see ``stat_column``). Null means unknown. Bounds are
+        widened if the text may have lost precision: by a millisecond for timestamps, a relative 2**-50 for decimals
+        beyond 15 digits and
+            one
+        step for single-precision floats.
     """
     import polars as pl
 
@@ -169,7 +171,7 @@ def parse_stats_columns(stats: pl.Series, leaves: Iterable[tuple[Sequence[str], 
 
 
 def _json_steps(path: Sequence[str]) -> str | None:
-    """Steps of a JSON path; None for a name that the path language cannot quote."""
+    """Build the steps of a JSON path. Returns None if a name cannot be quoted in it."""
     if any(char in part for part in path for char in '"\\') or any(ord(char) < 32 for part in path for char in part):
         return None
     return "".join(f'["{part}"]' for part in path)
@@ -195,7 +197,8 @@ def _typed_bound(text: pl.Expr, data_type: DataType, kind: str) -> pl.Expr:
         if name == "timestamp":
             offset = text.str.extract(r"([+-]\d{2}:?\d{2})$")
             zero = offset.is_null() | (offset.str.replace(":", "", literal=True).str.slice(1) == "0000")
-            moment = pl.when(zero).then(moment).otherwise(None)  # another zone: not read, so nothing is ruled out
+            # A bound in another zone is not read, so it excludes no files.
+            moment = pl.when(zero).then(moment).otherwise(None)
             moment = moment.dt.replace_time_zone("UTC")
         return moment + pl.duration(milliseconds=1) if kind == "max" else moment
     if name in ("float", "double"):
@@ -205,20 +208,20 @@ def _typed_bound(text: pl.Expr, data_type: DataType, kind: str) -> pl.Expr:
 
 
 def widened_float(number: pl.Expr, kind: str) -> pl.Expr:
-    """A bound of a single-precision column, loose by one step of it.
+    """Loosen a bound of a single-precision column by one step.
 
-    The same float is written as ``0.1`` by one writer and as ``0.10000000149011612`` by another, and constants to
-    compare with come either way.
+    One writer writes a float as ``0.1``, another as ``0.10000000149011612``, and constants in conditions come in both
+    forms.
     """
     slack = number.abs() * 2.0**-23 + 2.0**-149
     return number - slack if kind == "min" else number + slack
 
 
 def json_bound(value: Any) -> Any:
-    """A value as JSON keeps a bound: dates and times as text, the rest as it is.
+    """Convert a bound to its JSON value: dates and times to text, other values unchanged.
 
-    Times are cut to milliseconds, which a reader of the maximum has to allow for. Decimals stay ``Decimal``: whoever
-    writes the JSON must write their digits, since a float could be a bound that is too tight.
+    Times are cut to milliseconds, which readers of the maximum must allow for. Decimals stay ``Decimal``. The JSON
+    writer must write all their digits, because a float could be too tight a bound.
     """
     if isinstance(value, dt.datetime):
         text = value.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + f".{value.microsecond // 1000:03d}"

@@ -1,6 +1,6 @@
 """Convert a table's schema between frozen values and its JSON in the log.
 
-Protocol: "Schema Serialization Format". Field metadata is kept as it is, whatever it holds.
+Protocol: "Schema Serialization Format". Field metadata is preserved unchanged.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ PRIMITIVES: Final = frozenset(
 )
 _ALIASES: Final = {
     "null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte",
-    "string collate UTF8_BINARY": "string",  # the default collation, which Spark keeps where it was written out
+    # This is the default collation; Spark keeps the clause if the user wrote it.
+    "string collate UTF8_BINARY": "string",
 }  # fmt: skip
 
 
 User: TypeAlias = Mapping[str, Any] | None
-"""What the log says of a user-defined type beside the type of its values (``class``, ``pyClass`` …); None for none.
+"""What the log states about a user-defined type besides its value type (``class``, ``pyClass`` …), or None.
 
-Such a type compares as the type of its values, and no change of a schema goes inside it.
+Such a type compares like its value type, and schema changes never reach inside it.
 """
 
 
@@ -67,7 +68,7 @@ def _with_user(user: User, values: Any) -> Any:
 class PrimitiveType:
     """A type without parts, by its name in the log: ``long``, ``string``, ``timestamp_ntz`` …
 
-    Names outside the protocol (intervals, collated strings, geometry) are kept, so that a schema can be shown.
+    Names outside the protocol (intervals, collated strings, geometry) are kept, so that a schema can still be shown.
     """
 
     name: str
@@ -104,7 +105,7 @@ class DecimalType:
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """Elements of one type."""
+    """An array whose elements have one type."""
 
     element_type: DataType
     contains_null: bool = True
@@ -121,7 +122,7 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """Keys of one type to values of another."""
+    """A map from keys of one type to values of another."""
 
     key_type: DataType
     value_type: DataType
@@ -144,7 +145,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A named part of a struct. ``metadata`` is free JSON: comments, column mapping, generation, constraints."""
+    """A named part of a struct. ``metadata`` is free-form JSON: comments, column mapping, generation, constraints."""
 
     name: str
     data_type: DataType
@@ -175,7 +176,7 @@ class StructType:
     fields: tuple[StructField, ...] = ()
     user: User = field(default=None, compare=False, repr=False)
     _by_name: dict[str, StructField] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Each field by its name and by the name in lower case, once one is asked for: a table may have thousands."""
+    """Fields by exact and by lower-case name. Filled at the first lookup, because a table may have thousands."""
 
     def __iter__(self) -> Iterator[StructField]:
         return iter(self.fields)
@@ -192,7 +193,7 @@ class StructType:
         return tuple(item.name for item in self.fields)
 
     def field(self, name: str) -> StructField | None:
-        """Return the field of that name, ignoring case; an exact match goes first."""
+        """Return the field of that name, ignoring case. An exact match takes precedence."""
         if not self._by_name and self.fields:
             names = {item.name: item for item in reversed(self.fields)}
             folded = {item.name.lower(): item for item in reversed(self.fields)}
@@ -205,11 +206,11 @@ class StructType:
         return _with_user(self.user, {"type": "struct", "fields": [item.to_dict() for item in self.fields]})
 
     def to_json(self) -> str:
-        """Return compact JSON text, as ``schemaString`` holds it."""
+        """Return compact JSON text, the form in ``schemaString``."""
         return json.dumps(self.to_dict(), separators=(",", ":"), ensure_ascii=False)
 
     def tree(self) -> str:
-        """Draw the schema for messages, one line per field.
+        """Format the schema for messages, one line per field.
 
         Example:
             >>> print(StructType((StructField("id", PrimitiveType("long"), False),)).tree())
@@ -240,7 +241,7 @@ def parse_type(value: Any) -> DataType:
     """Parse a type from decoded JSON.
 
     Raises:
-        SchemaError: It is none.
+        SchemaError: The value is not a type.
     """
     if isinstance(value, str):
         match = _DECIMAL.fullmatch(value)
@@ -264,7 +265,7 @@ def parse_type(value: Any) -> DataType:
 
 
 def has_user_type(data_type: DataType) -> bool:
-    """Return whether a type is user-defined, or has such a part."""
+    """Return whether a type is user-defined or contains such a type."""
     if isinstance(data_type, StructType):
         parts: tuple[DataType, ...] = tuple(item.data_type for item in data_type.fields)
     elif isinstance(data_type, MapType):
@@ -275,11 +276,11 @@ def has_user_type(data_type: DataType) -> bool:
 
 
 def plain_type(data_type: DataType, known: Callable[[Mapping[str, Any]], bool] = lambda user: False) -> DataType:
-    """Return a type with the types of their values in place of user-defined types.
+    """Replace user-defined types by the types of their values.
 
     Args:
         data_type: The type.
-        known: Which of them stay; by default none, since to make one runs code that a table's log names.
+        known: Which user-defined types to keep. The default is none, because building one runs code named in the log.
     """
     if data_type.user is not None:
         return data_type if known(data_type.user) else plain_type(replace(data_type, user=None), known)
@@ -305,13 +306,13 @@ def _parse_field(value: Any) -> StructField:
     name = value["name"]
     if not isinstance(name, str):
         raise SchemaError(f"{name!r} is not the name of a column.")
-    name.encode()  # ValueError for half a character
+    name.encode()  # This raises ValueError for a lone surrogate.
     metadata = dict(value.get("metadata") or {})
     return StructField(name, parse_type(value["type"]), bool(value.get("nullable", True)), metadata)
 
 
 def _refuse_deep(value: Any) -> None:
-    """Check the nesting before it is walked by functions that call themselves."""
+    """Refuse deeply nested values before recursive functions walk them."""
     level, depth = [value], 0
     while level:
         depth += 1
@@ -325,7 +326,7 @@ def parse_schema(text: str) -> StructType:
     """Parse a schema from ``schemaString``.
 
     Raises:
-        LogCorruptedError: The text is not JSON or describes no struct.
+        LogCorruptedError: The text is not JSON or does not describe a struct.
     """
     try:
         value = json.loads(text)

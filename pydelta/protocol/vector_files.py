@@ -1,4 +1,4 @@
-"""Find the files that hold deletion vectors by unique id; in columns, since a table may have millions.
+"""Find the files of deletion vectors by unique id. It works on columns, because a table may have millions.
 
 Protocol: "Deletion Vector Descriptor Schema".
 """
@@ -23,14 +23,13 @@ _POWERS: Final = np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.uint64)
 
 
 def vector_files(ids: pl.Series, *, offsets: bool = True) -> pl.DataFrame:
-    """The file of each vector: ``id`` and ``path``, which is relative to the table and plain, or absolute as the log
-    spells it.
+    """Return the ``id`` and file ``path`` of each vector. Paths are relative and decoded, or absolute as in the log.
 
-    With offsets an id ends in ``@offset`` or not, and its text may look so by chance: then both readings are given, one
-    of them a file that there is not.
+    An id may end in ``@offset``, but its text may also end so by chance. Then both readings are returned, one of which
+    names a file that does not exist.
 
     Args:
-        ids: ``FileKey.dv_id`` texts; nulls and vectors that the log itself holds are passed over.
+        ids: ``FileKey.dv_id`` texts. Nulls and inline vectors are ignored.
         offsets: Whether ids may end in an offset.
 
     Example:
@@ -49,7 +48,7 @@ def vector_files(ids: pl.Series, *, offsets: bool = True) -> pl.DataFrame:
 
 
 def _decoded(vectors: pl.DataFrame) -> pl.DataFrame:
-    """``id`` and ``body`` -> ``id`` and ``path``, where the body ends in a UUID."""
+    """Convert ``id`` and ``body`` to ``id`` and ``path`` for bodies that end in a UUID."""
     text = pl.col("body").str.tail(_UUID_LENGTH)
     vectors = vectors.filter(text.str.len_bytes() == _UUID_LENGTH)
     if vectors.is_empty():
@@ -64,7 +63,7 @@ def _decoded(vectors: pl.DataFrame) -> pl.DataFrame:
 
 
 def _hex(numbers: npt.NDArray[Any]) -> pl.Series:
-    """Rows of 16 bytes -> UUIDs as text."""
+    """Format rows of 16 bytes as UUIDs."""
     data = numbers.tobytes()
     plain = pl.Series([data[at : at + 16] for at in range(0, len(data), 16)], dtype=pl.Binary).bin.encode("hex")
     return pl.DataFrame({"x": plain}).select(

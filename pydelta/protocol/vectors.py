@@ -1,9 +1,9 @@
-"""Read and make descriptors of deletion vectors: their files, ranges and deleted rows.
+"""Read and build deletion vector descriptors: their files, byte ranges and hidden rows.
 
 ::
 
-    descriptor --vector_path--> file, or None: kept in the log
-               --stored_range--> the bytes to read of it --deleted_rows--> positions
+    descriptor --vector_path--> file, or None: stored in the log
+               --stored_range--> bytes to read from it --deleted_rows--> positions
 
     positions --inline_vector--> descriptor
     positions of many files --pack_vectors--> descriptors and the bytes of one file
@@ -27,19 +27,20 @@ from pydelta.protocol.roaring import Positions, ascending, decode_bitmap, encode
 __all__ = ["deleted_rows", "inline_vector", "pack_vectors", "stored_range", "vector_path"]
 
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_FEW: Final = 100_000  # so many are counted, to say how many there are
+# Up to this many rows are decoded even if the log states fewer, so that the error can give the real number.
+_FEW: Final = 100_000
 _FILLER: Final = "#"
 _UUID_LENGTH: Final = 20
 
 
 def vector_path(vector: DeletionVectorDescriptor) -> str | None:
-    """Tell where the vector lies, spelt as paths in the log are: escaped, relative to the table or absolute.
+    """Return the vector's file, spelled as a path in the log: escaped, relative to the table or absolute.
 
     Returns:
-        None for a vector that is kept in the log itself.
+        None for a vector that is stored in the log itself.
 
     Raises:
-        LogCorruptedError: The descriptor names no file that can be.
+        LogCorruptedError: The descriptor does not name a valid file.
     """
     text = vector.path_or_inline_dv
     if vector.storage_type == "i":
@@ -57,10 +58,10 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
 
 
 def stored_range(vector: DeletionVectorDescriptor) -> tuple[int, int] | None:
-    """Tell which bytes of its file hold the vector: offset and length, its size and its checksum included.
+    """Return the offset and length of the vector in its file, including its size field and checksum.
 
     Returns:
-        None for a vector that is kept in the log itself.
+        None for a vector that is stored in the log itself.
     """
     if vector.storage_type == "i":
         return None
@@ -68,16 +69,16 @@ def stored_range(vector: DeletionVectorDescriptor) -> tuple[int, int] | None:
 
 
 def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) -> Positions:
-    """Return the positions of the rows that the vector deletes, from 0 and ascending.
+    """Return the positions of the rows that the vector hides, from 0 and ascending.
 
     Args:
         vector: The descriptor.
-        stored: The bytes of ``stored_range``; None for a vector that is kept in the log itself.
+        stored: The bytes of ``stored_range``; None for a vector that is stored in the log itself.
 
     Raises:
-        LogCorruptedError: Size, checksum, bitmap or number of rows are not what they should be. Never a guess: a
-            position too few brings back a deleted row, and one too many loses a live one.
-        ValueError: ``stored`` is missing, or given for a vector that needs none.
+        LogCorruptedError: Size, checksum, bitmap or number of rows are wrong. Nothing is guessed: a missing position
+            would bring back a deleted row, an extra one would lose a live row.
+        ValueError: ``stored`` is missing, or given for an inline vector.
     """
     if (stored is None) != (vector.storage_type == "i"):
         raise ValueError("give the bytes of stored_range, and only for a vector that lies in a file")
@@ -89,7 +90,7 @@ def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) 
 
 
 def inline_vector(rows: Positions) -> DeletionVectorDescriptor:
-    """Make the descriptor that holds the rows itself."""
+    """Build a descriptor that stores the rows inline."""
     rows = ascending(rows)
     data = encode_bitmap(rows)
     return DeletionVectorDescriptor(
@@ -103,12 +104,12 @@ def pack_vectors(
     """Pack many vectors into one file.
 
     Args:
-        vectors: Deleted rows of each data file.
-        file_id: Names the file.
+        vectors: Hidden rows of each data file.
+        file_id: Determines the file's name.
         folder: Directory under the table's root, without a slash; empty for the root.
 
     Returns:
-        The file's bytes, and a descriptor for each vector; ``vector_path`` of any of them is the file's place.
+        The file's bytes, and a descriptor for each vector. ``vector_path`` of any of them is the file's path.
     """
     place = folder + _encoded(file_id.bytes)
     parts, at, described = [b"\x01"], 1, []
@@ -126,7 +127,7 @@ def pack_vectors(
     return b"".join(parts), described
 
 
-_AROUND_BYTES: Final = 8  # the size before the bitmap and the checksum behind it
+_AROUND_BYTES: Final = 8  # This is the size before the bitmap plus the checksum after it.
 
 
 def _inline(vector: DeletionVectorDescriptor) -> bytes:
@@ -134,7 +135,7 @@ def _inline(vector: DeletionVectorDescriptor) -> bytes:
         data = _decoded(vector.path_or_inline_dv)
     except ValueError as error:
         raise _damaged(vector, str(error)) from error
-    if not 0 <= len(data) - vector.size_in_bytes < 4:  # filled up to whole groups of four
+    if not 0 <= len(data) - vector.size_in_bytes < 4:  # The text is padded to whole groups of four bytes.
         raise _damaged(vector, f"its text decodes to {len(data)} bytes, but the log says {vector.size_in_bytes}")
     return data[: vector.size_in_bytes]
 
@@ -158,7 +159,7 @@ def _damaged(vector: DeletionVectorDescriptor, why: str) -> LogCorruptedError:
 
 
 def _encoded(data: bytes) -> str:
-    """Z85, filled up with zeros to whole groups of four bytes."""
+    """Encode bytes as Z85, padded with zeros to whole groups of four bytes."""
     data += bytes(-len(data) % 4)
     text: list[str] = []
     for (number,) in struct.iter_unpack(">I", data):
@@ -171,10 +172,10 @@ def _encoded(data: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Z85: five digits of base 85, most significant first, stand for four bytes.
+    """Decode Z85: five base-85 digits, most significant first, for each four bytes.
 
-    One to three missing bytes at the end are zeros, as the protocol's writers have it, or, as some Rust writers have
-    it, as many ``#`` at the front of the last group; that many would be no number of four bytes.
+    A last group of fewer than four bytes is padded with zeros, as the protocol's writers do, or with leading ``#``
+    characters, as some Rust writers do. Those would exceed four bytes as a number, so the two cannot be confused.
     """
     data = b""
     for start in range(0, len(text), 5):

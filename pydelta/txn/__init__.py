@@ -1,4 +1,4 @@
-"""Turn what a command intends into a new version of the table.
+"""Commit a command's changes as a new version of the table.
 
 ::
 

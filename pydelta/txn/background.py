@@ -1,12 +1,12 @@
-"""Run work behind a commit: in one thread of the process, of each table the newest, all of it before the process ends.
+"""Run work behind a commit: in one thread per process, only the newest per table, all before the process ends.
 
 ::
 
     commit of version 100 --> follow(table, checkpoint of 100) --> thread: checkpoint of 100 …
     commit of version 110 --> waits                                         |
-    commit of version 120 --> takes the place of that of 110   <-- done ----+--> checkpoint of 120
+    commit of version 120 --> replaces the work of 110         <-- done ----+--> checkpoint of 120
 
-Work that fails is logged: the commits stand, and the next one that is due for a checkpoint brings it.
+Failures are logged. The commits stand, and the next commit due for a checkpoint writes it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Work:
 
 
 class Behind:
-    """A thread and what waits for it. The interpreter joins it when it ends, so that nothing given is lost."""
+    """A thread and its queue. The interpreter joins the thread at exit, so that no work is lost."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,12 +39,12 @@ class Behind:
         self._futures: set[Future[None]] = set()
 
     def follow(self, table: str, what: str, run: Callable[[], object]) -> None:
-        """Do work soon; of a table it takes the place of what waits already.
+        """Run work soon. It replaces work that is already waiting for the same table.
 
         Args:
             table: Its URI.
-            what: What it is, for the log.
-            run: Does it.
+            what: Description of the work, for the log.
+            run: Does the work.
         """
         with self._lock:
             is_new = table not in self._waiting
@@ -55,7 +55,7 @@ class Behind:
                 self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pydelta-behind")
             try:
                 future = self._threads.submit(self._do, table)
-            except RuntimeError:  # the interpreter is ending, and takes no more threads
+            except RuntimeError:  # The interpreter is exiting and starts no more threads.
                 future = None
             if future is not None:
                 self._futures.add(future)
@@ -69,17 +69,17 @@ class Behind:
         started = time.monotonic()
         try:
             work.run()
-        except Exception:  # the commit stands, whatever follows it
+        except Exception:  # The commit stands, even if the work after it fails.
             _logger.warning("%s failed", work.what, exc_info=True, extra={"table": table})
         else:
             _logger.info("%s took %.1f s", work.what, time.monotonic() - started, extra={"table": table})
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait until nothing waits or runs; whether that is so within the time, None for as long as it takes."""
+        """Wait until no work is waiting or running. Returns False if ``seconds`` (None for no limit) was not enough."""
         with self._lock:
             futures = set(self._futures)
         return not wait(futures, timeout=seconds).not_done
 
 
 behind_commits = Behind()
-"""The process's own."""
+"""The instance of this process."""

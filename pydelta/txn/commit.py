@@ -1,4 +1,4 @@
-"""Commit one new version: put if absent, and after a lost race rebase forward and try again.
+"""Commit one new version: put if absent. After a lost race, rebase onto the winners and try again.
 
 ::
 
@@ -6,15 +6,15 @@
            ^                        |--> exists or unknown: read N.json back
            |                                 |--> holds our txnId -------------------> Landed   (``settle``)
            |                                 |--> holds another's: a winner
-           |                                 |--> cannot be told --------------------> Unknown
+           |                                 |--> cannot be decided -----------------> Unknown
            +-- no conflict <-- each winner since, once, oldest first: deletion vectors are united (``rows``)
                    conflict ----------------------------------------------------------> its error
 
-A version that passed the check is never read again, and a version is given up only once somebody else's commit was
-seen in it: so one intention can never stand in the log twice.
+A version that passed the check is never read again, and a version is given up only after another writer's commit was
+seen in it. So one intention cannot be in the log twice.
 
-A transaction that took long may find its next version free because the log was cleaned up past it: a commit there would
-be read by nobody. So it looks for the version before, at first and once it has put.
+A long transaction may find its next version free because the log was cleaned up past it, and no reader would see a
+commit there. So it checks that the previous version exists, both before and after the put.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _NEAR: Final = ("file", "memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """How an intention is tried again after a lost race.
+    """How to retry an intention after lost races.
 
     Args:
-        most: Races it may lose.
+        most: Maximum number of attempts.
         backoff: Pauses between attempts.
-        observer: Told before each put.
+        observer: Called before each put.
         clock: Epoch milliseconds.
         took_long: Whether the log may have been cleaned up since the base was read.
     """
@@ -72,7 +72,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """A commit that came between: its actions, and its file as the store lists it."""
+    """A commit that came in between: its actions, and its file as the store lists it."""
 
     commit: WinningCommit
     file: ObjectInfo
@@ -80,7 +80,7 @@ class Winner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A landed commit, the number of attempts, and the winners it was moved behind, oldest first."""
+    """A landed commit, the number of attempts, and the winners it was rebased onto, oldest first."""
 
     landed: Landed
     attempts: int
@@ -96,21 +96,21 @@ def publish(
     attempts: Attempts,
     options: Mapping[str, str] | None = None,
 ) -> Published:
-    """Commit an intention on top of ``base`` or of whatever has been committed since.
+    """Commit an intention on top of ``base`` or of later commits.
 
     Args:
         store: The table's store.
-        intention: What to commit.
-        base: The snapshot that was read, as far as the next commit depends on it.
-        reads: What the transaction looked at in it.
-        attempts: How often it is tried.
-        options: Storage options for deletion vectors that lie outside the table.
+        intention: The changes to commit.
+        base: The parts of the snapshot on which the next commit depends.
+        reads: What the transaction read from it.
+        attempts: How to retry.
+        options: Storage options for deletion vectors outside the table.
 
     Raises:
         DeltaConcurrentModificationException: A winner conflicts; or, as ``ConcurrentWriteException``, every attempt
             was lost. Nothing of the intention is in the log.
         CommitStateUnknownError: The reply was lost and the version could not be read back.
-        StorageError: The store refused; nothing of the intention is in the log.
+        StorageError: The store refused. Nothing of the intention is in the log.
     """
     race = _Race(intention=intention, reads=reads, store=store, options=options)
     try:
@@ -126,13 +126,13 @@ def publish(
 
 
 class _Race:
-    """The intention as each winner leaves it.
+    """The state of an intention, updated for each winner.
 
     Args:
-        intention: What to commit.
-        reads: What the transaction looked at.
-        store: The table's.
-        options: Storage options for vectors that lie elsewhere.
+        intention: The changes to commit.
+        reads: What the transaction read.
+        store: The table's store.
+        options: Storage options for vectors outside the table.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class _Race:
         self._options = options
 
     def follow(self, version: int, actions: Sequence[Action]) -> WinningCommit:
-        """Check a winner and move behind it.
+        """Check a winner for conflicts and rebase onto it.
 
         Raises:
             DeltaConcurrentModificationException: It conflicts.
@@ -172,7 +172,7 @@ class _Race:
         return winner
 
     def discard(self, files: list[str]) -> None:
-        """Delete vector files that no commit names; one that stays is left to VACUUM."""
+        """Delete vector files that no commit names. VACUUM deletes any that remain."""
         with contextlib.suppress(StorageError):
             if files:
                 discard(self.store, [decode_log_path(path).text for path in files])
@@ -215,7 +215,7 @@ def _publish(race: _Race, base: Base, attempts: Attempts) -> Published:
 
 
 def _is_next(store: Store, version: int) -> bool:
-    """Whether a version is the next one of the log, or was taken: the one before it is there."""
+    """Return whether the version continues the log, which means that the previous version exists."""
     if version > 0:
         return store.head(f"{LOG_DIR}/{commit_file(version - 1)}") is not None
     names = (info.path.rpartition("/")[2] for info in store.list_from("", prefix=LOG_DIR))
@@ -224,17 +224,18 @@ def _is_next(store: Store, version: int) -> bool:
 
 
 def _undo_unless_next(store: Store, landed: Landed, *, txn_id: str, lately: bool) -> None:
-    """Take a commit back that landed where the log was cleaned up meanwhile.
+    """Delete a commit that landed beyond the end of the log because of a concurrent clean-up.
 
     Args:
-        store: The table's.
+        store: The table's store.
         landed: The commit.
-        txn_id: Of its transaction.
-        lately: The version before it was seen moments ago. Else it may have landed well, and be old by now itself.
+        txn_id: Id of its transaction.
+        lately: Whether the previous version was seen moments ago. If not, the commit may have landed correctly and the
+            clean-up came later.
 
     Raises:
-        ConcurrentWriteException: It was taken back.
-        CommitStateUnknownError: It could not be.
+        ConcurrentWriteException: The commit was deleted.
+        CommitStateUnknownError: It could not be deleted.
     """
     cause: StorageError | None = None
     try:
@@ -255,7 +256,7 @@ def _undo_unless_next(store: Store, landed: Landed, *, txn_id: str, lately: bool
 def _cleaned_up(version: int, *, table: str) -> ConcurrentWriteException:
     return ConcurrentWriteException(
         f"The log was cleaned up past version {version - 1 if version else 0}, which this transaction read: what was "
-        "committed since then is not known any more.",
+        "committed since then is no longer known.",
         hint="Nothing was committed. Run it again; if it takes longer than delta.logRetentionDuration, raise that.",
         table=table,
         winning_version=None,
@@ -265,9 +266,11 @@ def _cleaned_up(version: int, *, table: str) -> ConcurrentWriteException:
 
 def _unknown(outcome: OutcomeUnknown, *, txn_id: str, table: str) -> CommitStateUnknownError:
     cause = outcome.cause
-    said = "" if cause is None else f" ({cause.message if isinstance(cause, DeltaError) else cause!r})"
+    detail = ""
+    if cause is not None:
+        detail = f" ({cause.message if isinstance(cause, DeltaError) else cause!r})"
     return CommitStateUnknownError(
-        f"It is not known whether version {outcome.version} was committed: {outcome.reason}{said}.",
+        f"It is not known whether version {outcome.version} was committed: {outcome.reason}{detail}.",
         txn_id=txn_id,
         hint=f"Look for commitInfo.txnId {txn_id} in the table's history before running the operation again, and "
         "do not delete any of its files until then.",
@@ -277,13 +280,13 @@ def _unknown(outcome: OutcomeUnknown, *, txn_id: str, table: str) -> CommitState
 
 
 def _winners_from(race: _Race, first: WinningCommit, *, size_bytes: int) -> Iterator[Winner]:
-    """``first`` and the commits behind it up to the newest, each read once and checked, oldest first.
+    """Yield ``first`` and the later commits up to the newest, oldest first. Each is read and checked once.
 
-    One listing shows many; while these were read, others came: it is listed again until there are few, or else the next
-    version would be taken for sure where dozens write.
+    The log is listed again until few new commits appear. Otherwise, with dozens of writers, the next version would
+    surely be taken again after reading the first listing.
 
     Raises:
-        StorageError: One was read in part: the conflicts in the rest of it are not known.
+        StorageError: A commit was only partly read, so conflicts with the rest are unknown.
     """
     listed = _listed_from(race.store, first.version)
     if listed:
@@ -301,16 +304,16 @@ def _winners_from(race: _Race, first: WinningCommit, *, size_bytes: int) -> Iter
 
 
 def _listed_from(store: Store, version: int) -> list[ObjectInfo]:
-    """The commits from a version on that one listing shows without a gap."""
+    """Return the commits from a version on that a listing shows without gaps."""
     found: list[ObjectInfo] = []
     for file in store.list_from(commit_file(version), prefix=LOG_DIR):
         if file.path.rpartition("/")[2] == commit_file(version + len(found)):
-            found.append(file)  # else a checkpoint, a checksum, or a name that is none of the log's
+            found.append(file)  # Otherwise it is a checkpoint, a checksum or an unrelated file.
     return found
 
 
 def _read_together(store: Store, files: Sequence[ObjectInfo]) -> list[bytes]:
-    """The bytes of commits; of a store that is far away, all at once."""
+    """Read the bytes of commits, in parallel if the store is remote."""
     if len(files) < _MANY or scheme_of(store.root) in _NEAR:
         return [read_listed(store, file) for file in files]
     with ThreadPoolExecutor(len(files), thread_name_prefix="pydelta-winners") as pool:

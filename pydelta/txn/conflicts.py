@@ -5,12 +5,12 @@
     rule                                          raises
     1 winner changed the protocol                 ProtocolChangedException
     2 winner changed the metadata                 MetadataChangedException
-    3 both touch a domain                         ConcurrentWriteException
+    3 both change a domain                        ConcurrentWriteException
     4 both use an application id                  ConcurrentTransactionException
     5 winner added what we should have read       ConcurrentAppendException
     6 winner removed what we read                 ConcurrentDeleteReadException
     7 both remove a file                          ConcurrentDeleteDeleteException
-    8 both touch a path otherwise                 the one of 5 or 6
+    8 both use a path in another way              the one of 5 or 6
     9 winner is a VACUUM, we bring files back     ConcurrentDeleteReadException
 """
 
@@ -40,12 +40,12 @@ __all__ = ["Conflict", "Isolation", "effective_level", "find_conflict"]
 
 
 class Isolation(enum.Enum):
-    """What a transaction may be reordered with.
+    """The guarantees of a transaction against concurrent ones.
 
     - ``SERIALIZABLE``: the versions of the log are a serial order, reads included.
-    - ``WRITE_SERIALIZABLE``: writes are serial; a commit that only added rows and read nothing may stand before
-      a reader that did not see them, as if it had come after.
-    - ``SNAPSHOT``: only what was read or removed must still be there. Fit for commits that change no row.
+    - ``WRITE_SERIALIZABLE``: writes are serial. A commit that read nothing and only added rows may precede a
+      transaction that did not see those rows, as if it had come later.
+    - ``SNAPSHOT``: only files that were read or removed must still exist. For commits that change no rows.
     """
 
     SERIALIZABLE = "Serializable"
@@ -55,14 +55,14 @@ class Isolation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Why a transaction may not follow a winner.
+    """The reason why a transaction may not follow a winner.
 
     Args:
-        kind: The error that the caller gets.
-        reason: What the winner did, as the rest of a sentence about it.
+        kind: The class of the error to raise.
+        reason: What the winner did, completing a sentence that begins with its version.
         hint: What to do next.
         winning_version: The winner's version.
-        winning_operation: Its operation, when it says.
+        winning_operation: Its operation, if known.
     """
 
     kind: type[DeltaConcurrentModificationException]
@@ -72,7 +72,7 @@ class Conflict:
     winning_operation: str | None
 
     def error(self, *, table: str | None = None) -> DeltaConcurrentModificationException:
-        """Return the exception, naming the winning version, its operation and the partition or file."""
+        """Return the exception. It names the winning version, its operation and the partition or file."""
         operation = f" by {self.winning_operation}" if self.winning_operation else ""
         return self.kind(
             f"Version {self.winning_version}, committed{operation} meanwhile, {self.reason}",
@@ -84,25 +84,26 @@ class Conflict:
 
 
 def effective_level(level: Isolation, staged: Staged) -> Isolation:
-    """Choose the level to check with: a commit that only rearranges rows only needs its files to be there still."""
+    """Return the level to check at. A commit that only rearranges rows only needs its files to exist."""
     return Isolation.SNAPSHOT if staged.only_rearranges else level
 
 
 def find_conflict(*, reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
-    """Say why ``staged`` may not follow ``winner``; None means it may.
+    """Find the reason why ``staged`` may not follow ``winner``; None means that it may.
 
-    Pure and total. Call it once for each winning version, oldest first: a version that passed stays passed.
+    Pure and total. Call it once for each winning version, oldest first. A version that passed need not be checked
+    again.
 
     Args:
-        reads: What this transaction has looked at.
-        staged: What it wants to publish, without ``commitInfo``.
+        reads: What this transaction read.
+        staged: The changes to publish, without ``commitInfo``.
         winner: The commit that took the version.
-        level: The guarantee to keep; see ``effective_level``.
+        level: The isolation level; see ``effective_level``.
 
     Returns:
-        The first conflict in the order of the table above, the most fundamental first.
+        The first conflict in the order of the table above.
 
-    Protocol: "Delta Log Entries" settles the race for a version; the levels are a convention of Delta's writers.
+    Protocol: "Delta Log Entries" decides the race for a version. The levels are a convention of Delta's writers.
     """
     for rule in _RULES:
         conflict = rule(reads, staged, winner, level)
@@ -146,7 +147,7 @@ def _metadata_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, lev
     if winner.metadata is None:
         return None
     if reads.metadata is not None and staged.metadata is None and only_marks_moved(reads.metadata, winner.metadata):
-        return None  # the winner gave out identity values, and this transaction gives out none
+        return None  # The winner assigned identity values, and this transaction assigns none.
     return _conflict(
         MetadataChangedException, winner, "changed the table's metadata (schema, partitioning or properties)."
     )
@@ -155,7 +156,7 @@ def _metadata_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, lev
 def _domain_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
     theirs = {item.domain for item in winner.domains}
     for item in staged.domains:
-        # The row id high-water mark is derived anew on every attempt, so two of them never contradict.
+        # The row id high-water mark is derived again on every attempt, so two of them never conflict.
         if item.domain in theirs and item.domain != ROW_TRACKING_DOMAIN:
             reason = f"changed the metadata domain {item.domain!r}, which this transaction changes too."
             return _conflict(ConcurrentWriteException, winner, reason)
@@ -170,7 +171,7 @@ def _application_advanced(reads: ReadSet, staged: Staged, winner: WinningCommit,
                 ConcurrentTransactionException,
                 winner,
                 f"moved application {item.app_id!r} to {item.version}, which this transaction uses too.",
-                "Two writers share this application id. Give each job (or stream checkpoint) an id of its own; "
+                "Two writers share this application id. Give each job (or stream checkpoint) its own id; "
                 "if one job was started twice, stop one of them.",
             )
     return None
@@ -179,11 +180,11 @@ def _application_advanced(reads: ReadSet, staged: Staged, winner: WinningCommit,
 def _appended_to_reads(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
     if level is Isolation.SNAPSHOT:
         return None
-    # Rows of files with a new schema or partitioning are another matter than unseen rows: no reordering helps there.
+    # If our schema or partitioning changes, unseen rows cannot be tolerated by reordering the commits.
     tolerant = level is Isolation.WRITE_SERIALIZABLE and staged.metadata is None and not reads.exactly
     if tolerant and winner.is_blind_append:
         return None
-    # Rows that were only moved were in files whose removal the next rule sees.
+    # Rows that were only moved come from files whose removal the next rule detects.
     found = reads.first_matching([add for add in winner.adds if add.data_change])
     if found is None:
         return None
@@ -212,7 +213,7 @@ def _removed_by_both(reads: ReadSet, staged: Staged, winner: WinningCommit, leve
 
 
 def _same_path(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
-    """A path that both touch: a file added anew after the winner removed it, or two vectors over one file."""
+    """Find a path that both use: a file added again after the winner removed it, or two vectors on one file."""
     if not winner.has_files:
         return None
     added = reads.paths_of(staged.adds)
@@ -222,7 +223,7 @@ def _same_path(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Iso
             reason = f"removed {_file(removed)}, which this transaction changes."
             return _conflict(ConcurrentDeleteReadException, winner, reason)
     for add in winner.adds:
-        # Removing a file whose metadata the winner only refreshed is fine.
+        # It is fine to remove a file whose metadata the winner only refreshed.
         if reads.path_of(add) in added:
             reason = f"added {_file(add)}, which this transaction adds too."
             return _conflict(ConcurrentAppendException, winner, reason)

@@ -1,4 +1,4 @@
-"""Keep what belongs to the statement that a thread runs: who commits, and what has been committed already."""
+"""Track the statement that a thread runs: the user it commits for and the versions it has committed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _AUTHOR: Final[ContextVar[str | None]] = ContextVar("pydelta_author", default=No
 
 @contextmanager
 def committing_for(user: str | None) -> Iterator[None]:
-    """Let commits of this thread say in the block who asked for them (``commitInfo.userName``).
+    """Record a user in the commits that this thread makes within the block (``commitInfo.userName``).
 
     Args:
-        user: A name; None for nobody's.
+        user: A name, or None.
     """
     token = _AUTHOR.set(user)
     try:
@@ -31,16 +31,16 @@ def committing_for(user: str | None) -> Iterator[None]:
 
 
 def author() -> str | None:
-    """Return for whom this thread commits; None where nobody is named."""
+    """Return the user that this thread commits for, or None."""
     return _AUTHOR.get()
 
 
 @functools.cache
 def engine_info() -> str:
-    """Name and version as the history shows them, ``pydelta/0.1.0``."""
+    """Return engine name and version for the history, ``pydelta/0.1.0``."""
     try:
         return f"pydelta/{version('pydelta-lakehouse')}"
-    except PackageNotFoundError:  # run from a source tree that was never installed
+    except PackageNotFoundError:  # The program runs from a source tree that was never installed.
         return "pydelta/unknown"
 
 
@@ -48,7 +48,7 @@ _LANDED: Final[ContextVar[list[tuple[str, int]] | None]] = ContextVar("pydelta_l
 
 
 def landed(table: str, version: int) -> None:
-    """Note that a version of a table was committed, for the statement that this thread runs."""
+    """Record a committed version of a table for the statement that this thread runs."""
     noted = _LANDED.get()
     if noted is not None:
         noted.append((table, version))
@@ -56,12 +56,12 @@ def landed(table: str, version: int) -> None:
 
 @contextmanager
 def telling_what_landed() -> Iterator[None]:
-    """Say of an error that passes through what had been committed before it, in this block and in none within it.
+    """Convert an error after a commit so that it mentions the commit. Only commits directly in this block count.
 
-    A ``DeltaError`` passes as it is: who raised it on purpose knew of the commit.
+    A ``DeltaError`` passes unchanged, because the code that raised it knew about the commit.
 
     Raises:
-        CommittedError: Something else failed after a commit: the cluster has gone, for one.
+        CommittedError: Something else failed after a commit, for example because the cluster went away.
     """
     noted: list[tuple[str, int]] = []
     token = _LANDED.set(noted)

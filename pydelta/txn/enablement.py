@@ -1,14 +1,14 @@
-"""Record when in-commit timestamps begin, from the table's definitions before and after a commit. Pure.
+"""Record when in-commit timestamps begin, from the table's metadata before and after a commit. Pure.
 
 ::
 
-    commits carried times   and will carry them   enablement version and time
-    no                      no                    gone
-    no                      yes                   this commit's; of a table's first version none (``render`` fills in)
-    yes                     yes                   as they were, whatever the new definition brings
-    yes                     no                    gone
+    on before the commit    on after it           enablement version and time
+    no                      no                    removed
+    no                      yes                   this commit's, set by ``render``; none in a table's first version
+    yes                     yes                   unchanged, whatever the new metadata contains
+    yes                     no                    removed
 
-One place for every command: REPLACE, CLONE, RESTORE, ALTER and the rest need not know.
+This covers all commands (REPLACE, CLONE, RESTORE, ALTER …).
 Protocol: "In-Commit Timestamps".
 """
 
@@ -25,13 +25,13 @@ ENABLEMENT_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
 
 
 def with_kept_enablement(after: Metadata, before: Metadata | None, *, was_on: bool, is_on: bool) -> Metadata:
-    """Return the definition with the properties of the one that was read, or without them.
+    """Return the new metadata with the enablement properties of the old one, or without them.
 
     Args:
-        after: The definition that is to be committed.
-        before: The table's; None where there is no table.
-        was_on: Whether commits carried times.
-        is_on: Whether they will.
+        after: The metadata to commit.
+        before: The table's metadata; None if there is no table.
+        was_on: Whether commits had in-commit timestamps before.
+        is_on: Whether they will have them.
     """
     names = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
     configuration = {key: value for key, value in after.configuration.items() if key not in names}

@@ -1,9 +1,9 @@
-"""Run what follows a landed commit: checksum, log compaction, checkpoint, log clean-up, and the hooks of others.
+"""Run the hooks of a landed commit: checksum, log compaction, checkpoint, log clean-up, and installed hooks.
 
-A hook cannot fail a commit: the version is in the log when it runs. What it raises is logged and handed back.
-Each has a deadline for all that it waits for (``spark.pydelta.hooks.timeout``), since whoever committed waits with it.
-Other packages add hooks through the entry point group ``pydelta.hooks``; each entry names a callable that takes a
-``HookContext``, and says by a decorator which commits concern it: ``after_commits_where(table_says(…))``.
+A hook cannot fail a commit, because the version is already in the log. Its errors are logged and returned. Each hook
+has a deadline for all its waiting (``spark.pydelta.hooks.timeout``), since the committer waits for it. Other packages
+add hooks through the entry point group ``pydelta.hooks``. Each entry names a callable that takes a ``HookContext``; a
+decorator, ``after_commits_where(table_says(…))``, limits it to the commits that concern it.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookContext:
-    """What a hook may look at.
+    """The input of a hook.
 
     Args:
         log: The table's log.
         snapshot: The state at the new version.
         previous: The state just before it.
         actions: The lines of the new commit.
-        now_ms: The clock, epoch milliseconds.
-        deadline: How long the hook may wait for others, a metastore or another process, in all.
+        now_ms: Current time, epoch milliseconds.
+        deadline: Total time that the hook may wait, for example for a metastore or another process.
     """
 
     log: DeltaLog
@@ -101,14 +101,14 @@ class HookFailure:
 
 
 def write_checksum(context: HookContext) -> None:
-    """Put ``N.crc`` beside the commit ("Version Checksum File")."""
+    """Write ``N.crc`` next to the commit ("Version Checksum File")."""
     context.log.write_checksum(context.snapshot)
 
 
 def write_checkpoint(context: HookContext) -> None:
-    """At each ``delta.checkpointInterval``-th version put a checkpoint, then clean the log up behind it.
+    """Write a checkpoint at each multiple of ``delta.checkpointInterval``, then clean up the log behind it.
 
-    Where the table has many files, this is done behind the commit, by a thread of the process.
+    For tables with many files, a background thread does this.
     """
     snapshot, log, now_ms = context.snapshot, context.log, context.now_ms
     if snapshot.version == 0 or snapshot.version % snapshot.properties.checkpoint_interval:
@@ -126,7 +126,7 @@ def write_checkpoint(context: HookContext) -> None:
 
 
 def _num_files(context: HookContext) -> int:
-    """How many live files there are; as the checksum claims where only the whole table could tell."""
+    """Return the number of live files. If only the file table knows it, trust the checksum's number."""
     sums = context.snapshot.sums()
     if sums is None:
         claimed = read_checksum(context.log.store, context.snapshot.version)
@@ -135,13 +135,13 @@ def _num_files(context: HookContext) -> int:
 
 
 def write_compacted(context: HookContext) -> None:
-    """Put the log compaction file that ``pydelta.log.compactionInterval`` asks for at this version."""
+    """Write the log compaction file if ``pydelta.log.compactionInterval`` makes one due at this version."""
     if context.snapshot.properties.log_compaction_interval:
         context.log.compact(context.snapshot)
 
 
 def built_in_hooks() -> tuple[tuple[str, Hook], ...]:
-    """Return the engine's own hooks, in the order they run."""
+    """Return the engine's own hooks, in the order in which they run."""
     return (("checksum", write_checksum), ("compaction", write_compacted), ("checkpoint", write_checkpoint))
 
 
@@ -157,15 +157,15 @@ def run_hooks(
     hooks: Sequence[tuple[str, Hook]] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[HookFailure, ...]:
-    """Run the hooks one after the other, each with a deadline of its own; one that fails stops no other.
+    """Run the hooks in sequence, each with its own deadline. A failure does not stop the others.
 
     Args:
         context: The landed commit.
-        hooks: Names and hooks; None for the built-in ones and then those that are installed.
-        clock: Of the deadlines.
+        hooks: Names and hooks; None for the built-in ones followed by the installed ones.
+        clock: Clock of the deadlines.
 
     Returns:
-        The failures, in order. Each was logged as a warning: the engine's own by its message, others with tracebacks.
+        The failures, in order. Each was logged as a warning: engine errors by message, others with a traceback.
     """
     todo: list[tuple[str, Callable[[], Hook]]]
     if hooks is None:
@@ -177,17 +177,17 @@ def run_hooks(
         try:
             seconds = context.log.settings.hooks_timeout_ms / 1000
             load()(replace(context, deadline=Deadline(seconds, clock=clock)))
-        except Exception as error:  # the commit stands, whatever a hook does
-            is_told = isinstance(error, DeltaError)  # its message says what happened, and what to do
+        except Exception as error:  # The commit stands, whatever a hook does.
+            is_explained = isinstance(error, DeltaError)  # Its message says what happened and what to do.
             _logger.warning(
                 "Hook %s failed after version %d was committed%s",
                 name,
                 context.snapshot.version,
-                f": {error}" if is_told else "",
-                exc_info=None if is_told else error,
+                f": {error}" if is_explained else "",
+                exc_info=None if is_explained else error,
                 extra={"hook": name, "table": context.snapshot.table_uri, "version": context.snapshot.version},
             )
-            if is_told:
+            if is_explained:
                 _logger.debug("The hook failed here", exc_info=error)
             failures.append(HookFailure(name=name, error=error))
     return tuple(failures)

@@ -1,4 +1,4 @@
-"""Name the points of a transaction at which a test (or a monitor) may step in."""
+"""Name the points of a transaction at which a test or monitor may intervene."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final, Protocol
 __all__ = ["COMMIT", "PHASES", "POST_COMMIT", "PREPARE", "READ", "SILENT", "Observer", "Silent"]
 
 READ: Final = "read"
-"""The snapshot is chosen; nothing was read from it yet."""
+"""The snapshot is chosen, but nothing was read from it yet."""
 PREPARE: Final = "prepare"
-"""``commit`` was called; nothing was checked yet."""
+"""``commit`` was called, but nothing was checked yet."""
 COMMIT: Final = "commit"
-"""A commit file is ready and is put next; comes once for each attempt."""
+"""A commit file is ready to be put. Occurs once per attempt."""
 POST_COMMIT: Final = "post-commit"
-"""The version is in the log; hooks come next."""
+"""The version is in the log, and hooks run next."""
 PHASES: Final = (READ, PREPARE, COMMIT, POST_COMMIT)
 
 
 class Observer(Protocol):
-    """Told when a transaction reaches a phase. May block; what it raises ends the transaction there."""
+    """Called when a transaction reaches a phase. It may block. Raising an error ends the transaction there."""
 
     def at(self, phase: str) -> None:
-        """Observe that ``phase``, one of ``PHASES``, begins."""
+        """Handle the start of ``phase``, one of ``PHASES``."""
 
 
 class Silent:

@@ -1,7 +1,7 @@
-"""Prepare what goes into the commit file from what a command staged, per attempt at a version.
+"""Check a command's staged actions and turn them into a commit file for each attempt at a version.
 
-``check_staged`` runs once and refuses what may never be in a log; ``render`` runs for each attempt and fills in
-whatever depends on the version: ``commitInfo``, in-commit timestamps, row ids.
+``check_staged`` runs once and refuses actions that must never be in a log. ``render`` runs for each attempt and fills
+in all that depends on the version: ``commitInfo``, in-commit timestamps, row ids.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = ["Base", "Intention", "check_staged", "check_stats_columns", "render"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What the next commit stands on: the newest version seen, its time, and the last row id given out.
+    """The base of the next commit: the newest version seen, its time, and the last assigned row id.
 
     Args:
-        version: -1 when the table does not exist yet.
+        version: -1 if the table does not exist yet.
         timestamp_ms: Commit time of that version, epoch milliseconds.
-        row_id_high_water_mark: -1 when no row has an id.
+        row_id_high_water_mark: -1 if no row has an id.
     """
 
     version: int
@@ -54,7 +54,7 @@ class Base:
     row_id_high_water_mark: int = -1
 
     def after(self, winner: WinningCommit, *, file_time_ms: int) -> Base:
-        """Return the base once ``winner`` is in the log; ``file_time_ms`` counts where it has no time of its own."""
+        """Return the base after ``winner``. ``file_time_ms`` is used if it has no in-commit timestamp."""
         stamped = winner.commit_info.in_commit_timestamp if winner.commit_info else None
         mark = row_id_high_water_mark(winner.domains)
         return Base(
@@ -66,13 +66,13 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intention:
-    """All that stays the same over the attempts of one commit.
+    """The parts of a commit that are the same in all attempts.
 
     Args:
         staged: The checked actions, without ``commitInfo``.
-        txn_id: Makes the commit file recognisable as this transaction's own.
+        txn_id: Identifies the commit file as this transaction's own.
         read_version: Version of the snapshot that was read; -1 for a table that did not exist.
-        stamped: Whether the commit carries an in-commit timestamp; ``stamping_begins`` when it is the first to.
+        stamped: Whether the commit has an in-commit timestamp; ``stamping_begins`` if it is the first one.
         row_tracking: Whether added files get row ids.
     """
 
@@ -92,10 +92,10 @@ class Intention:
 
 
 def row_id_high_water_mark(domains: Iterable[DomainMetadata]) -> int:
-    """The mark that the domain ``delta.rowTracking`` records, or -1.
+    """Return the mark in the domain ``delta.rowTracking``, or -1.
 
     Raises:
-        LogCorruptedError: The domain is there and holds no mark.
+        LogCorruptedError: The domain exists but has no mark.
     """
     for item in domains:
         if item.domain == ROW_TRACKING_DOMAIN and not item.removed:
@@ -110,7 +110,7 @@ def row_id_high_water_mark(domains: Iterable[DomainMetadata]) -> int:
 
 
 def _whole_number(text: str | None, name: str) -> int | None:
-    """A number out of a JSON object kept as text; None when it is not there."""
+    """Read an integer from a JSON object in text form. Returns None if it is missing."""
     try:
         value = msgspec.json.decode(text or "{}").get(name)
     except (*MALFORMED_JSON, AttributeError):
@@ -119,7 +119,7 @@ def _whole_number(text: str | None, name: str) -> int | None:
 
 
 def partition_keys(metadata: Metadata, protocol: Protocol | None) -> frozenset[str]:
-    """Names that ``partitionValues`` is keyed by: the physical ones where column mapping is on."""
+    """Return the keys of ``partitionValues``, which are physical names if column mapping is on."""
     if not metadata.partition_columns:
         return frozenset()
     mode = column_mapping_mode(protocol, metadata)
@@ -128,17 +128,17 @@ def partition_keys(metadata: Metadata, protocol: Protocol | None) -> frozenset[s
 
 
 def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, append_only: bool) -> None:
-    """Refuse a set of actions that may not stand in one commit.
+    """Refuse a set of actions that must not be in one commit.
 
     Args:
-        staged: What a command wants to publish.
-        metadata: The table's metadata as it will be after the commit.
-        protocol: The table's protocol, likewise.
+        staged: The changes to publish.
+        metadata: The table's metadata after the commit.
+        protocol: The table's protocol after the commit.
         append_only: Whether the table, as it was read, forbids removing rows.
 
     Raises:
         UnsafeOperationError: Rows are removed from an append-only table.
-        InvalidArgumentError: Anything else, naming the action.
+        InvalidArgumentError: Anything else is wrong. The error names the action.
 
     Protocol: "Action Reconciliation", "Append-only Tables", "Partition Value Serialization".
     """
@@ -166,7 +166,7 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
     if append_only and changes_rows(staged.removes):
         first = next(remove for remove in staged.removes if remove.data_change)
         raise UnsafeOperationError(
-            f"This table is append-only (delta.appendOnly=true), and the commit removes rows: file {first.path}.",
+            f"This table is append-only (delta.appendOnly=true), but the commit removes rows: file {first.path}.",
             hint="Set delta.appendOnly to false first, if you really want to remove rows.",
             condition=Condition.of("DELTA_CANNOT_MODIFY_APPEND_ONLY", config="delta.appendOnly"),
         )
@@ -186,7 +186,7 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
 
 
 def _one_of_each_run(adds: Sequence[AddFile]) -> Iterator[AddFile]:
-    """All that are in no run, and one of each run: the others of it have the same partition columns."""
+    """Yield all adds outside runs and one per run, whose files all have the same partition columns."""
     for action in (*objects_of(adds), *(run[0] for run in runs_of(adds))):
         if isinstance(action, AddFile):
             yield action
@@ -212,16 +212,16 @@ def _refuse_repeats(what: str, names: list[str]) -> None:
 def render(intention: Intention, base: Base, *, now_ms: int) -> Sequence[Action]:
     """Render the lines of the commit file for version ``base.version + 1``.
 
-    ``commitInfo`` is first, as in-commit timestamps ask. Calling it again for a later base gives the same commit
-    moved there: nothing of an earlier attempt survives in it.
+    ``commitInfo`` comes first, as in-commit timestamps require. Calling it again with a later base moves the commit
+    there. Nothing of an earlier attempt remains.
 
     Args:
-        intention: What stays the same.
-        base: What the commit stands on.
-        now_ms: The clock, epoch milliseconds.
+        intention: The parts that are the same in all attempts.
+        base: The state on which to commit.
+        now_ms: Current time, epoch milliseconds.
 
     Raises:
-        InvalidArgumentError: Row ids are needed and a file does not say how many rows it holds.
+        InvalidArgumentError: Row ids are needed, but a file does not state its number of rows.
 
     Protocol: "In-Commit Timestamps", "Row Tracking", "Commit Provenance Information".
     """
@@ -253,7 +253,7 @@ def _with_enablement(action: Action, *, version: int, stamp: int) -> Action:
 
 
 def _with_row_ids(actions: list[Action], *, base: Base) -> list[Action]:
-    """Fresh ids for files that have none, above the mark; files that keep theirs are left alone."""
+    """Assign ids above the mark to files without them. Files that keep their ids are unchanged."""
     version = base.version + 1
     staged = row_id_high_water_mark(action for action in actions if isinstance(action, DomainMetadata))
     first = mark = max(base.row_id_high_water_mark, staged)
@@ -278,7 +278,7 @@ def _num_records(add: AddFile) -> int:
     count = _whole_number(add.stats, "numRecords")
     if count is None:
         raise InvalidArgumentError(
-            f"File {add.path} carries no numRecords statistic, and the table assigns ids to rows (rowTracking).",
+            f"File {add.path} has no numRecords statistic, but the table assigns ids to rows (rowTracking).",
             hint="Write the file with statistics.",
             condition=Condition.of("DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS"),
         )
@@ -314,11 +314,11 @@ def _commit_info(intention: Intention, *, now_ms: int, stamp: int | None) -> Com
 def check_stats_columns(metadata: Metadata) -> None:
     """Check that ``delta.dataSkippingStatsColumns`` names columns that can have statistics, each once.
 
-    What lies within a struct is never refused for its type: the struct may be named as a whole.
+    Fields of a struct are never refused for their type, because the struct may be named as a whole.
 
     Raises:
         BindError: The table has no such column.
-        InvalidArgumentError: A partition column, a type that files have no bounds of, or a column named twice.
+        InvalidArgumentError: A partition column, a type without bounds, or a column named twice.
     """
     named = TableProperties.parse(metadata.configuration).data_skipping_stats_columns
     if named is None:

@@ -1,6 +1,6 @@
-"""Record what a transaction has read, which a winning commit may not have changed.
+"""Record what a transaction read, which a winning commit must not have changed.
 
-Files are kept in columns (path, dv_id): a scan of a million files records a frame, never a million objects.
+Files are stored as columns (path, dv_id). A scan of a million files adds a frame, not a million objects.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ KEY_SCHEMA = pl.Schema({"path": pl.String(), "dv_id": pl.String()})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPredicate:
-    """One scan: conjuncts over partition columns, and conjuncts over data that statistics may answer.
+    """One scan: conjuncts on partition columns, and conjuncts on data that statistics may decide.
 
-    Both empty means a scan of everything. ``time_zone`` is that of timestamps in partition values that name none.
+    If both are empty, everything is scanned. ``time_zone`` applies to timestamps in partition values without a zone.
     """
 
     partition_filters: tuple[Expr, ...] = ()
@@ -41,23 +41,23 @@ class ReadPredicate:
 
 
 FileMatcher: TypeAlias = Callable[[ReadPredicate, Sequence[AddFile]], AddFile | None]
-"""The first of some added files that a scan could have had to read; None when every one is ruled out."""
+"""Returns the first of some added files that a scan might have had to read; None if all are ruled out."""
 
 
 def match_any_file(predicate: ReadPredicate, adds: Sequence[AddFile]) -> AddFile | None:
-    """Match any file: nothing is ruled out."""
+    """Match any file."""
     return adds[0] if adds else None
 
 
 def matcher_for(metadata: Metadata, *, root: str, mode: str) -> FileMatcher:
-    """Make the function that finds, among a winner's adds, the first file that a scan would have had to read.
+    """Build a function that finds, among a winner's adds, the first file that a scan would have had to read.
 
-    The same pruning that chose what was read decides it, so the two can never disagree about a condition.
+    It uses the same pruning that selected the files to read, so the two always agree on a condition.
 
     Args:
-        metadata: Of the snapshot that was read. A winner that changed it is refused before files are compared.
+        metadata: The metadata that was read. A winner that changed it is refused before files are compared.
         root: URI of the table.
-        mode: The column mapping mode in force, which the protocol has to support.
+        mode: The column mapping mode in effect, which the protocol must support.
     """
 
     @functools.cache
@@ -78,7 +78,7 @@ def matcher_for(metadata: Metadata, *, root: str, mode: str) -> FileMatcher:
 
 
 def key_frame(keys: Sequence[FileKey]) -> pl.DataFrame:
-    """Make file keys two columns, ``path`` and ``dv_id``."""
+    """Convert file keys to two columns, ``path`` and ``dv_id``."""
     return pl.DataFrame({"path": [key.path for key in keys], "dv_id": [key.dv_id for key in keys]}, schema=KEY_SCHEMA)
 
 
@@ -88,20 +88,19 @@ def _no_files() -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadSet:
-    """Everything a transaction's outcome may depend on.
+    """Everything on which a transaction's outcome may depend.
 
     Args:
-        predicates: Scans, as they were asked for.
-        files: Keys of the files those scans (or ``mark_read``) returned; columns as ``KEY_SCHEMA``.
+        predicates: Scans, as requested.
+        files: Keys of the files that those scans (or ``mark_read``) returned, with the columns of ``KEY_SCHEMA``.
         app_ids: Applications whose ``txn`` version was looked up.
-        whole_table: The outcome depends on every file there is.
-        exactly: Rows that a blind append added are no less a conflict than other rows.
-        brings_back: Files that no version needed any more are to be live again, so that no VACUUM may be deleting
-            them meanwhile.
-        rows_stand_alone: What becomes of a row depends on that row alone; see ``OptimisticTransaction``.
-        matcher: Decides which added files a scan would have met.
-        root: URI of the table; completes paths, so that two spellings of one file meet.
-        metadata: The table's definition that was read; None where there is no table.
+        whole_table: Whether the outcome depends on all files.
+        exactly: Whether rows of a blind append conflict like other rows.
+        brings_back: Whether unneeded files become live again, so that no VACUUM may delete them at the same time.
+        rows_stand_alone: Whether the outcome for a row depends only on that row; see ``OptimisticTransaction``.
+        matcher: Decides which added files a scan would have read.
+        root: URI of the table. It completes paths, so that two spellings of a file compare equal.
+        metadata: The table's metadata that was read; None if there is no table.
     """
 
     predicates: tuple[ReadPredicate, ...] = ()
@@ -116,30 +115,30 @@ class ReadSet:
     metadata: Metadata | None = None
 
     def key_of(self, file: AddFile | RemoveFile) -> str:
-        """Return the file's identity, whatever way its path is spelt."""
+        """Return the file's identity, independent of how its path is spelled."""
         key = file.key
         return file_key(key.path, key.dv_id, self.root)
 
     def path_of(self, file: AddFile | RemoveFile) -> str:
-        """Return the file's path in one spelling."""
+        """Return the file's path in its canonical spelling."""
         return canonical_path(file.path, self.root)
 
     def keys_of(self, files: Sequence[AddFile] | Sequence[RemoveFile]) -> frozenset[str]:
-        """Return ``key_of`` of all of some files; computed by columns."""
+        """Return ``key_of`` of several files. Computed on columns."""
         return frozenset(keys_of(key_columns(files), self.root).to_list())
 
     def paths_of(self, files: Sequence[AddFile] | Sequence[RemoveFile]) -> frozenset[str]:
-        """Return ``path_of`` of all of some files; computed by columns."""
+        """Return ``path_of`` of several files. Computed on columns."""
         paths = key_columns(files).with_columns(dv_id=pl.lit(None, dtype=pl.String))
         return frozenset(keys_of(paths, self.root).to_list())
 
     @property
     def depends_on_files(self) -> bool:
-        """Whether any file or scan was looked at; if not, a transaction that only adds is a blind append."""
+        """Whether any file or scan was read. If not, a transaction that only adds files is a blind append."""
         return self.whole_table or bool(self.predicates) or not self.files.is_empty()
 
     def first_matching(self, adds: Sequence[AddFile]) -> AddFile | None:
-        """Find the first added file that belongs to what was read."""
+        """Find the first added file that matches what was read."""
         if not adds:
             return None
         if self.whole_table:
@@ -158,6 +157,6 @@ class ReadSet:
             return removes[0]
         if self.files.is_empty():
             return None
-        gone = pl.Series([self.key_of(remove) for remove in removes], dtype=pl.String)
-        hits = gone.is_in(keys_of(self.files, self.root).implode()).arg_true()
+        removed = pl.Series([self.key_of(remove) for remove in removes], dtype=pl.String)
+        hits = removed.is_in(keys_of(self.files, self.root).implode()).arg_true()
         return removes[hits[0]] if len(hits) else None

@@ -1,4 +1,4 @@
-"""Rebase commits that hide rows of the same files, as far as they hide different rows.
+"""Rebase commits that hide rows of the same files, if they hide different rows.
 
 ::
 
@@ -8,7 +8,7 @@
                                                     we: rewrote or removed F    --> conflict
             anything else ------------------------------------------------------> the rules of ``conflicts``
 
-For transactions of which each row's fate depends on that row alone. No I/O but in ``rebase``.
+It applies to transactions in which the outcome for a row depends only on that row. Only ``rebase`` does I/O.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ class HiddenRows:
     vector: DeletionVectorDescriptor
 
     def before(self, rows_of: RowsOf) -> Positions:
-        """Rows that were deleted already."""
+        """Return the rows that were hidden before the commit."""
         return _NONE if self.remove.deletion_vector is None else rows_of(self.remove.deletion_vector)
 
     def after(self, rows_of: RowsOf) -> Positions:
-        """Rows that are deleted by then."""
+        """Return the rows that are hidden after the commit."""
         return rows_of(self.vector)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """A vector of ours that has to be written anew.
+    """A vector of ours that must be rewritten.
 
     Args:
-        path: The file's path in one spelling.
-        old: The vector that it takes the place of.
-        base: The file as the winner leaves it.
-        rows: What the winner and we delete.
+        path: The file's path in its canonical spelling.
+        old: The vector to replace.
+        base: The file after the winner's commit.
+        rows: The rows that the winner and we hide.
     """
 
     path: str
@@ -73,12 +73,12 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """What is left of a winner for the rules, and what has to be done to follow it.
+    """The rest of a winner that the rules must check, and the work needed to follow it.
 
     Args:
-        winner: The commit without the files on which it only hid rows that are none of our business.
-        rewrites: Our vectors that are to be united with its.
-        read: Files that we have read, as the winner leaves them.
+        winner: The commit without files in which it only hid rows that do not concern us.
+        rewrites: Our vectors that must be united with the winner's.
+        read: Files that we read, as of the winner.
     """
 
     winner: WinningCommit
@@ -88,12 +88,12 @@ class Reconciled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebased:
-    """A transaction moved behind a winner.
+    """A transaction rebased onto a winner.
 
     Args:
-        staged, reads: As they are now.
+        staged, reads: The updated values.
         written: Vector files that were written for it.
-        superseded: Vector files of ours that nothing names any more.
+        superseded: Our vector files that nothing names any longer.
     """
 
     staged: Staged
@@ -103,7 +103,7 @@ class Rebased:
 
 
 def hidden_rows(commit: Staged, reads: ReadSet) -> dict[str, HiddenRows]:
-    """Find the files that a commit removes and adds again with a vector, by path. Pure."""
+    """Find, by path, the files that a commit removes and adds again with a vector. Pure."""
     removes = {reads.path_of(remove): remove for remove in commit.removes}
     found = {}
     for add in commit.adds:
@@ -114,13 +114,13 @@ def hidden_rows(commit: Staged, reads: ReadSet) -> dict[str, HiddenRows]:
 
 
 def reconcile(*, reads: ReadSet, staged: Staged, winner: WinningCommit, rows_of: RowsOf) -> Reconciled:
-    """Tell which of a winner's files need no conflict, row by row. Pure.
+    """Find the winner's files that do not conflict row by row. Pure.
 
     Args:
-        reads: What this transaction has looked at.
-        staged: What it wants to publish.
+        reads: What this transaction read.
+        staged: The changes to publish.
         winner: The commit that took the version.
-        rows_of: A vector's rows.
+        rows_of: Returns a vector's rows.
     """
     theirs = hidden_rows(winner, reads)
     if not theirs or not reads.rows_stand_alone or reads.whole_table or reads.exactly or staged.metadata is not None:
@@ -131,7 +131,7 @@ def reconcile(*, reads: ReadSet, staged: Staged, winner: WinningCommit, rows_of:
     rewrites = []
     for path, hidden in theirs.items():
         before, after = hidden.before(rows_of), hidden.after(rows_of)
-        if len(np.setdiff1d(before, after, assume_unique=True)):  # rows came back
+        if len(np.setdiff1d(before, after, assume_unique=True)):  # The winner made hidden rows visible again.
             continue
         if path in ours:
             own = ours[path]
@@ -161,7 +161,7 @@ def reconcile(*, reads: ReadSet, staged: Staged, winner: WinningCommit, rows_of:
 def vector_reader(
     commits: tuple[Staged, ...], reads: ReadSet, *, store: Store, options: Mapping[str, str] | None
 ) -> RowsOf | None:
-    """The rows of the vectors that matter to two commits, read at once; None when one of them cannot be read."""
+    """Read the rows of all vectors relevant to two commits at once. Returns None if one cannot be read."""
     vectors: dict[str, DeletionVectorDescriptor] = {}
     for commit in commits:
         for hidden in hidden_rows(commit, reads).values():
@@ -170,23 +170,23 @@ def vector_reader(
                     vectors[vector.unique_id] = vector
     try:
         read = read_deleted_rows(list(vectors.values()), store=store, root=reads.root, options=options)
-    except LogCorruptedError:  # the rules of ``conflicts`` then decide by files
+    except LogCorruptedError:  # Then the rules of ``conflicts`` decide by file.
         return None
     rows = dict(zip(vectors, read, strict=True))
     return lambda vector: rows[vector.unique_id]
 
 
 def rebase(staged: Staged, reads: ReadSet, reconciled: Reconciled, *, store: Store) -> Rebased:
-    """Move a transaction behind a winner that it does not conflict with; writes the united vectors.
+    """Rebase a transaction onto a winner without conflict, writing the united vectors.
 
     Args:
-        staged: What it wants to publish.
-        reads: What it has looked at.
-        reconciled: What ``reconcile`` said.
-        store: The table's.
+        staged: The changes to publish.
+        reads: What the transaction read.
+        reconciled: The result of ``reconcile``.
+        store: The table's store.
 
     Raises:
-        StorageError: The store refused; nothing is left behind.
+        StorageError: The store failed. No files are left behind.
     """
     files = pl.concat([reads.files, key_frame([add.key for add in reconciled.read])])
     reads = dataclasses.replace(reads, files=files)

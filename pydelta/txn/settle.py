@@ -1,17 +1,17 @@
-"""Put one version's commit file, and tell what became of it: landed, lost, or unknown.
+"""Write one version's commit file and find out whether it landed, lost, or is unknown.
 
 ::
 
     put --> created --------------------------------------------------------> Landed
-        --> refused, and nothing of an earlier put is open -----------------> the refusal is raised
+        --> refused, and no earlier put is open ----------------------------> the refusal is raised
         --> exists, no reply: read it back
-               ours, whole -------------------------------------------------> Landed
-               somebody else's, whole --------------------------------------> Lost
+               ours, complete ----------------------------------------------> Landed
+               another's, complete -----------------------------------------> Lost
                nothing there: put the same bytes again
-               a part of it, no commit, unreadable: read it again ----------> Unknown, when it stays so
+               a part of it, not a commit, unreadable: read it again -------> Unknown, if it stays so
 
-Only what is certain is told: a caller deletes its staged files when the version is lost. A file that is a part of
-ours, or that cannot be parsed, says nothing: proxies cut replies, and file systems show files before they are whole.
+Only certain results are returned, because a caller deletes its staged files if the version is lost. A file that is part
+of ours or cannot be parsed proves nothing: proxies cut replies, and file systems show files before they are complete.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Landed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The version is another's; ``actions`` are theirs, from so many bytes."""
+    """The version belongs to another commit. ``actions`` are its actions, ``size_bytes`` is its size."""
 
     version: int
     actions: Sequence[Action]
@@ -71,9 +71,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeUnknown:
-    """Nobody can say whether the version is ours; ``cause`` is the last failure, if one was reported.
+    """It cannot be determined whether the version is ours. ``cause`` is the last error, if any.
 
-    ``reason`` continues the sentence "it cannot be told: …".
+    ``reason`` completes the message "It is not known whether version N was committed: …".
     """
 
     version: int
@@ -85,40 +85,40 @@ Outcome: TypeAlias = Landed | Lost | OutcomeUnknown
 
 
 class Reply(enum.Enum):
-    """What a put said."""
+    """The result of a put."""
 
     CREATED = "created"
     EXISTS = "exists"
-    """The name is taken; by ourselves, if the client repeated the request."""
+    """The name is taken, possibly by ourselves if the client repeated the request."""
     UNKNOWN = "unknown"
     REFUSED = "refused"
-    """It did nothing, and the store says why."""
+    """Nothing was written, and the store gave the reason."""
     FAILED = "failed"
-    """It raised an error that is not a refusal, and would again: believed where nothing is there.
+    """A permanent error other than a refusal. It is believed only if no file is there.
 
-    So is a full store: of several disks some may have had room.
+    A full store also counts as this, because some of its disks may have had room.
     """
 
 
 class Seen(enum.Enum):
-    """What is there afterwards."""
+    """What a read found afterwards."""
 
     OURS = "ours"
     THEIRS = "theirs"
     ABSENT = "absent"
     TORN = "torn"
-    """A part of ours, or no whole commit."""
+    """A part of ours, or not a complete commit."""
     UNREADABLE = "unreadable"
 
 
 class SettleStep(enum.Enum):
-    """What follows."""
+    """The next step."""
 
     LANDED = "landed"
     LOST = "lost"
     REFUSED = "refused"
     PUT_AGAIN = "put again"
-    """The same bytes under the same name: harmless if the first are still on their way."""
+    """Put the same bytes under the same name, which is harmless if the first put is still on its way."""
     LOOK_AGAIN = "look again"
 
 
@@ -130,35 +130,35 @@ _REFUSALS: Final = (
 )
 
 
-def reply_of(said: PutOutcome | Exception) -> Reply:
+def reply_of(result: PutOutcome | Exception) -> Reply:
     """Classify an outcome or an error of a put. Pure.
 
-    An error that is none of a store's says nothing: it may come from a client after the request was carried out.
+    Errors that are not a store's prove nothing, because a client may raise them after the request was carried out.
     """
-    if said is PutOutcome.CREATED:
+    if result is PutOutcome.CREATED:
         return Reply.CREATED
-    if said is PutOutcome.ALREADY_EXISTS:
+    if result is PutOutcome.ALREADY_EXISTS:
         return Reply.EXISTS
-    if isinstance(said, StorageError) and not said.retryable:
-        return Reply.REFUSED if isinstance(said, _REFUSALS) else Reply.FAILED
+    if isinstance(result, StorageError) and not result.retryable:
+        return Reply.REFUSED if isinstance(result, _REFUSALS) else Reply.FAILED
     return Reply.UNKNOWN
 
 
 def look_at(found: bytes, *, data: bytes, txn_id: str, source: str) -> tuple[Seen, Sequence[Action]]:
-    """Tell whose commit a file is. Pure.
+    """Decide whose commit a file is. Pure.
 
     Args:
-        found: Its bytes, as they were read.
+        found: Its bytes as read.
         data: The bytes that were put.
-        txn_id: In them.
+        txn_id: The transaction id in them.
         source: Its name, for messages.
 
     Returns:
-        What it is, and the actions of somebody else's; none of anything else.
+        The finding, and the actions if the commit is another's.
     """
     if found == data:
         return Seen.OURS, ()
-    if found in data:  # from the middle or the end, too: its lines may parse, and name no transaction
+    if found in data:  # This includes parts from the middle or end, whose lines may parse but name no transaction.
         return Seen.TORN, ()
     try:
         actions = decode_commit(found, source=source)
@@ -170,12 +170,12 @@ def look_at(found: bytes, *, data: bytes, txn_id: str, source: str) -> tuple[See
 
 
 def next_step(reply: Reply, seen: Seen, *, open_before: bool) -> SettleStep:
-    """Decide what follows from a put's reply and from what is there. Pure.
+    """Decide the next step from a put's reply and from what is there. Pure.
 
     Args:
-        reply: Of the last put.
-        seen: What was read after it.
-        open_before: Whether an earlier put of the same bytes may still arrive: a refusal says nothing of it.
+        reply: Reply to the last put.
+        seen: The result of the read after it.
+        open_before: Whether an earlier put of the same bytes may still arrive. A refusal does not rule that out.
     """
     if reply is Reply.CREATED or seen is Seen.OURS:
         return SettleStep.LANDED
@@ -189,30 +189,30 @@ def next_step(reply: Reply, seen: Seen, *, open_before: bool) -> SettleStep:
 def put_commit(
     store: Store, *, version: int, actions: Sequence[Action], txn_id: str, pause: Callable[[int], None]
 ) -> Outcome:
-    """Try to take one version, and settle what a lost reply leaves open.
+    """Try to take one version, and resolve an unclear outcome.
 
     Args:
         store: The table's store.
         version: The version to take.
-        actions: The lines of the commit; the first is ``commitInfo`` with ``txn_id``.
-        txn_id: What to look for.
-        pause: Called with the number of the try before another one.
+        actions: The lines of the commit. The first is ``commitInfo`` with ``txn_id``.
+        txn_id: The id to look for.
+        pause: Called with the attempt's number before the next attempt.
 
     Raises:
-        StorageError: The store refused for good, and the version is not ours. Nothing else is raised once a put was
-            sent: whatever breaks off leaves the outcome unknown.
+        StorageError: The store refused permanently, and the version is not ours. After a put was sent, nothing else is
+            raised: any interruption leaves the outcome unknown.
     """
     data = encode_actions(actions)
     try:
         return _settle(store, version, actions, data, txn_id, pause)
     except _RefusedError as refused:
         raise refused.error from None
-    except Exception as error:  # noqa: BLE001 -- a commit that may have landed must not be told as failed
+    except Exception as error:  # noqa: BLE001 -- a commit that may have landed must not be reported as failed
         return OutcomeUnknown(version=version, reason="finding out what became of it broke off", cause=error)
 
 
 class _RefusedError(Exception):
-    """Carries what the store said."""
+    """Carries the store's error."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -231,24 +231,24 @@ def _settle(
     path = f"{LOG_DIR}/{name}"
     reason = "the store gave no reply"
     cause: Exception | None = None
-    said: PutOutcome | Exception = PutOutcome.UNKNOWN
+    result: PutOutcome | Exception = PutOutcome.UNKNOWN
     is_open = open_before = False
     step = SettleStep.PUT_AGAIN
     for number in range(1, _ATTEMPTS + 1):
         if step is SettleStep.PUT_AGAIN:
             open_before = is_open
-            said = _put(store, path, data)
-            if said is PutOutcome.CREATED:
+            result = _put(store, path, data)
+            if result is PutOutcome.CREATED:
                 return Landed(version=version, actions=actions, size_bytes=len(data))
-            cause = said if isinstance(said, Exception) else cause
-            is_open = is_open or reply_of(said) not in (Reply.REFUSED, Reply.FAILED)
+            cause = result if isinstance(result, Exception) else cause
+            is_open = is_open or reply_of(result) not in (Reply.REFUSED, Reply.FAILED)
         theirs: Sequence[Action] = ()
         size = 0
         try:
             found = store.read(path)
         except ObjectNotFoundError:
             seen = Seen.ABSENT
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the commit may be there all the same
+        except Exception as error:  # noqa: BLE001 -- the commit may exist, whatever the error is
             seen, cause = Seen.UNREADABLE, error
             reason = f"{name} could not be read back"
         else:
@@ -256,13 +256,13 @@ def _settle(
             size = len(found)
             if seen is Seen.TORN:
                 reason = f"what was read back of {name} ({size} bytes) is not a whole commit"
-        step = next_step(reply_of(said), seen, open_before=open_before)
+        step = next_step(reply_of(result), seen, open_before=open_before)
         if step is SettleStep.LANDED:
             return Landed(version=version, actions=actions, size_bytes=len(data))
         if step is SettleStep.LOST:
             return Lost(version=version, actions=theirs, size_bytes=size)
-        if step is SettleStep.REFUSED and isinstance(said, Exception):
-            raise _RefusedError(said)
+        if step is SettleStep.REFUSED and isinstance(result, Exception):
+            raise _RefusedError(result)
         if number < _ATTEMPTS:
             pause(number)
     return OutcomeUnknown(version=version, reason=reason, cause=cause)
@@ -271,5 +271,5 @@ def _settle(
 def _put(store: Store, path: str, data: bytes) -> PutOutcome | Exception:
     try:
         return store.put_if_absent(path, data)
-    except Exception as error:  # noqa: BLE001 -- told apart by ``reply_of``
+    except Exception as error:  # noqa: BLE001 -- ``reply_of`` classifies it
         return error

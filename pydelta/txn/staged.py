@@ -1,6 +1,6 @@
-"""Sort a commit's actions by kind: of the transaction that wants to commit, and of the one that won.
+"""Group a commit's actions by kind, both for the transaction that wants to commit and for the winner.
 
-Both sides are the same value, so a rule of ``conflicts`` compares like with like.
+Both sides have the same type, so the rules of ``conflicts`` can compare them directly.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["ROW_TRACKING_DOMAIN", "VACUUM_END", "VACUUM_START", "Operation", "St
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 VACUUM_START = "VACUUM START"
 VACUUM_END = "VACUUM END"
-"""Operations between whose commits files are deleted."""
+"""Files are deleted between the commits of these two operations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What the history says was done.
+    """The operation as shown in the history.
 
     Args:
-        name: The operation as Delta users know it: ``WRITE``, ``DELETE``, ``CREATE TABLE`` …
-        parameters: Texts and None go in as they are, anything else is written as JSON.
-        metrics: Counts, bytes and milliseconds; the log keeps them as texts.
+        name: The name that Delta users know: ``WRITE``, ``DELETE``, ``CREATE TABLE`` …
+        parameters: Strings and None are stored unchanged, other values as JSON.
+        metrics: Counts, bytes and milliseconds. The log stores them as strings.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Staged:
     """The actions that a transaction wants to publish.
 
     Args:
-        actions: All of them, in the order given.
+        actions: All of them, in the given order.
         adds, removes, cdc_files, transactions, domains: The same, by kind.
         metadata, protocol, commit_info: The one of its kind, if any.
     """
@@ -67,7 +67,7 @@ class Staged:
 
     @classmethod
     def of(cls, actions: Iterable[Action], **others: Any) -> Self:
-        """Sort actions by kind. Of several metadata or protocol actions the last one counts."""
+        """Group actions by kind. Of several metadata or protocol actions, the last one counts."""
         listed = joined(actions)
         objects = tuple(objects_of(listed))
 
@@ -97,24 +97,24 @@ class Staged:
 
     @property
     def only_adds_files(self) -> bool:
-        """Whether no file is removed and no change data written; true of a commit without files too."""
+        """Whether no file is removed and no change data is written. Also True for a commit without files."""
         return not self.removes and not self.cdc_files
 
     @property
     def changes_rows(self) -> bool:
-        """Whether any file action says that rows appear or vanish (``dataChange``)."""
+        """Whether any file action adds or removes rows (``dataChange``)."""
         return bool(self.cdc_files) or changes_rows(self.adds) or changes_rows(self.removes)
 
     @property
     def only_rearranges(self) -> bool:
-        """Whether it consists of file actions alone and none of them changes rows, as a compaction does."""
+        """Whether it has only file actions, none of which changes rows, as in a compaction."""
         others = self.transactions or self.metadata or self.protocol
         domains = [item for item in self.domains if item.domain != ROW_TRACKING_DOMAIN]
         return self.has_files and not self.changes_rows and not others and not domains
 
 
 def changes_rows(files: Sequence[AddFile] | Sequence[RemoveFile]) -> bool:
-    """Whether one of the file actions says that rows appear or vanish (``dataChange``)."""
+    """Return whether any of the file actions adds or removes rows (``dataChange``)."""
     if any(run.data_change for run in runs_of(files)):
         return True
     return any(isinstance(file, (AddFile, RemoveFile)) and file.data_change for file in objects_of(files))
@@ -122,7 +122,7 @@ def changes_rows(files: Sequence[AddFile] | Sequence[RemoveFile]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinningCommit(Staged):
-    """A commit that took a version this transaction wanted.
+    """A commit that took a version that this transaction wanted.
 
     Args:
         version: The version it took.
@@ -132,10 +132,10 @@ class WinningCommit(Staged):
 
     @property
     def operation(self) -> str | None:
-        """Its operation as its ``commitInfo`` names it; other writers need not say."""
+        """The operation in its ``commitInfo``. Other writers may omit it."""
         return self.commit_info.operation if self.commit_info else None
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it says that it read nothing and only added. One that does not say is taken to have read."""
+        """Whether it declares that it read nothing and only added. Without a declaration it counts as having read."""
         return self.commit_info is not None and self.commit_info.get("isBlindAppend") is True

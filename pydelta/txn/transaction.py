@@ -1,9 +1,9 @@
-"""Provide a snapshot to read from and a commit at the end: what commands and writers work with.
+"""Provide transactions: a snapshot to read from and a commit at the end.
 
 ::
 
     txn = start_transaction(log)
-    files = txn.read_files(partition_filters=[…])      remembered as read
+    files = txn.read_files(partition_filters=[…])      recorded as read
     txn.commit([*removes, *adds], Operation(name="DELETE"))
 """
 
@@ -65,22 +65,22 @@ _FEATURE: Final = "delta.feature."
 _PRESERVED: Final = "delta.rowTracking.preserved"
 _APPLY_ATTEMPTS: Final = 4
 _LONG_MS: Final = 60_000
-"""A clean-up deletes what is older than a retention of hours at least; a transaction of a minute need not look."""
+"""A clean-up deletes only files older than a retention of hours, so transactions of up to a minute need no check."""
 
 
 CommitObserver: TypeAlias = Callable[[Snapshot], None]
-"""Follows what was committed, as the caches of a session do. It gets the state at the new version."""
+"""Called with the state at the new version after a commit, for example to update the caches of a session."""
 
 
 class TransactionState(enum.Enum):
-    """How far a transaction has got. Only ``OPEN`` ones take reads and commits."""
+    """The progress of a transaction. Only an ``OPEN`` one accepts reads and commits."""
 
     OPEN = "open"
     COMMITTED = "committed"
     LOST = "lost"
-    """Refused, or beaten by another: nothing of it is in the log."""
+    """It was refused or lost to another commit. Nothing of it is in the log."""
     UNKNOWN = "unknown"
-    """Its commit was under way when it ended; ``txn_id`` in the history tells."""
+    """It ended during its commit. Look for ``txn_id`` in the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,8 @@ class Committed:
     Args:
         version: The new version.
         snapshot: The state at it.
-        attempts: Puts of a commit file that it took; 1 without a race.
-        hook_failures: Hooks that failed afterwards; the commit stands all the same.
+        attempts: The number of times a commit file was put; 1 without a race.
+        hook_failures: Hooks that failed afterwards. The commit stands regardless.
     """
 
     version: int
@@ -101,17 +101,17 @@ class Committed:
 
 
 class OptimisticTransaction:
-    """One attempt to move a table from the snapshot that was read to a new version; for one thread, once.
+    """One attempt to move a table from the snapshot that was read to a new version. For one thread, used once.
 
-    Whatever the outcome depends on has to be read through it: ``read_files``, ``read_whole_table``, ``mark_read``,
-    ``txn_version``. A transaction that read no file and only adds some is a blind append and meets no conflict
-    with other writers' rows.
+    Everything on which the outcome depends must be read through it: ``read_files``, ``read_whole_table``,
+    ``mark_read``, ``txn_version``. A transaction that read no file and only adds some is a blind append. It does not
+    conflict with rows of other writers.
 
     Args:
-        log: The table.
-        snapshot: What to read; None for the newest version there is.
-        observer: Told when a phase begins.
-        backoff: Pauses between attempts; None for the settings' own.
+        log: The table's log.
+        snapshot: The snapshot to read; None for the newest version.
+        observer: Called when a phase begins.
+        backoff: Pauses between attempts; None for those of the settings.
         hooks: Names and hooks to run afterwards; None for the built-in and installed ones.
         clock: Epoch milliseconds.
     """
@@ -150,12 +150,12 @@ class OptimisticTransaction:
 
     @property
     def table_exists(self) -> bool:
-        """Whether the snapshot that was read is one of a table."""
+        """Whether the table existed in the snapshot that was read."""
         return self.snapshot.version >= 0
 
     @property
     def counts_as_version(self) -> bool:
-        """Whether its commit counts as a version of an application; see ``commit_once``."""
+        """Whether its commit counts as an application's version; see ``commit_once``."""
         return self._transaction is not None
 
     @property
@@ -165,12 +165,12 @@ class OptimisticTransaction:
 
     @property
     def metadata(self) -> Metadata | None:
-        """The table's metadata as this transaction leaves it."""
+        """The table's metadata after this transaction."""
         return self._metadata or self.snapshot.metadata
 
     @property
     def protocol(self) -> Protocol | None:
-        """The table's protocol as this transaction leaves it, as far as it was set explicitly."""
+        """The table's protocol after this transaction, as far as it was set explicitly."""
         return self._protocol or self.snapshot.protocol
 
     @property
@@ -200,12 +200,12 @@ class OptimisticTransaction:
         *,
         time_zone: str = "UTC",
     ) -> pl.DataFrame:
-        """Find the files that may hold rows of all conjuncts; conditions and files count as read.
+        """Find the files that may hold rows that satisfy all conjuncts. Conditions and files count as read.
 
         Args:
-            partition_filters: Conjuncts over partition columns alone.
-            data_filters: Other conjuncts; statistics rule files out.
-            time_zone: Zone of timestamps in partition values that name none.
+            partition_filters: Conjuncts on partition columns only.
+            data_filters: Other conjuncts, for which statistics exclude files.
+            time_zone: Zone of timestamps in partition values without one.
 
         Returns:
             Rows of the snapshot's file table.
@@ -222,18 +222,18 @@ class OptimisticTransaction:
         return found
 
     def read_whole_table(self, *, exactly: bool = False) -> None:
-        """Let the outcome depend on every file there is: any removal is a conflict, and so is any row added.
+        """Make the outcome depend on all files, so that any removal and any added row is a conflict.
 
         Args:
-            exactly: So are rows of blind appends too, at either isolation level: the version that the commit makes is
-                to hold what was said and nothing else.
+            exactly: Whether rows of blind appends conflict too, at either isolation level, because the new version must
+                hold exactly the committed content.
         """
         self._require_open()
         self._whole_table = True
         self._exactly = self._exactly or exactly
 
     def bring_back(self) -> None:
-        """Say that files which are not live come back: a VACUUM that begins or ends meanwhile is a conflict."""
+        """Declare that removed files become live again, so that a concurrent VACUUM is a conflict."""
         self._require_open()
         self._brings_back = True
 
@@ -241,37 +241,37 @@ class OptimisticTransaction:
         """Count these files as read.
 
         Args:
-            files: Columns ``path`` and ``dv_id``, as in the snapshot's file table; others are ignored.
+            files: Columns ``path`` and ``dv_id``, as in the snapshot's file table. Other columns are ignored.
         """
         self._require_open()
         self._files.append(files.select(pl.col("path").cast(pl.String), pl.col("dv_id").cast(pl.String)))
 
     def rows_stand_alone(self) -> None:
-        """Say that what becomes of a row depends on that row alone, as in a DELETE or an UPDATE by a condition.
+        """Declare that the outcome for a row depends only on that row, as in a DELETE or an UPDATE by a condition.
 
-        Then a winner that only hid other rows by deletion vectors is not a conflict: where both put vectors on a file,
-        this transaction's are united with the winner's. A MERGE may say so if every target row that its source
-        matches is changed by it, or if it inserts nothing.
+        Then a winner that only hid other rows by deletion vectors does not conflict. If both put vectors on a file,
+        this transaction's are united with the winner's. A MERGE may declare it if it changes every target row that its
+        source matches, or if it inserts nothing.
         """
         self._require_open()
         self._rows_stand_alone = True
 
     def txn_version(self, app_id: str) -> int | None:
-        """Read how far the application has got by the snapshot; None if it never committed. Counts as read."""
+        """Return the application's last version in the snapshot; None if it never committed. Counts as read."""
         self._require_open()
         self._app_ids.add(app_id)
         found = self.snapshot.set_transactions.get(app_id)
         return None if found is None else found.version
 
     def commit_once(self, app_id: str, version: int) -> bool:
-        """Let the commit count as a version of an application, which the table takes once.
+        """Make the commit count as a version of an application, which the table accepts only once.
 
         Args:
             app_id: The application.
-            version: Its version; the versions of an application grow.
+            version: Its version. The versions of an application increase.
 
         Returns:
-            False when the table has this version or a later one already: then there is nothing to do.
+            False if the table already has this version or a later one, so that there is nothing to do.
 
         Protocol: "Transaction Identifiers".
         """
@@ -282,10 +282,10 @@ class OptimisticTransaction:
         return True
 
     def update_metadata(self, metadata: Metadata) -> None:
-        """Let the commit change the table's metadata. What is equal to the table's is left out of the commit.
+        """Change the table's metadata in the commit. Metadata equal to the table's is left out.
 
         Raises:
-            BindError, InvalidArgumentError: Columns that cannot have statistics; see ``check_stats_columns``.
+            BindError, InvalidArgumentError: Columns cannot have statistics; see ``check_stats_columns``.
         """
         self._require_open()
         if metadata != self.snapshot.metadata:
@@ -293,7 +293,7 @@ class OptimisticTransaction:
         self._metadata = None if metadata == self.snapshot.metadata else metadata
 
     def update_protocol(self, protocol: Protocol) -> None:
-        """Let the commit change the table's protocol. What is equal to the table's is left out of the commit."""
+        """Change the table's protocol in the commit. A protocol equal to the table's is left out."""
         self._require_open()
         self._protocol = None if protocol == self.snapshot.protocol else protocol
 
@@ -306,14 +306,15 @@ class OptimisticTransaction:
         tags: Mapping[str, str] | None = None,
         blind_append: bool | None = None,
     ) -> Committed:
-        """Publish the staged changes as one new version: all of them or none.
+        """Publish the staged changes as one new version, all or none.
 
         Args:
             actions: File, ``txn``, domain, metadata and protocol actions; never ``commitInfo``.
-            operation: What the history will say.
+            operation: The operation for the history.
             user_metadata: Free text for the history; None for the session's ``spark.pydelta.commit.userMetadata``.
             tags: Tags of the commit.
-            blind_append: Whether the commit calls itself a blind append; None to tell from what was read and staged.
+            blind_append: Whether the commit declares itself a blind append; None to derive it from what was read and
+                staged.
 
         Returns:
             The version, the state at it, and the hooks that failed.
@@ -323,10 +324,10 @@ class OptimisticTransaction:
             UnsafeOperationError: Rows are removed from an append-only table.
             UnsupportedFeatureError: The table needs a feature that this engine cannot write.
             InvalidArgumentError: The actions contradict each other or the table.
-            DeltaConcurrentModificationException: Another transaction won; nothing of this one is in the log.
-            CommitStateUnknownError: It may or may not be in the log; see its hint.
+            DeltaConcurrentModificationException: Another transaction won. Nothing of this one is in the log.
+            CommitStateUnknownError: The commit may or may not be in the log; see the hint.
             UnsafeStoreError: The store lets two writers take one version.
-            StorageError: The store refused; nothing of this transaction is in the log.
+            StorageError: The store refused. Nothing of this transaction is in the log.
 
         Protocol: "Delta Log Entries", "Action Reconciliation".
         """
@@ -366,12 +367,12 @@ class OptimisticTransaction:
         return committed
 
     def notifying(self, *observers: CommitObserver) -> Self:
-        """Add observers, called with the new state once the commit has landed and the hooks have run; return self."""
+        """Add observers to call with the new state after the commit has landed and the hooks have run; return self."""
         self._observers += observers
         return self
 
     def _took_long(self) -> bool:
-        """Whether the log may have been cleaned up since it was read, as far as this machine's clock tells."""
+        """Return whether the log may have been cleaned up since it was read, judged by this machine's clock."""
         return self._read_ms is None or abs(self._clock() - self._read_ms) > _LONG_MS
 
     def _require_open(self) -> None:
@@ -434,7 +435,7 @@ class OptimisticTransaction:
         )
 
     def _with_enablement(self, staged: Staged, *, stamped: bool) -> Staged:
-        """The staged actions with what their metadata may say of since when commits carry times."""
+        """Return the staged actions with correct enablement properties of in-commit timestamps in their metadata."""
         if staged.metadata is None:
             return staged
         was_on = self.table_exists and self.snapshot.in_commit_timestamps_enabled
@@ -444,7 +445,7 @@ class OptimisticTransaction:
         return Staged.of(other_than(staged.actions, Metadata, kept))
 
     def _with_row_tracking(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Metadata]:
-        """The staged actions with names for the columns that keep row ids, where their metadata turns tracking on."""
+        """Add names of the columns that store row ids if the staged metadata turns row tracking on."""
         if staged.metadata is None:
             return staged, metadata
         taken = {physical_name(field) for field in parse_schema(metadata.schema_string).fields}
@@ -455,8 +456,8 @@ class OptimisticTransaction:
         turned_on = TableProperties.parse(configuration).enable_row_tracking and self.table_exists
         if turned_on and not self.snapshot.properties.enable_row_tracking:
             live = with_row_ids(self.snapshot.files, self.snapshot.files.core)
-            gone = {action.path for action in staged.removes} | {action.path for action in staged.adds}
-            without = live.filter(pl.col(BASE_ROW_ID).is_null() & ~pl.col("path").is_in(list(gone)))
+            touched = {action.path for action in staged.removes} | {action.path for action in staged.adds}
+            without = live.filter(pl.col(BASE_ROW_ID).is_null() & ~pl.col("path").is_in(list(touched)))
             if without.height:
                 raise UnsafeOperationError(
                     f"Row tracking cannot be enabled: the rows of {without.height} files have no ids yet, for example "
@@ -468,7 +469,7 @@ class OptimisticTransaction:
         return staged, metadata
 
     def _with_iceberg(self, staged: Staged, metadata: Metadata, protocol: Protocol, operation: Operation) -> Staged:
-        """The staged actions with the files' marks, where the table is to be compatible with Iceberg."""
+        """Check the rules of Iceberg compatibility, if it is on, and tag the added files."""
         before = self.snapshot.metadata if self.table_exists else None
         if staged.metadata is not None:
             check_definition(metadata, protocol, before)
@@ -477,9 +478,11 @@ class OptimisticTransaction:
             return staged
         check_added(staged.adds, metadata.configuration)
         was = compat_version(before.configuration) if before is not None else 0
-        if was != version and operation.name != "RESTORE":  # its files are as they were when it was on
-            gone = {action.path for action in staged.removes}
-            left = self.snapshot.files.core.filter(~pl.col("path").is_in(list(gone))).height if self.table_exists else 0
+        if was != version and operation.name != "RESTORE":  # RESTORE brings back files written while it was on.
+            removed = {action.path for action in staged.removes}
+            left = 0
+            if self.table_exists:
+                left = self.snapshot.files.core.filter(~pl.col("path").is_in(list(removed))).height
             check_files_made_for(version, left, table=self.snapshot.table_uri)
         marked = (
             with_compat_tag(action, metadata.configuration) if isinstance(action, AddFile) else action
@@ -488,22 +491,22 @@ class OptimisticTransaction:
         return Staged.of(marked)
 
     def _with_protocol(self, staged: Staged, metadata: Metadata, operation: str) -> tuple[Staged, Protocol]:
-        """The staged actions with the protocol that their metadata needs, and that protocol."""
+        """Add the protocol that the staged metadata needs, and return it too."""
         if self.snapshot.protocol is not None:
             features.ensure_writable(self.snapshot.protocol, table=self.snapshot.table_uri)
         stated = staged.protocol or self.snapshot.protocol
         if stated is None:
             protocol = features.required_protocol(metadata)
         elif staged.metadata is not None:
-            asked = {key.removeprefix(_FEATURE) for key in metadata.configuration if key.startswith(_FEATURE)}
+            requested = {key.removeprefix(_FEATURE) for key in metadata.configuration if key.startswith(_FEATURE)}
             needed = features.needed_features(metadata)
             if not any(word in operation for word in ("CLONE", "RESTORE", "CONVERT")):
-                features.refuse_unasked(stated, needed - asked, table=self.snapshot.table_uri)
-            protocol = features.upgrade(stated, needed | asked)
+                features.refuse_unasked(stated, needed - requested, table=self.snapshot.table_uri)
+            protocol = features.upgrade(stated, needed | requested)
         else:
             protocol = stated
         if staged.metadata is not None:
-            # Requests to the protocol are none of the table's properties: they would bring a dropped feature back.
+            # Protocol requests are not stored as table properties, because they would bring a dropped feature back.
             kept = {key: value for key, value in metadata.configuration.items() if not features.is_request(key)}
             if kept != metadata.configuration:
                 staged = Staged.of(other_than(staged.actions, Metadata, metadata.replace(configuration=kept)))
@@ -531,7 +534,7 @@ class OptimisticTransaction:
         return Committed(version=landed.version, snapshot=after, attempts=published.attempts, hook_failures=failures)
 
     def _apply(self, snapshot: Snapshot, number: int, actions: Sequence[Action], file: ObjectInfo) -> Snapshot:
-        """The state after one more commit. Where the log has to read for it, a failing store gets more chances."""
+        """Return the state after one more commit. If the log must be read for it, storage errors are retried."""
         for attempt in range(1, _APPLY_ATTEMPTS):
             try:
                 return self.log.apply_commit(snapshot, number, actions, file)
@@ -548,7 +551,7 @@ class OptimisticTransaction:
             ) from error
 
     def _commit_file(self, published: Published) -> ObjectInfo:
-        """The store's own time for the file just put; by this clock when the store does not answer any more."""
+        """Return the file just put with the store's time for it, or with this clock's time if the store fails."""
         version = published.landed.version
         try:
             found = commit_info(self.log.store, version)
@@ -572,10 +575,10 @@ def start_transaction(
     """Begin a transaction on the newest version, or on ``snapshot``.
 
     Args:
-        log: The table; it need not exist yet.
-        snapshot: What to read instead of the newest version.
-        observer: Told when a phase begins.
-        backoff: Pauses between attempts; None for the settings' own.
+        log: The table's log. The table need not exist yet.
+        snapshot: The snapshot to read instead of the newest version.
+        observer: Called when a phase begins.
+        backoff: Pauses between attempts; None for those of the settings.
         hooks: Names and hooks to run afterwards; None for the built-in and installed ones.
         clock: Epoch milliseconds.
 

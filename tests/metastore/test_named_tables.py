@@ -70,8 +70,8 @@ def test_what_one_session_makes_the_other_reads(found):
 def test_a_location_that_holds_a_table_and_a_name_that_is_taken(found):
     refused = found["first"]["refused"]
     assert "other columns" in refused["columns"]
-    assert "exists already" in refused["taken"]
-    assert "exists already" in refused["managed place"]
+    assert "already exists" in refused["taken"]
+    assert "already exists" in refused["managed place"]
 
 
 def test_changes_of_one_are_seen_by_the_other(found):

@@ -1,4 +1,4 @@
-"""Bring files and partitions to the JVM in one buffer, whatever their number."""
+"""Send files and partitions to the JVM in one buffer, regardless of their number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIRECT_BYTES: Final = 64 * 1024
 
 
 class Bindings(Protocol):
-    """What is used of ``Jvm``: names of the JVM, and small conversions."""
+    """The parts of ``Jvm`` that are used: JVM names and small conversions."""
 
     view: Any
     gateway: Any
@@ -26,14 +26,14 @@ class Bindings(Protocol):
     to_seq: Any
 
     def array(self, java_class: Any, items: Sequence[Any]) -> Any:
-        """Return an array of the JVM."""
+        """Return a JVM array."""
 
 
 class Bulk:
-    """Files and partitions to the JVM in some twenty calls, whatever their number.
+    """Sends files and partitions to the JVM in about twenty calls, regardless of their number.
 
-    Hadoop's ``ArrayWritable`` reads all statuses from one buffer. They are grouped in the JVM by their owner field,
-    which carries the partition's position; method handles compose position -> row and statuses -> directory.
+    Hadoop's ``ArrayWritable`` reads all statuses from one buffer. The JVM groups them by their owner field, which holds
+    the partition's position. Method handles compose position -> row and statuses -> directory.
     """
 
     def __init__(self, jvm: Bindings) -> None:
@@ -90,7 +90,7 @@ class Bulk:
         return self._method_type.methodType(self._types[result], self._jvm.array(self._class_class, classes))
 
     def statuses(self, blocks: Iterable[memoryview], count: int) -> Any:
-        """Encoded records -> an array of ``FileStatus``. A few cross as they are, more through a file."""
+        """Convert encoded records to an array of ``FileStatus``. A few are passed directly, more through a file."""
         writable = self._writable(self._types["status"])
         parts = iter(blocks)
         head = count.to_bytes(4, "big") + b"".join(itertools.islice(parts, 1))
@@ -115,10 +115,10 @@ class Bulk:
         return writable.get()
 
     def directories(self, statuses: Any, count: int, rows: Any | None) -> Any:
-        """An array of ``FileStatus`` -> ``Seq[PartitionDirectory]``."""
+        """Convert an array of ``FileStatus`` to ``Seq[PartitionDirectory]``."""
         jvm = self._jvm
         typed = jvm.gateway.new_array(self._status if rows is None else jvm.object_class, count)
-        self._copy(statuses, 0, typed, 0, count)  # py4j finds methods by the array's class alone
+        self._copy(statuses, 0, typed, 0, count)  # py4j selects methods only by the array's class.
         if rows is None:
             return jvm.to_seq(self._one(jvm.partition_directory.apply(jvm.empty_row, typed)))
         groups = jvm.arrays.stream(typed).collect(self._collectors.groupingBy(self._owner))
@@ -127,5 +127,6 @@ class Bulk:
         both = jvm.array(self._handle_class, [row_of, self._to_statuses])
         compose = self._handles.filterArguments(self._apply, 0, both)
         groups.replaceAll(self._proxies.asInterfaceInstance(self._types["bifunction"], compose))
-        # Not groups.values(): to py4j a Java map is a Python mapping, and its values would cross one by one.
+        # Do not use groups.values(): py4j treats a Java map as a Python mapping and would transfer its values one by
+        # one.
         return jvm.python_utils.toScalaMap(groups).values().toSeq()

@@ -1,12 +1,12 @@
-"""Keep what a callback returns to the JVM until the JVM has taken it.
+"""Keep the results of callbacks alive until the JVM has fetched them.
 
 ::
 
     the JVM calls Python --> a plan is returned by its number --> the JVM looks it up
-                             Python's own reference ends -------> "let it go", by another connection
+                             Python's own reference ends -------> "release it", over another connection
 
-py4j sends both at once, and nothing orders them: on a busy machine the second came first, and the JVM found null. What
-Python lets go is therefore let go some seconds later.
+py4j sends both at once in no particular order. If the release arrives first, as on a busy machine, the JVM finds null.
+So objects that Python no longer needs are released some seconds later.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any, Final
 __all__ = ["LateRelease", "release_late"]
 
 _LATER: Final = 10.0
-"""Seconds; a busy machine takes tenths of one to read an answer that was sent."""
+"""Seconds. A busy machine needs tenths of a second to read an answer that was sent."""
 _AT_ONCE: Final = float("-inf")
 
 
 class LateRelease:
-    """Stands for py4j's queue of objects to let go, and gives each to py4j's worker when it has waited. Takes no lock.
+    """Replaces py4j's queue of objects to release. It hands each to py4j's worker after a delay and takes no lock.
 
     Args:
-        tasks: Those of py4j's own queue.
+        tasks: The tasks in py4j's own queue.
         now: A clock, in seconds.
     """
 
@@ -37,10 +37,10 @@ class LateRelease:
         self._waiting: deque[tuple[float, Any]] = deque((now(), task) for task in reversed(tasks))
 
     def appendleft(self, task: Any) -> None:
-        """Take one more.
+        """Add a task.
 
         Args:
-            task: The client and the number of an object; or py4j's word that its worker is to end, which does not wait.
+            task: The client and the number of an object, or py4j's signal to stop its worker, which is not delayed.
         """
         if isinstance(task, str):
             self._waiting.appendleft((_AT_ONCE, task))
@@ -48,10 +48,10 @@ class LateRelease:
             self._waiting.append((self._now(), task))
 
     def pop(self) -> Any:
-        """Give the oldest; py4j's worker alone asks, again and again.
+        """Return the oldest task. Only py4j's worker calls this, repeatedly.
 
         Raises:
-            IndexError: None has waited long enough; the worker asks again a tenth of a second later.
+            IndexError: No task has waited long enough. The worker asks again a tenth of a second later.
         """
         since, task = self._waiting.popleft()
         if self._now() - since < _LATER:
@@ -61,10 +61,10 @@ class LateRelease:
 
 
 def release_late(gateway: Any) -> None:
-    """Let what Python no longer refers to go some seconds later, for all sessions of a process; again changes nothing.
+    """Release unused Python references some seconds later, for all sessions of the process. Idempotent.
 
     Args:
-        gateway: PySpark's. One without threads of its own per caller (``PYSPARK_PIN_THREAD=false``) is left as it is.
+        gateway: PySpark's gateway. With ``PYSPARK_PIN_THREAD=false``, which has no thread per caller, nothing changes.
     """
     client = gateway._gateway_client
     queue = getattr(client, "finalizer_deque", None)
@@ -72,6 +72,6 @@ def release_late(gateway: Any) -> None:
         return
     late = LateRelease(queue)
     for thread in threading.enumerate():
-        if getattr(thread, "deque", None) is queue:  # py4j's worker looks it up each time
+        if getattr(thread, "deque", None) is queue:  # py4j's worker looks the attribute up each time.
             thread.deque = late  # type: ignore[attr-defined]
             client.finalizer_deque = late

@@ -1,13 +1,13 @@
-"""Let the connections of the JVM's threads go when the threads have ended.
+"""Release the connections of JVM threads that have ended.
 
 ::
 
-    a thread of the JVM calls Python  -->  py4j opens a connection for it, and begins a thread here that serves it
-    the JVM's thread ends             -->  py4j keeps all three: two sockets and a thread
-    here, every ten seconds           -->  which threads have ended?  their connections are closed, the threads here end
+    a JVM thread calls Python  -->  py4j opens a connection for it and starts a Python thread that serves it
+    the JVM thread ends        -->  py4j keeps all three: two sockets and a thread
+    this module, every 10 s    -->  finds ended JVM threads and closes their connections, so the Python threads end
 
-A server makes threads for each statement, and Spark's pools renew theirs: a driver that runs for days would have
-thousands. A connection whose thread lives is never touched, however long it is idle.
+A server creates threads for each statement, and Spark's pools renew theirs, so a driver that runs for days would have
+thousands. A connection whose thread lives is never closed, however long it is idle.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from pydelta.engines.spark.java_names import JavaNames
 __all__ = ["Callers", "close_ended"]
 
 _EVERY: Final = 10.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 class _Connection(ClientServerConnection):  # type: ignore[misc]
-    """A connection that knows which thread of the JVM has it."""
+    """A connection that records which JVM thread uses it."""
 
     caller: tuple[int, Any] | None = None
 
     def _call_proxy(self, obj_id: Any, stream: Any) -> Any:
         answer = super()._call_proxy(obj_id, stream)
-        if self.caller is None:  # now that the call has been read and not yet answered, the same thread can be asked
+        if self.caller is None:  # The call is read but not yet answered, so that thread can be asked now.
             try:
                 thread = self.python_server.callers.current_thread()
                 self.caller = int(thread.getId()), thread
-            except Py4JError:  # Spark is ending
+            except Py4JError:  # Spark is shutting down.
                 pass
         return answer
 
 
 class Callers:
-    """The connections by which threads of the JVM call Python. Safe to use from several threads.
+    """The connections over which JVM threads call Python. Thread-safe.
 
     Args:
-        gateway: PySpark's.
+        gateway: PySpark's gateway.
     """
 
     def __init__(self, gateway: Any) -> None:
@@ -58,13 +58,13 @@ class Callers:
         self._current: Any = None
 
     def current_thread(self) -> Any:
-        """Return the JVM's thread that waits for this one."""
+        """Return the JVM thread that waits for this one."""
         if self._current is None:
             self._current = JavaNames.of(self._gateway).java.lang.Thread.currentThread
         return self._current()
 
     def connection(self, server: PythonServer, socket: Any, stream: Any) -> _Connection:
-        """Make a connection for a thread of the JVM that calls for the first time; py4j asks for it."""
+        """Create a connection for a JVM thread's first call. py4j calls this."""
         found = _Connection(
             server.java_parameters,
             server.python_parameters,
@@ -81,7 +81,7 @@ class Callers:
         return found
 
     def close_ended(self) -> int:
-        """Close the connections of threads that have ended; how many."""
+        """Close the connections of threads that have ended. Returns their number."""
         with self._lock:
             known = [(item, item.caller) for item in self._known if item.is_connected and item.socket is not None]
         alive = self._living()
@@ -98,14 +98,14 @@ class Callers:
         return closed
 
     def _living(self) -> set[int]:
-        """Numbers of the JVM's threads, as one text."""
+        """Return the ids of the JVM's threads, transferred as one text."""
         java = self._gateway.jvm.java
         ids = java.lang.management.ManagementFactory.getThreadMXBean().getAllThreadIds()
         text = java.util.Arrays.toString(ids).strip("[]")
         return {int(number) for number in text.split(",") if number.strip()}
 
     def _close_there(self, ports: set[int]) -> int:
-        """Take connections from py4j's list in the JVM and close them, under its own lock; the ends here follow."""
+        """Remove connections from py4j's list in the JVM and close them, under its lock. The Python ends follow."""
         client = self._gateway.java_gateway_server.getCallbackClient()
         lock, connections = (_field(client, name) for name in ("lock", "connections"))
         closed = 0
@@ -125,27 +125,27 @@ class Callers:
         while not pause.wait(_EVERY):
             try:
                 self.close_ended()
-            except (Py4JError, OSError):  # Spark has ended, and with it every thread of the JVM
+            except (Py4JError, OSError):  # Spark has stopped, and all JVM threads with it.
                 with self._lock:
                     self._begun = False
                 return
 
 
 def _field(client: Any, name: str) -> Any:
-    """A field of py4j's client in the JVM that has no method of its own."""
+    """Read a field of py4j's client in the JVM that has no getter."""
     field = client.getClass().getSuperclass().getDeclaredField(name)
     field.setAccessible(True)
     return field.get(client)
 
 
 def close_ended(gateway: Any) -> Callers | None:
-    """Look after the connections of the JVM's threads, for all sessions of a process; again changes nothing.
+    """Start closing connections of ended JVM threads, for all sessions of the process. Idempotent.
 
     Args:
-        gateway: PySpark's. One without threads of its own per caller (``PYSPARK_PIN_THREAD=false``) is left as it is.
+        gateway: PySpark's gateway. With ``PYSPARK_PIN_THREAD=false``, which has no thread per caller, nothing changes.
 
     Returns:
-        Who looks after them.
+        The object that closes them, or None.
     """
     server = getattr(gateway, "_callback_server", None)
     if not isinstance(server, PythonServer):

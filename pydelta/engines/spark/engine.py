@@ -1,4 +1,4 @@
-"""Implement ``Engine`` with Spark: its analyser binds conditions, its jobs read and write rows."""
+"""Implement ``Engine`` with Spark. Its analyzer binds conditions, and its jobs read and write rows."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SparkBinding:
-    """What the expressions of one command were resolved with.
+    """The context in which the expressions of a command were resolved.
 
     Args:
-        moment: Its clock, zone, user.
-        rows: What they were resolved against.
-        columns: Which of its columns they read.
+        moment: Clock, time zone and user.
+        rows: The DataFrame that they were resolved against.
+        columns: Its columns that they read.
     """
 
     moment: Moment
@@ -85,8 +85,8 @@ class SparkCondition:
 
     Args:
         bound: The condition.
-        binding: What it was resolved with.
-        tree: The condition with its constants computed, as far as it can be read without Spark.
+        binding: The context in which it was resolved.
+        tree: The condition with constants computed, as far as it can be evaluated without Spark.
     """
 
     bound: BoundExpression
@@ -95,11 +95,11 @@ class SparkCondition:
 
 
 class SparkEngine:
-    """Runs the parts of a command that read or write rows, on one Spark session.
+    """Runs the parts of a command that read or write rows, in one Spark session.
 
     Args:
         spark: A classic session.
-        alias: A name that conditions may use as a qualifier of the table's columns.
+        alias: A qualifier for the table's columns that conditions may use.
     """
 
     rewrites_files: ClassVar[bool] = True
@@ -116,7 +116,7 @@ class SparkEngine:
         self._same_moment = True
 
     def _next_moment(self) -> Moment:
-        """The moment of the command that begins; that of the one before if it is run again."""
+        """Return the moment of a new command, or the previous moment if the same command runs again."""
         if self._moment is None or not self._same_moment:
             self._moment = Moment(self._spark)
         self._same_moment = False
@@ -127,10 +127,10 @@ class SparkEngine:
         return self._arrow.ways
 
     def foresee(self, snapshot: Snapshot, condition: Any) -> str:
-        """Tell how the rows of a condition would be found, without a job: for EXPLAIN.
+        """Predict for EXPLAIN how the rows of a condition would be found, without a job.
 
         Raises:
-            ParseError, BindError, InvalidArgumentError: As ``bind_condition``.
+            ParseError, BindError, InvalidArgumentError: As for ``bind_condition``.
         """
         bound = self.bind_condition(snapshot, condition)
         partitions = {name.lower() for name in snapshot.partition_columns}
@@ -141,7 +141,7 @@ class SparkEngine:
         return f"{way} ({files.height} files, {int(files['size'].sum() or 0)} bytes)"
 
     def foresee_rearranged(self, planned: PlannedOptimize) -> str:
-        """Tell how an OPTIMIZE would rewrite its files, without reading one: for EXPLAIN."""
+        """Predict for EXPLAIN how an OPTIMIZE would rewrite its files, without reading one."""
         return self._arrow.foresee_rearranged(planned.snapshot, planned.files, planned.layout)
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
@@ -197,19 +197,19 @@ class SparkEngine:
         return Jvm.of(self._spark).time_zone()
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """See ``FindsRows.match_partitions``. Where Arrow cannot, Spark reads and filters the values."""
+        """See ``FindsRows.match_partitions``. If Arrow cannot decide, Spark reads and filters the values."""
         native: SparkCondition = condition.native
         done = self._arrow.in_partitions(snapshot, files, native.tree)
         if done is not None:
             return done
         bound = native.bound
-        if not snapshot.partition_columns:  # a constant condition
+        if not snapshot.partition_columns:  # The condition is constant.
             row = Jvm.of(self._spark).one_row([bound.column.alias("holds")]).first()
             return files if row is not None and row["holds"] else files.head(0)
         return matching_partitions(self._spark, snapshot, files, bound.expression) if files.height else files
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
-        """See ``FindsRows.match_rows``. Here, or one job, which reads the condition's columns and nothing else."""
+        """See ``FindsRows.match_rows``. Runs in this process, or as one job that reads only the condition's columns."""
         if not files.height:
             return {}
         native: SparkCondition = condition.native
@@ -308,7 +308,7 @@ class SparkEngine:
         check_default(self._spark, expression, data_type)
 
     def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
-        """See ``ChecksRules.rows_against``. One job, which stops at no row: it counts them."""
+        """See ``ChecksRules.rows_against``. Runs one job, which counts all such rows."""
         return rows_against(self._scan(snapshot, None), expression)
 
     def furthest_value(self, snapshot: Snapshot, column: str, *, lowest: bool) -> int | None:
@@ -318,7 +318,7 @@ class SparkEngine:
         return None if row is None else row[0]
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
-        """See ``FindsRows.count_rows``; footers are read in this process."""
+        """See ``FindsRows.count_rows``. Footers are read in this process."""
         return footer_rows(files, log)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
@@ -336,14 +336,14 @@ class SparkEngine:
             follow_names(self._spark, snapshot)
         except DeltaError:
             raise
-        except Exception as error:  # noqa: BLE001  the commit stands, whatever became of Spark
+        except Exception as error:  # noqa: BLE001  the commit stands, whatever failed in Spark
             _log.warning(
-                "Version %d was committed; Spark could not be told of it: %s",
+                "Version %d was committed, but Spark could not be notified: %s",
                 snapshot.version, first_line(error) or type(error).__name__, extra={"table": snapshot.table_uri},
             )  # fmt: skip
 
     def _columns(self, snapshot: Snapshot) -> DataFrame:
-        """The table's rows, to resolve expressions against: where it has many millions of files, none is listed."""
+        """Return the table's rows to resolve expressions against. For millions of files, none is listed."""
         return self._scan(snapshot, snapshot.files.none() if snapshot.files.in_parts else None)
 
     def _scan(
@@ -387,5 +387,5 @@ class SparkEngine:
 
 
 def _shown(condition: Any) -> str:
-    """A condition as a message shows it."""
+    """Format a condition for a message."""
     return repr(condition if isinstance(condition, str) else str(condition).removeprefix("Column<'").removesuffix("'>"))

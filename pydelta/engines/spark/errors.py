@@ -1,8 +1,8 @@
-"""Turn a ``DeltaError`` into one that Spark users catch, too.
+"""Convert a ``DeltaError`` to an exception that Spark users also catch.
 
-A table that is not there, a name that does not resolve, text that does not parse and a schema that does not fit are
-``AnalysisException`` to Spark users; each such error gets a twin class that derives from both. What users of Delta
-catch for a condition decides first; every other error of a session is at least a ``PySparkException``.
+Spark users expect ``AnalysisException`` for a missing table, a name that does not resolve, text that does not parse or
+a schema that does not fit. Each such error gets a twin class derived from both. What Delta users catch for a condition
+takes precedence. All other errors of a session are at least a ``PySparkException``.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ _BY_CONDITION: Final[Mapping[str, type[PySparkException]]] = {
     **dict.fromkeys(_ANALYSIS.split(), AnalysisException),
     "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE": ArithmeticException,
 }
-"""What users of Delta catch, for the conditions where that is another exception than for the error's class."""
+"""The exception that Delta users catch for a condition, if it differs from that of the error's class."""
 _TWINS: dict[tuple[type[DeltaError], type[PySparkException]], type[DeltaError]] = {}
 
 
 def condition_of(error: BaseException) -> Condition | None:
-    """Return the condition of Spark's that an error carries, to pass it on; None when it carries none."""
+    """Return the Spark condition that an error carries, to pass it on, or None."""
     if not isinstance(error, PySparkException):
         return None
     name = error.getCondition()
@@ -117,13 +117,14 @@ def condition_of(error: BaseException) -> Condition | None:
 
 
 def raised_in(text: str) -> DeltaError | None:
-    """Return an error of ours that a Python process raised and Spark's error quotes; None when there is none."""
+    """Return the engine's error that a Python process raised and that Spark's error quotes, or None."""
     match = _RAISED.search(text)
     raised = getattr(errors, match.group(1), None) if match else None
     if match is None or not isinstance(raised, type) or not issubclass(raised, DeltaError):
         return None
     name, hint = match.group(2), match.group(4)
-    message = match.group(3).replace(f" ({PHRASES.get(name)}).", ".")  # it is added again where the error is shown
+    # The phrase is added again when the error is shown.
+    message = match.group(3).replace(f" ({PHRASES.get(name)}).", ".")
     if issubclass(raised, errors.CommitStateUnknownError):
         return raised(message, txn_id="", hint=hint)
     if name == raised.code or issubclass(raised, errors.DeltaConcurrentModificationException):
@@ -132,13 +133,13 @@ def raised_in(text: str) -> DeltaError | None:
 
 
 def to_spark(error: DeltaError) -> DeltaError:
-    """Return the error as an instance of its own class and of the PySpark exception that Spark users catch.
+    """Return the error as an instance of both its own class and the PySpark exception that Spark users catch.
 
     Args:
         error: Any error of this package.
 
     Returns:
-        ``error`` itself when it is one already.
+        ``error`` itself if it already is one.
     """
     if isinstance(error, PySparkException):
         return error
@@ -160,7 +161,7 @@ def to_spark(error: DeltaError) -> DeltaError:
 
 
 def spark_class(error: DeltaError) -> type[PySparkException]:
-    """Return the exception of PySpark that Spark users catch for an error."""
+    """Return the PySpark exception that Spark users catch for an error."""
     of_class = next(spark for own, spark in _SPARK_BASES if isinstance(error, own))
     return _BY_CONDITION.get(error.code, of_class)
 
@@ -183,7 +184,7 @@ def _nothing_breaking(self: DeltaError) -> None:
 
 
 def causes_of(error: Any) -> list[str]:
-    """Return what an exception of the JVM and its causes say, each with its class, the outermost first."""
+    """Return the texts of a JVM exception and its causes, each with its class, outermost first."""
     found: list[str] = []
     while error is not None and len(found) < _MOST_CAUSES:
         found.append(str(error.toString()))

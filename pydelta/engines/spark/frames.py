@@ -1,4 +1,4 @@
-"""Make DataFrames of what commands and tables tell: newest rows, history, detail, counts."""
+"""Make DataFrames of the output of commands and tables: newest rows, history, detail, counts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
 
 
 def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
-    """Return the newest version with the id and the last version of each row."""
+    """Return the newest version with the id and last changed version of each row."""
     snapshot = log.update()
     if not snapshot.row_tracking.enable_row_tracking:
         raise UnsupportedFeatureError(
@@ -97,13 +97,13 @@ def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
 
 
 def history_frame(spark: SparkSession, log: DeltaLog, limit: int | None) -> DataFrame:
-    """``describe_history`` as a DataFrame; a limit below one leaves no row, as in any query."""
+    """Return ``describe_history`` as a DataFrame. A limit below 1 gives no rows, as in any query."""
     rows = describe_history(log.history(limit))
     return _frame(spark, rows, HISTORY_COLUMNS, _HISTORY_TYPES)
 
 
 def detail_frame(spark: SparkSession, log: DeltaLog) -> DataFrame:
-    """``describe_detail`` as a DataFrame of one row."""
+    """Return ``describe_detail`` as a DataFrame of one row."""
     return _frame(spark, [describe_detail(log.update())], DETAIL_COLUMNS, _DETAIL_TYPES)
 
 
@@ -122,14 +122,14 @@ def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
 
 
 def counts_frame(spark: SparkSession, counts: Mapping[str, int | str]) -> DataFrame:
-    """Return one row of counts and texts, which no job computes; declared nullable, as results of commands are."""
+    """Return one row of counts and texts without a job. Columns are nullable, as in results of commands."""
     kinds = {int: LongType(), str: StringType()}
     schema = StructType([StructField(name, kinds[type(value)]) for name, value in counts.items()])
     return local_frame(spark, [tuple(counts.values())], schema)
 
 
 def optimize_frame(spark: SparkSession, log: DeltaLog, result: OptimizeResult) -> DataFrame:
-    """Return the counts of an OPTIMIZE as the reference engine gives them: ``path`` and the struct ``metrics``."""
+    """Return the counts of an OPTIMIZE like the reference engine: ``path`` and the struct ``metrics``."""
     schema = StructType([StructField("path", StringType()), StructField("metrics", _struct(OPTIMIZE_METRICS))])
     return local_frame(spark, [(log.uri, result.metrics())], schema)
 
@@ -163,7 +163,7 @@ def _text(value: Any) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number that fits a long, also one that another writer put down as a text; else None."""
+    """Convert to an integer that fits a long, also from text that another writer stored; else return None."""
     if isinstance(value, str):
         try:
             value = int(value)
@@ -173,7 +173,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _micros(epoch_ms: int | None) -> int | None:
-    """Milliseconds as the microseconds of a timestamp; None where those end."""
+    """Convert milliseconds to a timestamp's microseconds. Returns None on overflow."""
     return None if epoch_ms is None else _whole(epoch_ms * 1000)
 
 
@@ -188,4 +188,4 @@ _READ: Mapping[type[DataType], Callable[[Any], Any]] = {
     BooleanType: _flag,
     TimestampType: _micros,
 }
-"""How the value of a column is read: what a commit says of itself is free, and other writers wrote it."""
+"""Converters by column type. ``commitInfo`` has no fixed form, and other writers may have written it."""

@@ -1,7 +1,7 @@
-"""Look up names of the JVM once each.
+"""Look up each JVM name only once.
 
-Through py4j a look-up costs milliseconds: the JVM searches all of its jars for every part of a name, and forgets what
-is not there. A call on a known class costs a fraction of one.
+A look-up through py4j takes milliseconds: the JVM searches all its jars for every part of a name and does not cache
+failures. A call on a known class takes a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ATTRIBUTE: Final = "_pydelta_names"
 
 
 class JavaNames:
-    """A package of the JVM, or all of them, whose members are looked up once each."""
+    """A JVM package, or the root, whose members are looked up only once."""
 
     def __init__(self, package: Any) -> None:
         self._package = package
@@ -33,8 +33,9 @@ class JavaNames:
 
     @classmethod
     def of(cls, gateway: Any) -> JavaNames:
-        """Return those of a gateway, which all sessions of a process share."""
-        names: JavaNames | None = vars(gateway).get(_ATTRIBUTE)  # what a gateway lacks it takes for a method of the JVM
+        """Return the names of a gateway, shared by all sessions of the process."""
+        # vars() is used because a gateway treats any missing attribute as a JVM method.
+        names: JavaNames | None = vars(gateway).get(_ATTRIBUTE)
         if names is None:
             names = cls(gateway.jvm)
             setattr(gateway, _ATTRIBUTE, names)
@@ -42,9 +43,9 @@ class JavaNames:
 
 
 def column_named(text: str) -> Column:
-    """Return the column of a name as SQL spells it, in one call.
+    """Return the column of a name in SQL spelling, in one call.
 
-    ``functions.col`` makes five: it also tells Spark which of the user's lines it is called from.
+    ``functions.col`` needs five, because it also tells Spark the calling line of the user's code.
     """
     context = SparkContext._active_spark_context
     assert context is not None

@@ -1,4 +1,4 @@
-"""Make Python objects that the JVM calls, and let them fail there as the JVM's own errors do.
+"""Make Python objects that the JVM calls, and let their errors surface there like the JVM's own.
 
 ::
 
@@ -6,10 +6,10 @@
                                       --an error of the JVM's---> that same error
                                       --anything else-----------> INTERNAL_ERROR, one line; the trace is logged here
 
-Java lets no method throw a checked exception that it does not declare, and Spark's ``AnalysisException`` is one. Where
-a method returns an iterator, ``throwing_iterator`` throws it all the same.
+A Java method can only throw checked exceptions that it declares, and Spark's ``AnalysisException`` is checked. If a
+method returns an iterator, ``throwing_iterator`` throws it nevertheless.
 
-py4j keeps such an object alive as long as the JVM has its counterpart, and lets it go once the JVM has collected that.
+py4j keeps such an object alive as long as the JVM has its counterpart, and releases it once that is garbage-collected.
 """
 
 from __future__ import annotations
@@ -42,55 +42,55 @@ __all__ = [
 _log = logging.getLogger(__name__)
 _RUNTIME: Final = "org.apache.spark.SparkRuntimeException"
 _TELLING: Final = 200
-"""Characters by which a message is known; Spark cuts it off at some 2,000."""
+"""Length of the prefix that identifies a message. Spark cuts messages at about 2,000 characters."""
 _ANALYSIS: Final = "org.apache.spark.sql.AnalysisException"
 _ANALYSIS_ARGUMENTS: Final = 9
 _RUNTIME_ARGUMENTS: Final = 6
-"""From Spark 4.2 on; the last one is the SQLSTATE."""
+"""Number since Spark 4.2. The last one is the SQLSTATE."""
 _ENDING_SECONDS: Final = 1.0
-"""A connection ends a moment before its process is seen to have ended."""
+"""A connection ends a moment before its process is seen to exit."""
 _INTERNAL: Final = "INTERNAL_ERROR"
 _INTERNAL_STATE: Final = "XX000"
 
 
 class JavaObject:
-    """What each object needs that the JVM holds: a name, a hash, equality."""
+    """Methods that every object held by the JVM needs: a name, a hash, equality."""
 
     def toString(self) -> str:  # noqa: N802
         """Return a name for logs."""
         return "pydelta"
 
     def hashCode(self) -> int:  # noqa: N802
-        """Return the same number each time."""
+        """Return a constant number."""
         return id(self) % (1 << 31)
 
     def equals(self, other: Any) -> bool:
-        """Return false: the JVM does not hold one twice."""
+        """Return false, because the JVM never holds one twice."""
         return False
 
 
 def let_errors_cross(gateway: Any) -> None:
-    """Let an error of the JVM's that a callback raises come out there as itself, for all callbacks of the process."""
+    """Let JVM errors that a callback raises reach the JVM unchanged, for all callbacks of the process."""
     gateway.callback_server_parameters.propagate_java_exceptions = True
 
 
 def errors_cross(jvm: Jvm) -> bool:
-    """Tell whether ``let_errors_cross`` was called for the process."""
+    """Return whether ``let_errors_cross`` was called for the process."""
     return bool(jvm.gateway.callback_server_parameters.propagate_java_exceptions)
 
 
 @contextmanager
 def crossing(jvm: Jvm, *, parsing: bool = False) -> Iterator[None]:
-    """Around what the JVM calls: an error leaves it as one that the JVM can throw.
+    """Convert errors within a callback of the JVM to ones that the JVM can throw.
 
-    What the engine parses meanwhile is its own, and goes to Spark's parser alone.
+    Text that the engine parses within the block goes only to Spark's own parser.
 
     Args:
-        jvm: Of any session of the process. Without ``let_errors_cross`` for its gateway, errors stay what they are.
-        parsing: Whether the method that is called declares a ``ParseException``.
+        jvm: JVM of any session of the process. Without ``let_errors_cross`` for its gateway, errors stay unchanged.
+        parsing: Whether the called method declares a ``ParseException``.
 
     Raises:
-        Py4JJavaError: With the exception that the JVM is to throw.
+        Py4JJavaError: Holds the exception that the JVM is to throw.
     """
     try:
         with inside(), without_call_sites():
@@ -104,7 +104,7 @@ def crossing(jvm: Jvm, *, parsing: bool = False) -> Iterator[None]:
 
 
 def _nobody_is_left(jvm: Jvm, error: Exception) -> bool:
-    """Tell whether a call failed since the JVM's process has ended, to which nothing can be thrown."""
+    """Return whether a call failed because the JVM's process has exited, so that nothing can be thrown to it."""
     if jvm.process is None or not isinstance(error, (Py4JError, ConnectionError)):
         return False
     try:
@@ -133,17 +133,17 @@ def _thrown(jvm: Jvm, error: Exception, parsing: bool) -> Any:
 
 
 def _may_be_thrown(jvm: Jvm, origin: Any, parsing: bool) -> bool:
-    """Whether the method may throw it: Java wraps a checked exception that the method does not declare."""
+    """Return whether the method may throw it. Java wraps checked exceptions that the method does not declare."""
     unchecked = (jvm.view.java.lang.Class.forName(f"java.lang.{name}") for name in ("RuntimeException", "Error"))
     parse = "org.apache.spark.sql.catalyst.parser.ParseException"
     return (parsing and str(origin.getClass().getName()) == parse) or any(kind.isInstance(origin) for kind in unchecked)
 
 
 def throwing_iterator(jvm: Jvm, error: DeltaError | PySparkException) -> Any:
-    """Return an iterator of Java that throws, at its first step, what Spark users catch as ``AnalysisException``.
+    """Return a Java iterator whose first step throws what Spark users catch as ``AnalysisException``.
 
     Raises:
-        DeltaError, PySparkException: The error itself, which is of another kind, and crosses as what it is.
+        DeltaError, PySparkException: The error itself, if it is of another kind, which crosses unchanged.
     """
     if isinstance(error, DeltaError):
         if not issubclass(spark_class(error), AnalysisException):
@@ -158,9 +158,9 @@ def throwing_iterator(jvm: Jvm, error: DeltaError | PySparkException) -> Any:
 
 
 def iterator_throwing(jvm: Jvm, thrown: Any) -> Any:
-    """Return an iterator of Java whose first step throws an exception of the JVM, checked or not.
+    """Return a Java iterator whose first step throws a JVM exception, checked or not.
 
-    ``scala.util.Failure.get`` throws what it holds; what Java itself makes over it lets it pass.
+    ``scala.util.Failure.get`` throws what it holds, and the lambda that Java builds over it does not wrap it.
     """
     view = jvm.view
     find, types = view.java.lang.Class.forName, view.java.lang.invoke.MethodType.methodType
@@ -175,22 +175,22 @@ def iterator_throwing(jvm: Jvm, thrown: Any) -> Any:
 
 
 def throwable(jvm: Jvm, error: DeltaError) -> Any:
-    """Make the exception of the JVM that stands for an error: same message, condition, parameters, SQLSTATE."""
+    """Make the JVM exception for an error, with the same message, condition, parameters and SQLSTATE."""
     kinds.note(str(error), spark_class(error).__name__)
     return _make(jvm, str(error), error.getCondition(), error.getSqlState(), error.getMessageParameters())
 
 
 def throwable_with_state(jvm: Jvm, error: DeltaError) -> Any:
-    """Make an exception as ``throwable``, with its SQLSTATE on every version of Spark, since handlers ask for it."""
+    """Make an exception like ``throwable`` that has its SQLSTATE in every Spark version, because handlers need it."""
     holds = max(_constructors(jvm)) == _RUNTIME_ARGUMENTS
     return throwable(jvm, error) if holds else _analysis_exception(jvm, error)
 
 
 class Kinds:
-    """Which of PySpark's exceptions the last errors are: the JVM's, which any method may throw, does not tell.
+    """Remembers PySpark's classes of recent errors, which the JVM's generic exception does not carry.
 
     Args:
-        most: How many are remembered.
+        most: The number of errors to remember.
     """
 
     def __init__(self, most: int = 1000) -> None:
@@ -206,7 +206,7 @@ class Kinds:
                 self._known.popitem(last=False)
 
     def of(self, message: str) -> str | None:
-        """Return the name of PySpark's exception for a message, which may have been cut."""
+        """Return the name of PySpark's exception for a message, which may be truncated."""
         return self._known.get(message[:_TELLING])
 
 
@@ -219,7 +219,7 @@ def _analysis_exception(jvm: Jvm, error: DeltaError) -> Any:
     kind = view.java.lang.Class.forName(_ANALYSIS)
     constructors = (item for item in kind.getDeclaredConstructors() if item.getParameterCount() == _ANALYSIS_ARGUMENTS)
     constructor = next(constructors, None)
-    if constructor is None:  # another version of Spark
+    if constructor is None:  # Other versions of Spark lack this constructor.
         return throwable(jvm, error)
     nothing, context = some(None), jvm.array(view.org.apache.spark.QueryContext, [])
     given = jvm.scala_map(error.getMessageParameters())
@@ -229,7 +229,7 @@ def _analysis_exception(jvm: Jvm, error: DeltaError) -> Any:
 
 
 def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, given: Mapping[str, str]) -> Any:
-    """By the private constructor: the others look for the condition among Spark's own."""
+    """Use the private constructor, because the others look the condition up among Spark's own."""
     view, found = jvm.view, _constructors(jvm)
     constructor = found[max(found)]
     constructor.setAccessible(True)
@@ -241,23 +241,23 @@ def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, give
         jvm.scala_map(given),
         jvm.array(view.org.apache.spark.QueryContext, []),
         some(state),
-    ][: max(found)]  # Spark 4.1 looks the SQLSTATE up by the condition
+    ][: max(found)]  # Spark 4.1 derives the SQLSTATE from the condition.
     made = constructor.newInstance(jvm.array(view.java.lang.Object, arguments))
     return _without_trace(jvm, made)
 
 
 def _constructors(jvm: Jvm) -> dict[int, Any]:
-    """The constructors that take an error by its parts, by the number of these."""
+    """Return the constructors that take the parts of an error, by their number of parameters."""
     kind = jvm.view.java.lang.Class.forName(_RUNTIME)
     return {item.getParameterCount(): item for item in kind.getDeclaredConstructors() if _is_by_parts(item)}
 
 
 def _is_by_parts(constructor: Any) -> bool:
-    """Whether a constructor takes each part of an error as it is: message, cause, condition, parameters."""
+    """Return whether a constructor takes an error's parts directly: message, cause, condition, parameters."""
     return str(constructor.getParameterTypes()[1].getName()) == "scala.Option"
 
 
 def _without_trace(jvm: Jvm, error: Any) -> Any:
-    """The error without its stack, which is py4j's, and which servers send to clients; its cause keeps its own."""
+    """Remove the error's stack trace, which is py4j's and would be sent to clients. Its cause keeps its own."""
     error.setStackTrace(jvm.array(jvm.view.java.lang.StackTraceElement, []))
     return error

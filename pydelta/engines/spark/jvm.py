@@ -1,7 +1,7 @@
-"""Bind JVM classes and bulk operations of a Spark session; the one place that knows Spark versions.
+"""Bind JVM classes and bulk operations of a Spark session. Only this module knows Spark versions.
 
-Names are looked up once (``JavaNames``). Whatever grows with the table (files, partitions) crosses in one buffer, never
-one call an item.
+Names are looked up once (``JavaNames``). Data that grows with the table (files, partitions) crosses in one buffer,
+never with one call per item.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session
 
 
 def is_classic(spark: Any) -> bool:
-    """Tell whether the session runs in this process's JVM (and is not a Spark Connect client)."""
+    """Return whether the session runs in this process's JVM (and is not a Spark Connect client)."""
     return isinstance(spark, SparkSession) and hasattr(spark, "_jsparkSession")
 
 
@@ -48,7 +48,7 @@ class Jvm:
     """JVM classes bound for one session. Get it with ``Jvm.of(spark)``.
 
     Raises:
-        DeltaEnvironmentError: The session is a Spark Connect client: there is no JVM to talk to.
+        DeltaEnvironmentError: The session is a Spark Connect client, so there is no JVM.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -114,7 +114,7 @@ class Jvm:
 
     @classmethod
     def of(cls, spark: SparkSession) -> Jvm:
-        """Return the bindings of a session, made on first use."""
+        """Return the bindings of a session, creating them on first use."""
         bound: Jvm | None = getattr(spark, _ATTRIBUTE, None)
         if bound is None:
             bound = cls(spark)
@@ -125,7 +125,7 @@ class Jvm:
 
     @property
     def process(self) -> Any:
-        """Its process, a ``Popen``; None where this one did not start it."""
+        """The JVM's process, a ``Popen``; None if this process did not start it."""
         return getattr(self.gateway, "proc", None)
 
     def seq(self, items: Iterable[Any]) -> Any:
@@ -137,27 +137,27 @@ class Jvm:
         return self.python_utils.toScalaMap(dict(items))
 
     def indexed_seq(self, items: Iterable[Any]) -> Any:
-        """Return a Scala indexed sequence, which tree nodes take as their new children."""
+        """Return a Scala indexed sequence, the type that tree nodes expect for new children."""
         return self.seq(items).toIndexedSeq()
 
     def column_of(self, expression: Any) -> Any:
-        """Return the JVM's Column over a Catalyst expression, resolved or not."""
+        """Return a JVM Column for a Catalyst expression, resolved or not."""
         return self._expression_utils.column(expression)
 
     def char_varchar_as_strings(self, struct: Any) -> Any:
-        """Return a StructType with char and varchar as strings whose metadata keeps the length."""
+        """Return a StructType with char and varchar as strings whose metadata stores the length."""
         utilities = self.view.org.apache.spark.sql.catalyst.util.CharVarcharUtils
         return utilities.replaceCharVarcharWithStringInSchema(struct)
 
     def array(self, java_class: Any, items: Sequence[Any]) -> Any:
-        """Return a Java array of a class."""
+        """Return a Java array of the given class."""
         result = self.gateway.new_array(java_class, len(items))
         for position, item in enumerate(items):
             result[position] = item
         return result
 
     def struct(self, schema_json: str) -> Any:
-        """Turn schema JSON into ``StructType``."""
+        """Convert schema JSON to ``StructType``."""
         return self._struct_from_json(schema_json)
 
     @cached_property
@@ -165,7 +165,7 @@ class Jvm:
         return self.data_type.fromJson
 
     def is_user_type(self, name: object) -> bool:
-        """Return whether the JVM has a class of this name that is a type of a user's."""
+        """Return whether the JVM has a class of this name that is a user-defined type."""
         if not isinstance(name, str):
             return False
         try:
@@ -175,26 +175,26 @@ class Jvm:
         return bool(self._class_named(_USER_TYPE).isAssignableFrom(found))
 
     def string_array(self, items: Sequence[str]) -> Any:
-        """Make a ``String[]`` in one call."""
+        """Create a ``String[]`` in one call."""
         if not items:
             return self.gateway.new_array(self.view.java.lang.String, 0)
         return self.strings.split("\x00".join(items), "\x00")
 
     def rest_of(self, target: Any, method: str, given: int) -> list[Any]:
-        """Get the default values of a Scala method's parameters after the first ``given`` ones."""
+        """Return the default values of a Scala method's parameters after the first ``given`` ones."""
         names = [str(item.getName()) for item in target.getClass().getMethods()]
         prefix = method + "$default$"
         positions = sorted(int(name.removeprefix(prefix)) for name in set(names) if name.startswith(prefix))
         return [getattr(target, f"{prefix}{position}")() for position in positions if position > given]
 
     def path_text(self, uri: Any) -> str:
-        """Turn a ``java.net.URI`` into a location for ``normalize_uri``: a local one encoded, others as named."""
+        """Convert a ``java.net.URI`` to a location for ``normalize_uri``: local ones encoded, others decoded."""
         text = str(uri.toString())
         return text if text.startswith("file:") else str(self.path(uri).toString())
 
     def location_uri(self, table_uri: str) -> Any:
-        """Turn a normalised table URI into ``java.net.URI``."""
-        if table_uri.startswith("file:"):  # encoded already
+        """Convert a normalized table URI to ``java.net.URI``."""
+        if table_uri.startswith("file:"):  # A local URI is already encoded.
             return self.view.java.net.URI("file:/" + table_uri.removeprefix("file:").lstrip("/"))
         return self.path(table_uri).toUri()
 
@@ -206,7 +206,7 @@ class Jvm:
         return {str(key): str(value) for key, value in self.to_dict(self.python_utils_map(settings)).items()}
 
     def python_utils_map(self, scala_map: Any) -> Any:
-        """Turn a Scala map into ``java.util.Map``."""
+        """Convert a Scala map to ``java.util.Map``."""
         return self._as_java(scala_map)
 
     def time_zone(self) -> str:
@@ -215,7 +215,7 @@ class Jvm:
 
     @cached_property
     def state(self) -> Any:
-        """The session's ``SessionState``, one and the same as long as the session lives."""
+        """The session's ``SessionState``, the same object for the session's lifetime."""
         return self.session.sessionState()
 
     @cached_property
@@ -225,7 +225,7 @@ class Jvm:
 
     @cached_property
     def sql_conf(self) -> Any:
-        """The session's ``SQLConf``, which holds its settings as they are at each time."""
+        """The session's ``SQLConf``, which always has the current settings."""
         return self.state.conf()
 
     def hadoop_conf(self) -> Any:
@@ -233,7 +233,7 @@ class Jvm:
         return self.state.newHadoopConf()
 
     def hadoop_options(self) -> dict[str, str]:
-        """Return the session's storage settings (``fs.*`` and kin). May hold secrets: never log them."""
+        """Return the session's storage settings (``fs.*`` and similar). They may hold secrets, so never log them."""
         conf = self.hadoop_conf()
         options: dict[str, str] = {}
         for prefix in _STORAGE_PREFIXES:
@@ -247,7 +247,7 @@ class Jvm:
         return options
 
     def qualify(self, path: str) -> str:
-        """Add the scheme to a location as a user writes it: a bare path is on the default file system."""
+        """Add the scheme to a location that a user wrote. A path without a scheme is on the default file system."""
         if _scheme(path) is not None:
             return path
         default = str(self.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.hadoop_conf()).toString())
@@ -256,29 +256,29 @@ class Jvm:
         return str(self.path(self.path(default), path).toString()) if path.startswith("/") else path
 
     def default_location(self, name: str) -> str:
-        """Tell where a managed table of this name goes."""
+        """Return the default location of a managed table with this name."""
         identifier = self.state.sqlParser().parseTableIdentifier(name)
         catalog = self.catalog
         return str(self.path(catalog.defaultTablePath(identifier)).toString())
 
     def to_dict(self, java_map: Any) -> dict[str, Any]:
-        """Turn a ``java.util.Map`` of texts into a dict, in one call."""
+        """Convert a ``java.util.Map`` of texts to a dict, in one call."""
         decoded: dict[str, Any] = json.loads(self._to_json(java_map))
         return decoded
 
     # --- expressions ---------------------------------------------------------------------------------------
 
     def reference_names(self, expression: Any) -> list[str]:
-        """Return names of the top-level columns an expression reads."""
+        """Return the names of the top-level columns that an expression reads."""
         references = expression.references().toSeq()
         return [str(references.apply(i).name()) for i in range(references.size())]
 
     def has_subquery(self, expression: Any) -> bool:
-        """Tell whether a query is inside the expression."""
+        """Return whether the expression contains a subquery."""
         return any(map(is_query, json.loads(str(expression.toJSON()))))
 
     def reads_subquery(self, plan: Any) -> bool:
-        """Return whether a query is inside an expression of a plan."""
+        """Return whether an expression of the plan contains a subquery."""
         return bool(plan.containsPattern(self.view.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()))
 
     def conjunction(self, expressions: Sequence[Any]) -> Any:
@@ -289,10 +289,10 @@ class Jvm:
         return result
 
     def bit_is_set(self, bits: Column, base: Column, position: Column) -> Column:
-        """Test a bit of a binary column, by a function of Spark's own that generated code calls directly.
+        """Test a bit of a binary column by a Spark function that generated code calls directly.
 
         Args:
-            bits: Words of 64 bits, little-endian; there is no check of bounds.
+            bits: Words of 64 bits, little-endian. Bounds are not checked.
             base: ``bits_base``.
             position: An integer from 0.
         """
@@ -301,21 +301,21 @@ class Jvm:
         )
 
     def static_call(self, java_class: str, method: str, result: str, *arguments: Column) -> Column:
-        """Call a static method of a Java class in generated code; null where an argument is."""
+        """Call a static method of a Java class in generated code. The result is null if an argument is null."""
         given = [self._class_named(java_class), self.data_type.fromJson(f'"{result}"'), method]
         rest = [self.seq([]), True, True, True, self.none]
         called = self._static_invoke(*given, self.seq(map(self.expression, arguments)), *rest)
         return Column(self._expression_utils.column(called))
 
     def binary_search(self, ascending: Sequence[int] | Sequence[float] | Sequence[str], value: Column) -> Column:
-        """Find a value among sorted ones; ``-(place of the first greater one) - 1`` where it is not there.
+        """Find a value among sorted ones. If it is absent, the result is ``-(position of the first greater one) - 1``.
 
-        The values go into the plan as one Java array, which generated code searches as it is: Spark's own expression
-        copies its array for each row.
+        The values enter the plan as one Java array, which generated code searches directly. Spark's own expression
+        would copy its array for each row.
 
         Args:
-            ascending: All of one type, without null or NaN.
-            value: A bigint, double or string, as they are.
+            ascending: Values of one type, without null or NaN.
+            value: A bigint, double or string, matching the values.
         """
         text = self.view.org.apache.spark.unsafe.types.UTF8String
         if isinstance(ascending[0], str):
@@ -334,11 +334,11 @@ class Jvm:
         return self.session.expression(column._jc)
 
     def to_list(self, seq: Any) -> list[Any]:
-        """Turn a short Scala ``Seq`` into a list (one call per item)."""
+        """Convert a short Scala ``Seq`` to a list (one call per item)."""
         return [seq.apply(position) for position in range(seq.size())]
 
     def recent_partitions(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return typed partition rows of a snapshot; recent ones are kept, so that not each query casts."""
+        """Return typed partition rows of a snapshot. Recent ones are cached, to avoid casting for each query."""
         made = self._partitions.get(key)
         if made is None:
             made = make()
@@ -348,11 +348,11 @@ class Jvm:
     # --- plans and frames ----------------------------------------------------------------------------------
 
     def frame(self, plan: Any) -> DataFrame:
-        """Turn a logical plan into a DataFrame; a command in it runs at once."""
+        """Convert a logical plan to a DataFrame. A command in it runs immediately."""
         return DataFrame(self.dataset.ofRows(self.session, plan), self.spark)
 
     def analysed_under(self, plan: Any, settings: Mapping[str, str]) -> Any:
-        """Resolve a plan under settings that may differ from the session's, as Spark does for the text of a view."""
+        """Resolve a plan under settings other than the session's, as Spark does for the text of a view."""
         current, session = self.session_conf(), self.session
         others = {key: value for key, value in settings.items() if current.get(key, self._default_of(key)) != value}
         if others and current.get(_CURRENT_FOR_VIEWS, "false").lower() != "true":
@@ -366,56 +366,56 @@ class Jvm:
         return {}
 
     def _default_of(self, key: str) -> str | None:
-        """What a setting of SQL is where the session does not say; None where Spark does not know it."""
+        """Return the default of an SQL setting; None if Spark does not know it."""
         if key not in self._defaults:
             entry = scala_object(self.view.org.apache.spark.sql.internal, "SQLConf").getConfigEntry(key)
             self._defaults[key] = None if entry is None else str(entry.defaultValueString())
         return self._defaults[key]
 
     def alias(self, attribute: Any, expression_id: Any | None = None) -> Any:
-        """Return an attribute under its own name with another id: the one given, or a new one."""
+        """Return an attribute under its name with another id, either given or new."""
         chosen = self._named.newExprId() if expression_id is None else expression_id
         return self._alias.apply(attribute, attribute.name(), chosen, self.seq([]), self.none, self.seq([]))
 
     def named(self, name: str, expression: Any) -> Any:
-        """Return an expression under a name."""
+        """Return an expression with a name."""
         return self._alias.apply(expression, name, self._named.newExprId(), self.seq([]), self.none, self.seq([]))
 
     def union(self, plans: Sequence[Any]) -> Any:
-        """Join plans by position, as ``UNION ALL`` does."""
+        """Concatenate plans by position, like ``UNION ALL``."""
         return self._union(self.seq(plans), False, False)
 
     def hide_column(self, project: Any, attribute: Any) -> None:
-        """Let a projection leave a column out that can still be selected by name, as ``_metadata`` of a scan can."""
+        """Hide a column of a projection that can still be selected by name, like ``_metadata`` of a scan."""
         project.setTagValue(self._project_object.hiddenOutputTag(), self.seq([attribute]))
 
     def tag(self, name: str) -> Any:
-        """Return a mark that nodes of a plan can carry."""
+        """Return a tag that nodes of a plan can carry."""
         return self._tag(name)
 
     def rebalance(self, df: DataFrame, keys: Sequence[Column], part_bytes: int) -> DataFrame:
-        """Add a shuffle by ``keys`` (random without keys) into parts of about that many bytes, small ones merged."""
+        """Shuffle by ``keys`` (randomly without keys) into parts of about that many bytes, merging small ones."""
         expressions = self.seq([self.expression(key) for key in keys])
         plan = df._jdf.queryExecution().analyzed()
-        # A number that goes through py4j comes out as an Integer where it is small, and Spark expects a Long.
+        # py4j passes a small number as an Integer, but Spark expects a Long.
         size = self.view.scala.jdk.javaapi.OptionConverters.toScala(self.view.java.util.OptionalLong.of(part_bytes))
         return self.frame(self._rebalance(expressions, plan, self.none, size))
 
     def one_row(self, columns: Sequence[Column]) -> DataFrame:
-        """Return a DataFrame of one row of constants, which no job computes."""
+        """Return a DataFrame of one row of constants, without a job."""
         nothing = self.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
         return self.frame(self.project(self.seq([self.expression(column) for column in columns]), nothing))
 
     def no_rows(self) -> Any:
-        """Return the plan without a column and without a row."""
+        """Return a plan without columns and rows."""
         return self.local_relation.apply(self.struct_type())
 
     def nothing(self) -> DataFrame:
-        """Return the DataFrame without a column and without a row that a command gives."""
+        """Return the DataFrame without columns and rows that some commands return."""
         return self.frame(self.no_rows())
 
     def bound(self, query: Any) -> Any:
-        """Put the values of its parameters into a statement."""
+        """Bind the values of a statement's parameters."""
         return scala_object(self.view.org.apache.spark.sql.catalyst.analysis, "BindParameters").apply(query)
 
     @cached_property
@@ -425,12 +425,12 @@ class Jvm:
         return any(str(method.getName()) == "sessionPathEntries" for method in methods)
 
     def parse(self, text: str, values: Sequence[Any] = (), names: Sequence[str] = ()) -> Any:
-        """Parse a statement, the values of its parameters in it: a marker may stand where no expression can.
+        """Parse a statement with its parameters bound. A marker may be where no expression is allowed.
 
         Args:
             text: The statement.
-            values: Catalyst expressions, for each ``?``, or with names for each ``:name``.
-            names: Of the values, in their order; none for those by position.
+            values: Catalyst expressions for each ``?``, or, with names, for each ``:name``.
+            names: Names of the values, in order; empty for positional ones.
         """
         parser = self.state.sqlParser()
         if not values:
@@ -450,9 +450,9 @@ class Jvm:
         )
 
     def rows_of(self, table: pa.Table, casts: Sequence[str]) -> Any:
-        """Turn an Arrow table into ``InternalRow[]``; Spark casts each column to its SQL type, in the session's zone.
+        """Convert an Arrow table to ``InternalRow[]``. Spark casts each column to its SQL type in the session's zone.
 
-        Every column is text, or has the type already where its entry in ``casts`` is empty.
+        A column is text, or already has its type if its entry in ``casts`` is empty.
         """
         with tempfile.NamedTemporaryFile(prefix="pydelta-rows-", suffix=".arrow") as file:
             with pa.ipc.new_stream(file, table.schema) as stream:
@@ -471,7 +471,7 @@ class Jvm:
 
     @staticmethod
     def struct_json(schema: pa.Schema) -> str:
-        """Turn an Arrow schema of text, integer and binary columns into Spark schema JSON."""
+        """Convert an Arrow schema of text, integer and binary columns to Spark schema JSON."""
         names = {pa.string(): "string", pa.int32(): "integer", pa.int64(): "long", pa.binary(): "binary"}
         fields = [{"name": f.name, "type": names[f.type], "nullable": True, "metadata": {}} for f in schema]
         return json.dumps({"type": "struct", "fields": fields})
@@ -481,19 +481,19 @@ class Jvm:
         return self.view.java.util.ArrayList()
 
     def rows_list(self, rows: Any) -> Any:
-        """Turn ``InternalRow[]`` into ``java.util.List``."""
+        """Convert ``InternalRow[]`` to ``java.util.List``."""
         count = len(rows)
-        objects = self.gateway.new_array(self.object_class, count)  # py4j finds no method for a typed array
+        objects = self.gateway.new_array(self.object_class, count)  # py4j finds no method that accepts a typed array.
         self.java_system.arraycopy(rows, 0, objects, 0, count)
         return self.arrays.asList(objects)
 
     def filter_ordinals(self, filters: Sequence[Any], attributes: Sequence[Any], ordinal: Any, rows: Any) -> list[int]:
-        """Tell which of the rows satisfy all filters, by Spark's own evaluation.
+        """Return the ordinals of the rows that satisfy all filters, evaluated by Spark.
 
         Args:
             filters: Catalyst expressions over ``attributes``.
             attributes: The attributes of the rows' columns, without the last one.
-            ordinal: The attribute of the rows' last column, an integer that comes back.
+            ordinal: The attribute of the rows' last column, the integer to return.
             rows: ``java.util.List`` of ``InternalRow``.
         """
         relation = self.local_relation.apply(
@@ -501,15 +501,15 @@ class Jvm:
         )
         plan = self.project(self.seq([ordinal]), self.filter(self.conjunction(filters), relation))
         optimized = self.state.optimizer().execute(plan)
-        if optimized.nodeName() != "LocalRelation":  # the rule that evaluates it was switched off
+        if optimized.nodeName() != "LocalRelation":  # The optimizer rule that evaluates it is switched off.
             return [int(row[0]) for row in self.frame(plan).collect()]
         text = str(optimized.data().mkString(","))
         return [int(item) for item in text.replace("[", "").replace("]", "").split(",") if item]
 
     def register_data_source(self, source: type[Any]) -> None:
-        """Register a Python data source with this session, unless it has one of that name.
+        """Register a Python data source with this session unless it has one with that name.
 
-        Spark looks for a name that is taken in the active session, which may be another one.
+        Spark checks for the name in the active session, which may be another one.
         """
         if not self.state.dataSourceManager().dataSourceExists(source.name()):
             with self.active():
@@ -517,7 +517,7 @@ class Jvm:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make this session the active one for the block: Spark's rules and look-ups use its settings."""
+        """Make this session the active one within the block, so that Spark's rules and look-ups use its settings."""
         get_active, set_active = self._activity
         before = get_active()
         set_active(self.session)
@@ -533,7 +533,7 @@ class Jvm:
         return sessions.getActiveSession, sessions.setActiveSession
 
     def forget_data_source(self, name: str) -> None:
-        """Take a Python data source of this session out again; Spark has no call for it."""
+        """Unregister a Python data source from this session. Spark has no call for this."""
         manager = self.state.dataSourceManager()
         for field in manager.getClass().getDeclaredFields():
             if str(field.getName()).endswith("runtimeDataSourceBuilders"):
@@ -541,7 +541,7 @@ class Jvm:
                 field.get(manager).remove(name)
 
     def storage_level(self, level: Any) -> Any:
-        """Turn PySpark's storage level into the JVM's; None for the default of ``cacheTable``."""
+        """Convert PySpark's storage level to the JVM's. None gives the default of ``cacheTable``."""
         if level is None:
             return self.view.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
         return self.spark.sparkContext._getJavaStorageLevel(level)
@@ -549,13 +549,13 @@ class Jvm:
     # --- files ---------------------------------------------------------------------------------------------
 
     def directories(self, blocks: Iterable[memoryview], count: int, rows: Any | None) -> Any:
-        """Turn encoded file statuses into Scala ``Seq[PartitionDirectory]``.
+        """Convert encoded file statuses to a Scala ``Seq[PartitionDirectory]``.
 
         Args:
-            blocks: ``count`` records in all, as ``statuses.encode_statuses`` makes them.
-            count: How many.
-            rows: ``java.util.List`` of the partitions' ``InternalRow``; a record's owner is its position in
-                it. None: the table has no partition columns.
+            blocks: ``count`` records in total, as encoded by ``statuses.encode_statuses``.
+            count: The number of records.
+            rows: ``java.util.List`` of the partitions' ``InternalRow``. A record's owner is its position in it. None if
+                the table has no partition columns.
         """
         if count == 0:
             return self.seq([])
@@ -563,7 +563,7 @@ class Jvm:
 
 
 def is_query(node: Mapping[str, Any]) -> bool:
-    """Tell whether a node of ``toJSON()`` is a query inside an expression; ArrayExists is a function of arrays."""
+    """Return whether a node of ``toJSON()`` is a subquery. ArrayExists is not one but a function of arrays."""
     name = str(node.get("class", "")).rpartition(".")[2]
     return name in ("Exists", "ListQuery") or name.endswith("Subquery")
 

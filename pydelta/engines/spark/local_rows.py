@@ -1,4 +1,4 @@
-"""Make DataFrames of rows that the driver has already: a relation of its own, which no job computes."""
+"""Make DataFrames of rows in the driver as local relations, which need no job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["local_frame"]
 
-# Spark 4.1 has no such argument: its times are in UTC.
+# Spark 4.1 lacks this argument and uses UTC.
 _IN_UTC: Final[Mapping[str, Any]] = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 )
@@ -24,16 +24,16 @@ _IN_UTC: Final[Mapping[str, Any]] = (
 def local_frame(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: StructType | str) -> DataFrame:
     """Return rows as a DataFrame.
 
-    ``createDataFrame`` of Python rows starts a job for each use, and takes times without a zone as the machine's.
+    ``createDataFrame`` on Python rows starts a job for each use and reads times without a zone in the machine's zone.
 
     Args:
         spark: The session.
-        rows: Values in the order of the columns; structs as dictionaries, timestamps with a zone or as microseconds
+        rows: Values in the order of the columns. Structs are dictionaries. Timestamps have a zone or are microseconds
             since 1970 in UTC.
-        schema: Of the frame, as a type or as DDL; nullability is kept.
+        schema: The frame's schema, as a type or DDL. Nullability is kept.
     """
     fields = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    assert isinstance(fields, StructType), "what is no row has no columns"
+    assert isinstance(fields, StructType), "the type of rows is a struct"
     arrow = to_arrow_schema(fields, **_IN_UTC)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
     values = [pa.array(list(column), type=field.type) for column, field in zip(columns, arrow, strict=True)]

@@ -1,4 +1,4 @@
-"""Open the logs of tables with a session's settings, and raise the errors that Spark users catch."""
+"""Open table logs with a session's settings, and raise the errors that Spark users catch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @contextmanager
 def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
-    """Run engine code for a user: errors name the table and have the PySpark base class that Spark users catch."""
+    """Run engine code for a user: errors name the table and have a PySpark base class that Spark users catch."""
     try:
         with without_call_sites():
             if log is None:
@@ -53,7 +53,7 @@ def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
 
 
 def active_session(spark: SparkSession | None) -> SparkSession:
-    """Return the session given, or the active one."""
+    """Return the given session, or the active one."""
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise DeltaEnvironmentError(
@@ -65,19 +65,19 @@ def active_session(spark: SparkSession | None) -> SparkSession:
 
 
 def settings_of(spark: SparkSession) -> Settings:
-    """Return the engine's settings as the session has them."""
+    """Return the engine's settings in the session."""
     return Settings.resolve(Jvm.of(spark).session_conf())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What a session's settings say of the engine and of stores, read once for all tables of a statement.
+    """A session's settings of the engine and of stores, read once for all tables of a statement.
 
     Args:
-        settings: The engine's.
-        conf: All of the session. May hold secrets, as ``options``.
+        settings: The engine's settings.
+        conf: All settings of the session. They may hold secrets, like ``options``.
         stores: The log stores that they name, by setting.
-        options: Those of the stores, ``stores`` among them.
+        options: The storage options, including ``stores``.
     """
 
     settings: Settings
@@ -87,7 +87,7 @@ class SessionSettings:
 
     @classmethod
     def of(cls, spark: SparkSession) -> SessionSettings:
-        """Read the settings as they are now."""
+        """Read the current settings."""
         jvm = Jvm.of(spark)
         conf = jvm.session_conf()
         stores = {key: value for key, value in conf.items() if key.startswith(_LOG_STORE)}
@@ -106,9 +106,9 @@ def log_for_path(
 
     Args:
         spark: A classic session.
-        path: Where the table is.
-        hadoop_conf: Options beyond those of the session.
-        session: Its settings, where they were read already.
+        path: Location of the table.
+        hadoop_conf: Options in addition to those of the session.
+        session: The session's settings, if they were already read.
 
     Raises:
         DeltaEnvironmentError: Spark could not read the table's files; see ``check_store``.
@@ -117,17 +117,17 @@ def log_for_path(
     if held.settings.hadoop_check and not any(
         path.startswith(f"{key.removeprefix(_LOG_STORE)}:") for key in held.stores
     ):
-        check_store(spark, path)  # who names a store of their own knows what Spark can read there
+        check_store(spark, path)  # A user who configures a custom store knows what Spark can read there.
     return DeltaLog.for_table(path, options={**held.options, **(hadoop_conf or {})}, settings=held.settings)
 
 
 def store_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a reader's options that are for the store."""
+    """Return those of a reader's options that configure the store."""
     return {name: value for name, value in given.items() if name.lower().startswith(("fs.", "dfs."))}
 
 
 def absent_path(log: DeltaLog) -> Condition:
-    """Tell what it is called that no table is at a path: there may be other files, or nothing at all."""
+    """Choose the error condition for a path without a table: there may be other files, or nothing at all."""
     try:
         empty = next(iter(log.store.list_all()), None) is None
     except StorageError:
@@ -138,19 +138,19 @@ def absent_path(log: DeltaLog) -> Condition:
 
 
 def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:
-    """A time -> epoch milliseconds. Text is read by Spark, in the session's zone; a naive datetime is local time."""
+    """Convert a time to epoch milliseconds. Spark reads text in the session's zone. A naive datetime is local time."""
     if isinstance(value, datetime):
         return (value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     return moment_ms(spark, F.lit(value), shown=repr(value))
 
 
 def moment_ms(spark: SparkSession, moment: Column, *, shown: object) -> int:
-    """Compute a constant expression as a time, in epoch milliseconds; text without a zone is in the session's.
+    """Evaluate a constant expression as a time in epoch milliseconds. Text without a zone uses the session's.
 
     Raises:
-        InvalidArgumentError: It is not a time; the message has ``shown``.
+        InvalidArgumentError: It is not a time. The message shows ``shown``.
     """
-    # Without a relation Spark folds it while planning, and no job runs.
+    # Without a relation, Spark folds it during planning and runs no job.
     rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp")).alias("ms")])._jdf.collectAsList()
     if rows.get(0).isNullAt(0):
         raise InvalidArgumentError(

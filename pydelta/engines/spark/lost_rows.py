@@ -1,4 +1,4 @@
-"""Report the loss of rows that a command kept while it ran as an error of the engine."""
+"""Report the loss of rows that a command kept while running as an error of the engine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 @contextmanager
 def reading_kept(table_uri: str, command: str) -> Iterator[None]:
-    """Around a job that reads rows which the command keeps as a local checkpoint.
+    """Convert errors of a job that reads rows which a command keeps as a local checkpoint.
 
     Args:
         table_uri: The table.
-        command: What the rows were kept for, as in "the merge".
+        command: What the rows were kept for, such as "the merge".
 
     Raises:
         DeltaEnvironmentError: The executor that held some of them is gone. The command can be run again.

@@ -1,4 +1,4 @@
-"""Keep what was made last, up to a size."""
+"""Keep recently used values, up to a total size."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _V = TypeVar("_V")
 
 
 class LruCache(Generic[_K, _V]):
-    """Values used last, by key; for threads. A key must stand for one value for ever, so that none goes stale.
+    """The most recently used values by key. Thread-safe. A key must always stand for one value, so none gets stale.
 
     Args:
-        limit: The sum of sizes to keep at most, bytes or whatever they are given in; a value that alone is larger is
-            not kept.
+        limit: Maximum total size, in bytes or any other unit. A single larger value is not cached.
     """
 
     def __init__(self, limit: int) -> None:
@@ -28,7 +27,7 @@ class LruCache(Generic[_K, _V]):
         self._lock = threading.Lock()
 
     def get(self, key: _K) -> _V | None:
-        """Return what is kept under a key; None when nothing is."""
+        """Return the cached value of a key, or None."""
         with self._lock:
             if key not in self._kept:
                 return None
@@ -36,7 +35,7 @@ class LruCache(Generic[_K, _V]):
             return self._kept[key][0]
 
     def put(self, key: _K, value: _V, size: int) -> None:
-        """Keep a value, and drop those that were not used for longest where there is no room."""
+        """Cache a value, evicting the least recently used ones if there is no room."""
         with self._lock:
             if key in self._kept or size > self._limit:
                 return

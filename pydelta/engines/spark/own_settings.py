@@ -1,8 +1,8 @@
-"""Change settings of a session for one job of ours, and restore the user's afterwards.
+"""Change session settings for one job of the engine, and restore the user's values afterwards.
 
-``spark.sql.parquet.filterPushdown`` is off while rows that match are looked for: on its way to Parquet a constant
-passes through Java's old calendar and text classes, and comes out as another one where these have none such (the days
-of October 1582 that were left out, text that is not UTF-8) or tell apart what SQL does not (the zeros of both signs).
+``spark.sql.parquet.filterPushdown`` is off in searches for matching rows. On the way to Parquet, a constant passes
+through Java's legacy calendar and string classes. These change values that they cannot represent (the omitted days of
+October 1582, text that is not UTF-8) or distinguish values that SQL does not (zeros of both signs).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _users: dict[str, tuple[int, str | None]] = {}
 
 @contextmanager
 def exact_filters(spark: SparkSession) -> Iterator[None]:
-    """Let Spark alone decide which rows a filter keeps; files have been chosen by then.
+    """Make Spark alone decide which rows a filter keeps. Files are already selected.
 
     Args:
-        spark: The session. Jobs of other threads in it may see the setting meanwhile, which only costs them time.
+        spark: The session. Jobs of other threads may see the changed setting, which only makes them slower.
     """
     key = str(spark._jsparkSession.sessionUUID())
     conf = spark._jsparkSession.sessionState().conf()

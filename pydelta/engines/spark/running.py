@@ -1,4 +1,4 @@
-"""Run commands in a session: with its settings and its engine, and its ``txnVersion`` once."""
+"""Run commands in a session with its settings and engine, using its ``txnVersion`` once."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _TXN_VERSION: Final = ("spark.databricks.delta.write.txnVersion", "spark.pydelta
 
 
 def session_context(spark: SparkSession, log: DeltaLog, *, alias: str | None = None) -> Context:
-    """Return the context of commands that a session runs on a table.
+    """Return the context for commands that a session runs on a table.
 
     Args:
         spark: A classic session.
-        log: The table.
-        alias: A name that conditions may use as a qualifier of the table's columns.
+        log: The table's log.
+        alias: A qualifier for the table's columns that conditions may use.
     """
     return Context(log, SparkEngine(spark, alias=alias), settings=settings_of(spark))
 
 
 def run_in_session(spark: SparkSession, command: Command[R] | Task[R], log: DeltaLog, *, alias: str | None = None) -> R:
-    """Run a command with the session's settings; unset its ``txnVersion`` if it was used and the session says so.
+    """Run a command with the session's settings. Unsets a used ``txnVersion`` if the session asks for that.
 
-    Arguments as ``session_context``; errors are those of the command.
+    The arguments are those of ``session_context``, the errors those of the command.
     """
     context = session_context(spark, log, alias=alias)
     result = run(command, context)
@@ -44,7 +44,7 @@ def run_in_session(spark: SparkSession, command: Command[R] | Task[R], log: Delt
 
 
 def _forget_version(spark: SparkSession, command: Command[R], settings: Settings, result: R) -> None:
-    """Unset the session's version after a command that committed for it, or was skipped because of it."""
+    """Unset the session's version after a command that used it or was skipped because of it."""
     used = command.transaction(settings)
     if None in used or used != settings.transaction:
         return

@@ -1,4 +1,4 @@
-"""Watch for SIGTERM in this process and in its JVM, which would end at once otherwise, and take what runs along."""
+"""Watch for SIGTERM in this process and its JVM, which would otherwise exit immediately and abort running work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Stopping"]
 
 
 class Stopping:
-    """Whether the program was asked to stop: by SIGTERM to this process, or to the JVM that belongs to it.
+    """Records whether SIGTERM was sent to this process or to its JVM.
 
     Args:
         spark: The session.
@@ -35,12 +35,12 @@ class Stopping:
         self._jvm = Jvm.of(spark)
 
     def handle(self, _: Any) -> None:
-        """Take the JVM's signal."""
+        """Handle the JVM's signal."""
         self.asked.set()
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen for the signal, and leave both handlers as they were."""
+        """Listen for the signal within the block, and restore both handlers afterwards."""
         signals = self._jvm.view.sun.misc.Signal
         term = signals("TERM")
         before = signals.handle(term, self)
@@ -49,7 +49,7 @@ class Stopping:
         try:
             yield
         finally:
-            with contextlib.suppress(Py4JNetworkError, OSError):  # a JVM that has ended has no handlers
+            with contextlib.suppress(Py4JNetworkError, OSError):  # A JVM that has exited has no handlers.
                 signals.handle(term, before)
             if main:
                 signal.signal(signal.SIGTERM, own)

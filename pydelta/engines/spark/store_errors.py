@@ -1,4 +1,4 @@
-"""Describe in words what a store answered, or that it did not, when Spark itself asked it for something."""
+"""Describe storage errors that Spark's own file access raised."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _PASSING: Final = (
     "Status Code: 503",
     "Status Code: 504",
 )
-"""Words of failures that pass: in the class or the message of an error of Java's, or of one of its causes."""
+"""Words that identify transient failures, in the class or message of a Java error or its causes."""
 
 
 def store_failure(error: Py4JJavaError, what: str) -> StorageError:
-    """Describe an error of the JVM as one of the store, without the JVM's stack.
+    """Convert a JVM error to one of the store, without the JVM's stack.
 
     Args:
-        error: What a call of Spark raised.
-        what: Was asked for, as the beginning of a sentence: ``The input cannot be read``.
+        error: The error that a Spark call raised.
+        what: What failed, as the start of a sentence: ``The input cannot be read``.
 
     Returns:
-        A retryable one where the store was away, timed out or was too busy; else one that somebody has to look at.
+        A retryable error if the store was unreachable, timed out or was busy, otherwise one that needs attention.
     """
     causes = causes_of(error.java_exception)
-    said = " ".join(causes[-1].split())[:500]
+    message = " ".join(causes[-1].split())[:500]
     if any(word in text for word in _PASSING for text in causes):
         hint = "Nothing was written. Check that the store runs and its address is right, then run it again."
-        return StorageError(f"{what}, since the store does not answer: {said}", retryable=True, hint=hint)
+        return StorageError(f"{what}, since the store does not answer: {message}", retryable=True, hint=hint)
     return StorageError(
-        f"{what}: {said}", hint="Nothing was written. Check the address, the credentials and their rights."
+        f"{what}: {message}", hint="Nothing was written. Check the address, the credentials and their rights."
     )

@@ -1,4 +1,4 @@
-"""Convert PySpark's ``StructType`` to the log's and back, by their shared JSON ("Schema Serialization Format")."""
+"""Convert between PySpark's ``StructType`` and the log's by their common JSON ("Schema Serialization Format")."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ __all__ = ["from_spark", "make_field", "schema_of", "to_spark_schema"]
 
 
 def from_spark(schema: spark_types.StructType) -> StructType:
-    """Turn a PySpark schema into the log's.
+    """Convert a PySpark schema to the log's.
 
     Raises:
-        SchemaError: A type that the format does not have.
+        SchemaError: The format does not have one of its types.
     """
     return parse_schema(schema.json())
 
 
 def to_spark_schema(schema: StructType) -> spark_types.StructType:
-    """Turn the log's schema into PySpark's, metadata kept; of a user-defined type it has the type of the values."""
+    """Convert the log's schema to PySpark's, including metadata. A user-defined type becomes the type of its values."""
     plain = plain_type(schema)
     assert isinstance(plain, StructType), "a schema is a struct"
     return spark_types.StructType.fromJson(schema_dict(plain))
 
 
 def schema_dict(schema: StructType) -> dict[str, object]:
-    """The schema's JSON as a dictionary."""
+    """Return the schema's JSON as a dictionary."""
     decoded: dict[str, object] = json.loads(schema.to_json())
     return decoded
 
 
 def schema_of(fields: Sequence[spark_types.StructField]) -> StructType:
-    """Turn Spark fields into the log's schema."""
+    """Convert Spark fields to the log's schema."""
     return sized_schema(parse_schema(spark_types.StructType(list(fields)).json()))
 
 
@@ -54,7 +54,7 @@ def make_field(
     comment: str | None,
     identity: Mapping[str, int | bool] | None = None,
 ) -> spark_types.StructField:
-    """Return one column of a builder; how its values come about goes into the field's metadata.
+    """Return one column of a builder. The field's metadata records how its values are computed.
 
     Protocol: "Generated Columns", "Identity Columns".
     """
@@ -77,7 +77,7 @@ def make_field(
 
 
 def _condition_of_type(text: str) -> Condition | None:
-    """What Spark calls a column of a type that there is not; of the type alone it says: not a list of columns."""
+    """Return Spark's condition for a column of an unknown type. For the type alone Spark would report another one."""
     try:
         spark_types.DataType.fromDDL(f"x {text}")
     except PySparkException as error:

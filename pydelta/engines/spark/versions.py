@@ -1,4 +1,4 @@
-"""Refuse a Spark that this engine is not made for, before anything of it is imported or written."""
+"""Refuse a Spark version that this engine does not support, before anything is imported or written."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from pydelta.errors import DeltaEnvironmentError
 __all__ = ["SPARKS", "installed_spark", "refuse_unsupported"]
 
 SPARKS: Final = ((4, 1), (4, 2), (4, 3))
-"""The minor versions that this engine is tested with; pyproject.toml asks for them."""
+"""The minor versions with which this engine is tested. pyproject.toml requires one of them."""
 
 
 def installed_spark() -> str | None:
-    """Return the version of the PySpark that an import would take, without importing it; None where there is none."""
+    """Return the version of the PySpark that would be imported, without importing it; None if there is none."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         return None
     try:
         text = Path(found.origin).with_name("version.py").read_text()
-    except OSError:  # it is in an archive, as on YARN
+    except OSError:  # It is in an archive, as on YARN.
         return str(import_module("pyspark").__version__)
     version = re.search(r"""__version__.*=\s*["']([^"']+)["']""", text)
     return None if version is None else version.group(1)
 
 
 def refuse_unsupported(version: str | None) -> tuple[int, ...]:
-    """Return major and minor of a version of Spark, if it is one of ``SPARKS``; nothing of one that is not known.
+    """Return major and minor number of a Spark version in ``SPARKS``, or an empty tuple for an unknown version.
 
     Args:
-        version: As Spark gives it; None for one that is not known.
+        version: The version as Spark reports it; None if unknown.
 
     Raises:
-        DeltaEnvironmentError: It is another one; says which there are.
+        DeltaEnvironmentError: The version is not supported. Gives the supported ones.
     """
     found = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
     if version is None or found in SPARKS:
         return found
     first, last = (".".join(map(str, number)) for number in (SPARKS[0], SPARKS[-1]))
     raise DeltaEnvironmentError(
-        f"This is Spark {version}, and pydelta runs on Spark {first} to {last}.",
+        f"This is Spark {version}, but pydelta runs on Spark {first} to {last}.",
         hint=f"Install PySpark {first} to {last}: pip install 'pyspark>={first},<{SPARKS[-1][0]}.{SPARKS[-1][1] + 1}'.",
     )

@@ -1,4 +1,4 @@
-"""Parse and write ``_last_checkpoint``, the hint at the newest checkpoint, with its checksum. Only a hint."""
+"""Parse and write ``_last_checkpoint`` and its checksum. The file is only a hint at the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ HINT_PATH: Final = f"{LOG_DIR}/{LAST_CHECKPOINT}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class V2File:
-    """The main file of a V2 checkpoint, whose name others do not know otherwise.
+    """The main file of a V2 checkpoint, whose UUID name cannot be derived from the version.
 
     Args:
-        name: In the log's directory.
-        size_in_bytes: Of this file.
+        name: File name in the log's directory.
+        size_in_bytes: Size of this file.
         modification_time_ms: Epoch milliseconds.
     """
 
@@ -44,7 +44,7 @@ class V2File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointHint:
-    """What ``_last_checkpoint`` claims ("Last Checkpoint File Schema").
+    """The content of ``_last_checkpoint`` ("Last Checkpoint File Schema").
 
     Args:
         version: Version of the checkpoint.
@@ -52,7 +52,7 @@ class CheckpointHint:
         parts: Number of parts of a multi-part checkpoint.
         size_in_bytes: Bytes of its files.
         num_of_add_files: Number of ``add`` actions in it.
-        v2: Its main file, where it is of the second kind. Of what others wrote only the name counts.
+        v2: The main file of a V2 checkpoint. If another engine wrote the hint, only the name is used.
     """
 
     version: int
@@ -64,7 +64,7 @@ class CheckpointHint:
 
 
 class _Number(str):
-    """A JSON number by its spelling."""
+    """A JSON number with its original spelling."""
 
     __slots__ = ()
 
@@ -96,10 +96,10 @@ def _quoted(text: str) -> str:
 
 
 def canonical_form(text: str) -> str:
-    """Spell a JSON object in the one way that the checksum is taken of ("JSON checksum").
+    """Return the canonical form of a JSON object, over which its checksum is computed ("JSON checksum").
 
     Raises:
-        ValueError: Not a JSON object, or a key appears twice.
+        ValueError: The text is not a JSON object, or a key appears twice.
     """
     document = json.loads(
         text, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_no_duplicates
@@ -121,7 +121,7 @@ def hint_checksum(text: str) -> str:
 
 
 def encode_hint(hint: CheckpointHint) -> bytes:
-    """Write the file's bytes, checksum included."""
+    """Encode the file's bytes, including the checksum."""
     body: dict[str, Any] = {"version": hint.version, "size": hint.size}
     if hint.parts is not None:
         body["parts"] = hint.parts
@@ -140,7 +140,7 @@ def encode_hint(hint: CheckpointHint) -> bytes:
 
 
 def decode_hint(data: bytes) -> CheckpointHint | None:
-    """Parse the hint; None for anything truncated, malformed or with a checksum that does not match."""
+    """Parse the hint. Returns None if it is truncated, malformed or fails its checksum."""
     try:
         text = data.decode()
         body = json.loads(text)
@@ -168,7 +168,7 @@ def _v2_file(body: Mapping[str, Any]) -> V2File | None:
 
 
 def read_hint(store: Store) -> CheckpointHint | None:
-    """Read the table's ``_last_checkpoint``; None when it is missing, unreadable or makes no sense."""
+    """Read the table's ``_last_checkpoint``. Returns None if it is missing, unreadable or invalid."""
     try:
         return decode_hint(store.read(HINT_PATH))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Refuse a Parquet file that says much more than its bytes can hold, before it is unpacked.
+"""Refuse a Parquet file that claims much more data than its bytes can hold, before decompressing it.
 
-Each action of a checkpoint names a file, an application or a domain of its own, so it takes bytes. Parquet writes a
-value that repeats once: a file of kilobytes can stand for billions of rows, or for a text of megabytes in each of them.
+Each action of a checkpoint names its own file, application or domain, so it takes bytes. Parquet stores a repeated
+value once: a file of kilobytes can claim billions of rows, or megabytes of text in each of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def refuse_inflated(metadata: Any, path: str, size: int) -> None:
     """Check the counts in a footer against the size of the file.
 
     Raises:
-        LogCorruptedError: More rows than bytes, or many more values.
+        LogCorruptedError: The file claims more rows than bytes, or far more values.
     """
     if metadata.num_rows > max(size, _FREE_ROWS):
         raise inflated(path, f"{metadata.num_rows:,} rows", size)
@@ -47,16 +47,16 @@ def refuse_inflated(metadata: Any, path: str, size: int) -> None:
 
 
 def repeated_texts(chunk: Any, group: int, open_file: Callable[[list[str]], pq.ParquetFile], size: int) -> str | None:
-    """Measure the texts of a column chunk that is short because they repeat, without unpacking them.
+    """Measure the texts of a column chunk that is small only because they repeat, without decompressing them.
 
     Args:
-        chunk: What the footer says of it.
+        chunk: Its metadata in the footer.
         group: Its row group.
-        open_file: Opens the file so that the leaves of these names come as dictionaries.
-        size: Of the file, in bytes.
+        open_file: Opens the file so that the leaves with these names are read as dictionaries.
+        size: The file's size in bytes.
 
     Returns:
-        What is wrong; None where the texts take no more than they may.
+        A description of the problem; None if the texts are within the limit.
     """
     total = _text_bytes(chunk, group, open_file)
     if total <= max(_FREE_BYTES, _TIMES * size):
@@ -65,7 +65,7 @@ def repeated_texts(chunk: Any, group: int, open_file: Callable[[list[str]], pq.P
 
 
 def _text_bytes(chunk: Any, group: int, open_file: Callable[[list[str]], pq.ParquetFile]) -> int:
-    """The bytes that the texts take when they are unpacked; 0 where that cannot be much more than what is stored."""
+    """Return the decompressed size of the texts in bytes, or 0 if it cannot be much more than the stored size."""
     if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
         return 0
     stored, values = chunk.total_uncompressed_size, chunk.num_values
@@ -97,5 +97,5 @@ def _leaf(array: Any) -> Any:
 
 
 def inflated(path: str, claims: str, size: int) -> LogCorruptedError:
-    """Make the error."""
+    """Build the error for a file with impossible claims."""
     return LogCorruptedError(f"{path} claims to hold {claims} in {size:,} bytes.", hint=_HINT)

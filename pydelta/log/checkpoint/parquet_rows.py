@@ -1,7 +1,7 @@
-"""Read chosen columns of chosen rows from one Parquet file of a checkpoint.
+"""Read selected columns and rows from one Parquet file of a checkpoint.
 
-A checkpoint part or sidecar holds one action per row, one struct column per kind of action. Reading goes by leaf
-column and row group, so that opening a large checkpoint does not load its statistics.
+A checkpoint part or sidecar holds one action per row and one struct column per kind of action. It is read by leaf
+column and row group, so opening a large checkpoint does not load its statistics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pydelta.storage.whole import read_listed
 __all__ = ["ParquetRows", "struct_fields"]
 
 WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
-INT96_UNIT: Final = "ms"  # nanoseconds would overflow, and no other timestamp of a checkpoint has this unit
+INT96_UNIT: Final = "ms"  # Nanoseconds would overflow, and no other timestamp of a checkpoint has this unit.
 _MAGIC: Final = b"PAR1"
 _BATCH_ROWS: Final = 65_536
 _WINDOW_BYTES: Final = 64 * 1024 * 1024
@@ -35,9 +35,9 @@ _MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionVa
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn whatever Arrow raises over a damaged file into ``LogCorruptedError``; storage errors pass.
+    """Convert errors that Arrow raises for a damaged file to ``LogCorruptedError``. Storage errors pass through.
 
-    A file that is not there is damage as well: a checkpoint that names or implies it cannot be read.
+    A missing file counts as damage too, because the checkpoint that names or implies it cannot be read.
     """
     try:
         yield
@@ -51,8 +51,8 @@ def reading(path: str) -> Iterator[None]:
         pa.ArrowException, pl.exceptions.PolarsError, msgspec.MsgspecError, OSError, EOFError, KeyError, ValueError,
         IndexError, OverflowError,
     ) as error:  # fmt: skip
-        said = first_line(error) or type(error).__name__
-        raise LogCorruptedError(f"{path} is not a readable checkpoint file: {said}", hint=_HINT) from error
+        message = first_line(error) or type(error).__name__
+        raise LogCorruptedError(f"{path} is not a readable checkpoint file: {message}", hint=_HINT) from error
 
 
 _HINT: Final = (
@@ -62,7 +62,7 @@ _HINT: Final = (
 
 
 def _read(store: Store, path: str) -> bytes:
-    """A whole file; one without an end is only believed to be damaged where the store says that it is no longer."""
+    """Read a whole file. If its end marker is missing, the store must confirm the size before it counts as damaged."""
     data = store.read(path)
     if data.endswith(_MAGIC):
         return data
@@ -71,16 +71,16 @@ def _read(store: Store, path: str) -> bytes:
 
 
 class ParquetRows:
-    """A Parquet file of actions, opened once: its footer is read, its columns on demand.
+    """A Parquet file of actions, opened once: the footer is read immediately, columns on demand.
 
     Args:
-        store: Where it is.
+        store: The store that holds it.
         path: Path in the store.
         size: Size in bytes, from a listing or a sidecar action; None asks the store.
-        kept: Whether a small file's bytes stay in memory, so that it is fetched once.
+        kept: Whether a small file's bytes stay in memory, so that it is fetched only once.
 
     Raises:
-        LogCorruptedError: The file is missing, truncated or no Parquet.
+        LogCorruptedError: The file is missing, truncated or not Parquet.
     """
 
     def __init__(self, store: Store, path: str, size: int | None = None, *, kept: bool = True) -> None:
@@ -106,7 +106,7 @@ class ParquetRows:
         self._leaves = {self._metadata.schema.column(i).path: i for i in range(len(self._metadata.schema.names))}
 
     def _open(self, groups: Sequence[int], columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-        """A reader of its own for each use, since they keep a position; the columns of some row groups are fetched."""
+        """Open a new reader, because readers have a position, and prefetch columns of some row groups."""
         source: Any
         if self._whole is not None:
             source = pa.BufferReader(self._whole)
@@ -127,7 +127,7 @@ class ParquetRows:
         return [index for path, index in self._leaves.items() if path in wanted or path.startswith(below)]
 
     def _measure(self, group: int, columns: Sequence[str]) -> None:
-        """Check once what the texts of a row group come to."""
+        """Check the decompressed text size of a row group once."""
         for index in self._chosen(columns):
             if (group, index) in self._measured:
                 continue
@@ -149,7 +149,7 @@ class ParquetRows:
                 yield first, chunk.total_compressed_size
 
     def _read(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """Each row group and its batches; bytes are fetched for several row groups at once, within bounds."""
+        """Yield each row group with its batches. Bytes for several row groups are fetched together, within a limit."""
         window: list[int] = []
         held = 0
         for position, group in enumerate(groups):
@@ -162,16 +162,16 @@ class ParquetRows:
                 self._measure(ready, columns)
                 batches = file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[ready], columns=list(columns))
                 yield ready, map(_checked, batches)
-            del file  # its bytes go before the next ones come
+            del file  # This releases its bytes before the next window is fetched.
             window, held = [], 0
 
     @property
     def num_rows(self) -> int:
-        """Rows of all kinds."""
+        """Number of rows of all kinds."""
         return int(self._starts[-1])
 
     def has(self, *path: str) -> bool:
-        """Tell whether the struct column has this field, e.g. ``has("add", "stats")``."""
+        """Return whether the struct column has this field, for example ``has("add", "stats")``."""
         kind: Any = self.schema
         for name in path:
             index = kind.get_field_index(name) if not isinstance(kind, pa.DataType) or pa.types.is_struct(kind) else -1
@@ -181,14 +181,14 @@ class ParquetRows:
         return True
 
     def field_type(self, *path: str) -> pa.DataType:
-        """Return Arrow type of a field that is there."""
+        """Return the Arrow type of an existing field."""
         kind: Any = self.schema.field(path[0]).type
         for name in path[1:]:
             kind = kind.field(name).type
         return kind
 
     def _has_values(self, group: int, kind: str) -> bool:
-        """Whether the row group can hold an action of the kind, as far as the footer says."""
+        """Return whether the row group can hold an action of this kind, judged by the footer's null counts."""
         rows = self._metadata.row_group(group)
         for index in self._chosen([kind]):
             statistics = rows.column(index).statistics
@@ -197,10 +197,10 @@ class ParquetRows:
         return False
 
     def batches(self, columns: Sequence[str], *, kind: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Read leaf columns (a prefix names all below it) of the row groups that can hold ``kind``.
+        """Read leaf columns (a prefix selects all below it) of the row groups that can hold ``kind``.
 
         Yields:
-            The index in the file of the batch's first row, and the batch.
+            The index of the batch's first row in the file, and the batch.
 
         Raises:
             LogCorruptedError: The file is damaged.
@@ -216,11 +216,11 @@ class ParquetRows:
                     start += batch.num_rows
 
     def structs(self, kind: str, fields: Sequence[str] | None = None) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
-        """Read the non-null structs of one action kind.
+        """Read the non-null structs of one kind of action.
 
         Args:
             kind: Column, such as ``add``.
-            fields: Fields wanted (``path``, ``deletionVector.offset``); None for all.
+            fields: Fields to read (``path``, ``deletionVector.offset``); None for all.
 
         Yields:
             Row indexes in the file, and the structs as an Arrow array of the same length.
@@ -238,15 +238,15 @@ class ParquetRows:
     def take(
         self, kind: str, fields: Sequence[str] | None, rows: npt.NDArray[np.int64]
     ) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
-        """Read structs of given rows, from only the row groups that hold them.
+        """Read the structs of given rows, only from the row groups that hold them.
 
         Args:
             kind: Column, such as ``add``.
-            fields: Fields wanted; None for all.
+            fields: Fields to read; None for all.
             rows: Ascending row indexes.
 
         Yields:
-            Positions within ``rows``, and the structs there.
+            Positions within ``rows``, and the structs at them.
         """
         columns = [kind] if fields is None else [f"{kind}.{name}" for name in fields]
         bounds = np.searchsorted(rows, self._starts)
@@ -266,10 +266,10 @@ class ParquetRows:
                         break
 
     def objects(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Read actions of a kind as JSON objects, camelCase keys, nulls left out. For few actions, not for adds.
+        """Read actions of a kind as JSON objects with camelCase keys, omitting nulls. Too slow for adds.
 
         Raises:
-            LogCorruptedError: They are no structs, or a map in them has something else than pairs.
+            LogCorruptedError: They are not structs, or a map in them does not consist of pairs.
         """
         for _, array in self.structs(kind):
             if not pa.types.is_struct(array.type):
@@ -282,7 +282,7 @@ class ParquetRows:
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, when its texts are UTF-8 and its lists lie where they say: others take that for granted."""
+    """Return the batch after checking that its texts are UTF-8 and its offsets are valid, which later code assumes."""
     batch.validate(full=True)
     return batch
 
@@ -291,13 +291,14 @@ def _is_text(kind: pa.DataType) -> bool:
     types = pa.types
     if types.is_dictionary(kind):
         return _is_text(kind.value_type)
-    if types.is_binary(kind) or types.is_large_binary(kind):  # of a writer that left the annotation out
+    # Some writers omit the annotation that marks binary as text.
+    if types.is_binary(kind) or types.is_large_binary(kind):
         return True
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _is_map(kind: pa.DataType) -> bool:
-    """Whether it is a map of texts, or the list of pairs that is left of one without the MAP annotation."""
+    """Return whether the type is a map of texts, or the list of pairs that a map without the MAP annotation becomes."""
     if pa.types.is_map(kind):
         return _is_text(kind.key_type) and _is_text(kind.item_type)
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
@@ -325,10 +326,10 @@ _VECTOR: Final = ("storageType", "pathOrInlineDv")
 
 
 def _check_types(schema: pa.Schema, path: str) -> None:
-    """Check the types of the fields that are read by columns, where they are there.
+    """Check the types of the fields that are read as columns, if present.
 
     Raises:
-        LogCorruptedError: One is of another type, or one that every action has is missing.
+        LogCorruptedError: A field has another type, or a required one is missing.
     """
     for kind, needed in _NEEDED.items():
         if schema.get_field_index(kind) >= 0:
@@ -357,7 +358,7 @@ def _unreadable(path: str, what: str) -> LogCorruptedError:
 
 
 def plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """An Arrow struct as Python gives it -> the JSON object it stands for: maps as objects, no nulls."""
+    """Convert an Arrow struct in Python form to its JSON object: maps become objects, nulls are omitted."""
     result: dict[str, Any] = {}
     for name, item in value.items():
         if item is None:
@@ -372,5 +373,5 @@ def plain(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def struct_fields(array: Any) -> dict[str, Any]:
-    """Return child arrays of an Arrow struct array by name, nulls of the struct passed down."""
+    """Return the child arrays of an Arrow struct array by name. Null structs become null children."""
     return {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}

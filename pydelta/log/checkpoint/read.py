@@ -1,9 +1,9 @@
-"""Read the actions and columns of one complete checkpoint: classic, multi-part, or V2 with or without sidecars.
+"""Read the actions and columns of a complete checkpoint: classic, multi-part, or V2 with or without sidecars.
 
 ::
 
     CheckpointFiles --> parts and sidecars (footers only) --> protocol, metadata, txn, domains   eagerly
-                                                          --> core columns of the adds           on first use, kept
+                                                          --> core columns of the adds           on first use, cached
                                                           --> statistics, tombstones             on demand, by row
 """
 
@@ -58,19 +58,19 @@ __all__ = ["PART_BITS", "Checkpoint", "PartFacts", "read_checkpoint", "sidecar_n
 _STATE_KINDS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 _ADD_REST: Final = ("tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")
 _KEPT_BYTES: Final = 256 * 1024 * 1024
-"""Sidecars that together are larger are read by their columns, and none of their bytes stay in memory."""
+"""If the sidecars together are larger, they are read by column and none of their bytes stay in memory."""
 PART_BITS: Final = 40
-"""Of a row's locator: the part is above them, the row in it below."""
+"""Bits of a row locator that hold the row within its part. The higher bits hold the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """What is known of the adds of a part without their columns.
+    """Facts about the adds of a part that do not need their columns in memory.
 
     Args:
-        adds: How many.
+        adds: Number of adds.
         size: Sum of the sizes of their files, in bytes.
-        hashes: Of their paths, ascending: whether a path is among them. They hold for this process alone.
+        hashes: Hashes of their paths, ascending, to test whether a path is among them. Valid only in this process.
     """
 
     adds: int
@@ -80,12 +80,12 @@ class PartFacts:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """Columns that a checkpoint has in memory, for a later one that has sidecars in common with it.
+    """Columns that a checkpoint has in memory, to be reused by a later one that shares sidecars with it.
 
     Args:
-        parts: Path and size of a sidecar -> the number of the part that it is.
-        cores: Partition columns -> the columns of the adds.
-        tombstones: Those of the removes, if they are in memory.
+        parts: Path and size of a sidecar -> its part number.
+        cores: Partition columns -> the core columns of the adds.
+        tombstones: The columns of the removes, if they are in memory.
     """
 
     parts: dict[tuple[str, int], int]
@@ -93,11 +93,11 @@ class _Memory:
     tombstones: pl.DataFrame | None
 
     def rows_of(self, frame: pl.DataFrame | None, part: ParquetRows, number: int) -> pl.DataFrame | None:
-        """The rows of a sidecar in one of the frames, as those of the part ``number``; None if they are not there."""
+        """Return the rows of a sidecar in a frame, renumbered as part ``number``; None if the frame lacks them."""
         old = self.parts.get((part.path, part.size))
         if frame is None or old is None:
             return None
-        row = frame["row"]  # ascending, as the parts were read
+        row = frame["row"]  # The column is ascending because parts are read in order.
         low, high = (int(row.search_sorted(bound << PART_BITS)) for bound in (old, old + 1))
         found = frame.slice(low, high - low)
         return found.with_columns(found["row"] - (old << PART_BITS) + (number << PART_BITS))
@@ -111,7 +111,7 @@ class Checkpoint:
         parts: The Parquet files that can hold file actions.
         state: Protocol, metadata, set-transactions and domain metadata.
         inline: File actions of a JSON checkpoint.
-        sidecars: Of a V2 checkpoint; their files are the last parts, in this order, but for those not opened.
+        sidecars: Sidecars of a V2 checkpoint. The opened ones are the last parts, in this order.
         name: Path of its first file, for messages.
     """
 
@@ -140,11 +140,11 @@ class Checkpoint:
 
     @property
     def num_rows(self) -> int:
-        """Rows of all kinds in all parts, as their footers say."""
+        """Rows of all kinds in all parts, according to their footers."""
         return sum(part.num_rows for part in self.parts)
 
     def reuse(self, known: Checkpoint) -> None:
-        """Take the columns of sidecars that both have from an older checkpoint, where it has them in memory."""
+        """Reuse columns of shared sidecars that an older checkpoint has in memory."""
         self._facts |= {
             (part.path, part.size): known._facts[part.path, part.size]
             for part in self.parts
@@ -155,12 +155,12 @@ class Checkpoint:
             self._known = memory
 
     def _forget(self) -> None:
-        """Let go of the older checkpoint's columns once all that they are for is here."""
+        """Release the older checkpoint's columns once this one has loaded all that they could provide."""
         if self._cores and self._tombstones is not None:
             self._known = None
 
     def _memory(self) -> _Memory | None:
-        """What is in memory of sidecars; what an older checkpoint had, where none of it was asked for here."""
+        """Return sidecar columns in memory, or the older checkpoint's if this one has loaded none."""
         if not self._cores:
             return self._known
         parts = {
@@ -172,11 +172,11 @@ class Checkpoint:
 
     @property
     def sidecar_names(self) -> tuple[str, ...]:
-        """Names in ``_sidecars`` of the files that it points to."""
+        """Names of its sidecar files in ``_sidecars``."""
         return tuple(map(sidecar_name, self.sidecars))
 
     def core(self, partition_names: Sequence[str]) -> pl.DataFrame:
-        """Return core columns of all adds in the Parquet files. Read once for each set of partition columns.
+        """Return the core columns of all adds in the Parquet files. They are cached for one set of partition columns.
 
         Raises:
             LogCorruptedError: A file is damaged.
@@ -192,7 +192,7 @@ class Checkpoint:
             return found
 
     def adds_by_part(self, partition_names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Return how many adds each part has, and the sum of their sizes; worked out once."""
+        """Return the number of adds in each part and the sum of their sizes. Computed once."""
         found = self._of_parts
         if found is None:
             core, count = self.core(partition_names), len(self.parts)
@@ -202,7 +202,7 @@ class Checkpoint:
         return found
 
     def facts(self, number: int) -> PartFacts:
-        """Return what is known of a part's adds; read once, also for later checkpoints that have the sidecar."""
+        """Return the facts about a part's adds. They are read once and shared with later checkpoints."""
         part = self.parts[number]
         found = self._facts.get((part.path, part.size))
         if found is None:
@@ -214,11 +214,11 @@ class Checkpoint:
         return found
 
     def adds_in(self, number: int, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Return ``core`` of one part, in parts that are not kept."""
+        """Iterate over ``core`` of one part in batches that are not cached."""
         return _adds_in(self.parts[number], number, partition_names)
 
     def core_batches(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Return ``core`` in parts that are not kept; what is in memory of a sidecar is not read again."""
+        """Iterate over ``core`` in batches that are not cached. Sidecars already in memory are not read again."""
         known = self._known
         cores = known.cores.get(tuple(partition_names)) if known is not None else None
         for number, part in enumerate(self.parts):
@@ -226,14 +226,14 @@ class Checkpoint:
             yield from _adds_in(part, number, partition_names) if found is None else (found,)
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
-        """Return ``tombstones`` in parts that are not kept, as ``core_batches``."""
+        """Iterate over ``tombstones`` in batches that are not cached, like ``core_batches``."""
         known = self._known
         for number, part in enumerate(self.parts):
             found = known.rows_of(known.tombstones, part, number) if known is not None else None
             yield from _removes_in(part, number) if found is None else (found,)
 
     def tombstones(self) -> pl.DataFrame:
-        """Return columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
+        """Return the columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
         with self._lock:
             if self._tombstones is None:
                 frames = list(self.tombstone_batches())
@@ -242,7 +242,7 @@ class Checkpoint:
             return self._tombstones
 
     def stats(self, locators: npt.NDArray[np.uint64]) -> pl.Series:
-        """Read statistics of some rows as JSON text, in their order: ``stats``, else ``stats_parsed``."""
+        """Read the statistics of given rows, in order, as JSON text: from ``stats``, otherwise ``stats_parsed``."""
         result: list[pl.Series] = []
         order: list[npt.NDArray[np.int64]] = []
         for part, rows, positions in self._by_part(locators):
@@ -256,9 +256,9 @@ class Checkpoint:
         return pl.concat(result)[np.argsort(position)].alias("stats")
 
     def stats_columns(self, locators: npt.NDArray[np.uint64], leaves: Sequence[Leaf]) -> pl.DataFrame:
-        """Return typed statistics of some rows, in their order; columns as ``parse_stats_columns``.
+        """Return typed statistics of given rows, in their order, with the columns of ``parse_stats_columns``.
 
-        Read from ``stats_parsed`` where it has the columns; texts are read for the other rows only.
+        They are read from ``stats_parsed`` if it has the columns. Text is read only for the other rows.
         """
         frames: list[pl.DataFrame] = []
         order: list[npt.NDArray[np.int64]] = []
@@ -281,7 +281,7 @@ class Checkpoint:
         return pl.concat(frames, how="vertical_relaxed")[np.argsort(position)]
 
     def adds(self, locators: npt.NDArray[np.uint64]) -> list[AddFile]:
-        """Read whole ``add`` actions of some rows, in their order, without statistics."""
+        """Read complete ``add`` actions of given rows, in their order, without statistics."""
         found: list[tuple[int, AddFile]] = []
         for part, rows, positions in self._by_part(locators):
             present = [name for name in _ADD_REST if part.has("add", name)]
@@ -293,7 +293,7 @@ class Checkpoint:
         return [add for _, add in found]
 
     def is_plain(self, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Tell of which rows, in their order, the core columns and the statistics say all."""
+        """Return for each row, in order, whether its core columns and statistics are all that its add has."""
         result = np.ones(len(locators), dtype=bool)
         for part, rows, positions in self._by_part(locators):
             present = [name for name in _ADD_REST if part.has("add", name)]
@@ -304,7 +304,7 @@ class Checkpoint:
         return result
 
     def integers(self, locators: npt.NDArray[np.uint64], fields: Sequence[str]) -> pl.DataFrame:
-        """Read whole-number fields of the ``add`` of some rows, in their order; null where there is none."""
+        """Read integer fields of the ``add`` of given rows, in their order. A missing value is null."""
         frames: list[pl.DataFrame] = []
         order: list[npt.NDArray[np.int64]] = []
         schema = dict.fromkeys(fields, pl.Int64())
@@ -325,14 +325,14 @@ class Checkpoint:
         return pl.concat(frames)[np.argsort(np.concatenate(order))]
 
     def rows_of(self, part: int, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Tell which of ascending locators lie in a part, as row indexes in it."""
+        """Return which of the ascending locators lie in a part, as row indexes in it."""
         low, high = np.searchsorted(locators, [np.uint64(part << PART_BITS), np.uint64((part + 1) << PART_BITS)])
         return (locators[low:high] - np.uint64(part << PART_BITS)).astype(np.int64)
 
     def _by_part(
         self, locators: npt.NDArray[np.uint64]
     ) -> Iterator[tuple[ParquetRows, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Each part that is concerned, the ascending rows in it, and where in ``locators`` they stand."""
+        """Yield each part with rows to read, the ascending rows in it, and their positions in ``locators``."""
         order = np.argsort(locators, kind="stable")
         ordered = locators[order]
         numbers = (ordered >> np.uint64(PART_BITS)).astype(np.int64)
@@ -394,16 +394,16 @@ def read_checkpoint(
     unopened: Collection[str] | None = frozenset(),
     known: Checkpoint | None = None,
 ) -> Checkpoint:
-    """Open a checkpoint and read what is not about files.
+    """Open a checkpoint and read its actions that are not file actions.
 
     Args:
-        store: Of the table.
-        files: Its main file, or its parts.
-        unopened: Names of sidecars that are not opened, so that their rows are not among its rows; None for all.
-        known: An older one: sidecars that it has opened are not opened again, and see ``Checkpoint.reuse``.
+        store: The table's store.
+        files: Its main file or its parts.
+        unopened: Names of sidecars to leave closed; their rows are not part of the result. None for all.
+        known: An older checkpoint. Its open sidecars are reused; see ``Checkpoint.reuse``.
 
     Raises:
-        LogCorruptedError: A file of it (a sidecar included) is missing, truncated or no checkpoint.
+        LogCorruptedError: A file (or sidecar) is missing, truncated or not a checkpoint.
 
     Protocol: "Checkpoints", "V2 Spec", "Sidecar Files".
     """
@@ -430,7 +430,8 @@ def read_checkpoint(
     for sidecar in sidecars:
         name = sidecar_name(sidecar)
         if unopened is not None and name not in unopened:
-            file = (f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes)  # under a name of its own: no other file has it
+            # Sidecar names are unique, so path and size identify one.
+            file = (f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes)
             parts.append(opened.get(file) or ParquetRows(store, *file, kept=few))
     found = Checkpoint(
         version=files.version, name=files.name, parts=parts, state=state, inline=inline, sidecars=sidecars
@@ -441,7 +442,7 @@ def read_checkpoint(
 
 
 def sidecar_name(sidecar: Sidecar) -> str:
-    """Return the name of its file in ``_sidecars``."""
+    """Return the file name of a sidecar in ``_sidecars``."""
     return unquote(sidecar.path).rsplit("/", 1)[-1]
 
 

@@ -1,6 +1,6 @@
-"""Make the rows of a snapshot's checkpoint, in batches: file actions as the protocol's Arrow structs.
+"""Build the rows of a snapshot's checkpoint in batches: file actions as the protocol's Arrow structs.
 
-Old checkpoint rows are copied column by column; only the commits since then pass through Python objects.
+Old checkpoint rows are copied column by column. Only later commits pass through Python objects.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class FileRows:
     """The file actions of a checkpoint.
 
     Args:
-        snapshot: What to write.
-        expired_before_ms: Tombstones removed at or before this time are left out.
-        without: Parts of the checkpoint underneath whose rows are left out.
+        snapshot: The snapshot to write.
+        expired_before_ms: Tombstones removed at or before this time are omitted.
+        without: Parts of the underlying checkpoint whose rows are omitted.
     """
 
     snapshot: Snapshot
@@ -92,7 +92,7 @@ class FileRows:
 
     @functools.cached_property
     def _shape(self) -> StatsShape | None:
-        """Of ``stats_parsed``; None when it is off, or a partition value is none of its type: then texts alone."""
+        """Shape of ``stats_parsed``. None (text only) if it is off or a partition value does not fit its type."""
         if not self.snapshot.properties.checkpoint_write_stats_as_struct:
             return None
         files = self.snapshot.files
@@ -105,7 +105,7 @@ class FileRows:
         return stats_shape(self.snapshot)
 
     def types(self) -> dict[str, pa.DataType]:
-        """Return Arrow types of the columns ``add`` and ``remove``."""
+        """Return the Arrow types of the columns ``add`` and ``remove``."""
         return {"add": pa.struct(list(self._add_types().items())), "remove": pa.struct(list(_REMOVE_FIELDS.items()))}
 
     def _add_types(self) -> dict[str, pa.DataType]:
@@ -122,7 +122,7 @@ class FileRows:
         return types
 
     def adds(self) -> Iterator[Any]:
-        """Return struct arrays of the column ``add``, in the order of the file table's parts."""
+        """Yield struct arrays of the column ``add``, in the order of the file table's parts."""
         files = self.snapshot.files
         in_parts = files.in_parts
         base, _ = files.layers()
@@ -132,10 +132,10 @@ class FileRows:
             if number in self.without:
                 continue
             assert base is not None, "it has the part"
-            here = files.live_rows(number) if alive is None else base.rows_of(number, alive)
+            live = files.live_rows(number) if alive is None else base.rows_of(number, alive)
             wanted = ["stats", "stats_parsed", *_ADD_FIELDS]
             for at, structs in part.structs("add", [name for name in wanted if part.has("add", name)]):
-                kept = np.ones(len(at), dtype=bool) if here is None else np.isin(at, here, assume_unique=True)
+                kept = np.ones(len(at), dtype=bool) if live is None else np.isin(at, live, assume_unique=True)
                 if kept.any():
                     chosen = structs if kept.all() else structs.filter(pa.array(kept))
                     yield self._add_structs(struct_fields(chosen), len(chosen), shape, types)
@@ -151,7 +151,7 @@ class FileRows:
             yield self._add_structs(fields, len(batch), shape, types)
 
     def _to_write(self, rows: npt.NDArray[np.uint64], base: Checkpoint | None) -> npt.NDArray[np.uint64]:
-        """The rows of the checkpoint underneath, ascending, without those of the parts left out."""
+        """Return rows of the underlying checkpoint, ascending, without the omitted parts."""
         if not bool((rows[:-1] <= rows[1:]).all()):
             rows = np.sort(rows)
         written = [number for number in range(len(base.parts) if base else 0) if number not in self.without]
@@ -189,33 +189,33 @@ class FileRows:
         return partition_struct(typed_frame(texts, schema), spec.physical_names, schema)
 
     def removes(self) -> Iterator[Any]:
-        """Return structs of the column ``remove``: live tombstones, without statistics and tags."""
+        """Yield structs of the column ``remove``: unexpired tombstones, without statistics and tags."""
         files = self.snapshot.files
         kept = self.snapshot.tombstones().filter(pl.col("deletion_timestamp") > self.expired_before_ms)
         base, _ = files.layers()
         alive = self._to_write(kept["row"].to_numpy(), base)
         for number, part in enumerate(base.parts if base else ()):
-            here = base.rows_of(number, alive) if base else alive
-            if not len(here) or number in self.without:
+            removed = base.rows_of(number, alive) if base else alive
+            if not len(removed) or number in self.without:
                 continue
             for at, structs in part.structs("remove", [name for name in _REMOVE_FIELDS if part.has("remove", name)]):
-                chosen = structs.filter(pa.array(np.isin(at, here, assume_unique=True)))
+                chosen = structs.filter(pa.array(np.isin(at, removed, assume_unique=True)))
                 if len(chosen):
                     yield _remove_structs(struct_fields(chosen), len(chosen))
         recent = kept.filter((pl.col("row") & DELTA_BIT) != 0)
         for start in range(0, recent.height, BATCH_ROWS):
-            rows_here = recent.slice(start, BATCH_ROWS)
-            runs = read_removes(files.remove_texts(rows_here)) if len(rows_here) >= RUN_LENGTH else None
+            batch_rows = recent.slice(start, BATCH_ROWS)
+            runs = read_removes(files.remove_texts(batch_rows)) if len(batch_rows) >= RUN_LENGTH else None
             for run in runs or ():
                 yield _remove_structs(_remove_columns(run), len(run))
             if runs is not None:
                 continue
-            batch = files.remove_actions(rows_here)
+            batch = files.remove_actions(batch_rows)
             yield _remove_structs(_columns([_remove_row(remove) for remove in batch], _REMOVE_FIELDS), len(batch))
 
 
 def _plain_columns(frame: pl.DataFrame, partition_names: Sequence[str]) -> dict[str, Any]:
-    """Files of which the columns say all -> Arrow columns of their adds."""
+    """Convert files without further fields to Arrow columns of their adds."""
     length, width = frame.height, len(partition_names)
     offsets = pa.array(np.arange(length + 1, dtype=np.int32) * width)
     keys = pa.array(list(partition_names) * length, type=pa.string())
@@ -234,7 +234,7 @@ def _plain_columns(frame: pl.DataFrame, partition_names: Sequence[str]) -> dict[
 
 
 def _remove_columns(run: RemoveRun) -> dict[str, Any]:
-    """Tombstones of a run -> Arrow columns of their removes."""
+    """Convert the tombstones of a run to Arrow columns of their removes."""
     columns = _plain_columns(run.frame.with_columns(modification_time=pl.lit(0, dtype=pl.Int64)), run.names)
     return {
         "path": columns["path"],
@@ -256,7 +256,7 @@ def _remove_row(remove: RemoveFile) -> dict[str, Any]:
 
 
 def _columns(rows: Sequence[dict[str, Any]], types: dict[str, pa.DataType]) -> dict[str, Any]:
-    """Decoded actions -> Arrow columns."""
+    """Convert decoded actions to Arrow columns."""
     return {
         name: pa.array([_for_arrow(row.get(name), kind) for row in rows], type=kind) for name, kind in types.items()
     }
@@ -275,7 +275,7 @@ def _remove_structs(fields: dict[str, Any], length: int) -> Any:
 
 
 def _texts(stats: Any | None, parsed: Any | None, length: int) -> pl.Series:
-    """``stats`` as text, made from ``stats_parsed`` where only that is there."""
+    """Return ``stats`` as text, rendered from ``stats_parsed`` where only that exists."""
     text = pl.repeat(None, length, dtype=pl.String, eager=True)
     if stats is not None:
         series = pl.from_arrow(stats)
@@ -289,7 +289,7 @@ def _texts(stats: Any | None, parsed: Any | None, length: int) -> pl.Series:
 
 
 def _conform(array: Any | None, kind: pa.DataType, length: int) -> Any:
-    """An array in the type that a checkpoint of ours has; nulls where the old one lacks the field."""
+    """Convert an array to the type in our checkpoints. A field that the old one lacks is null."""
     if array is None:
         return pa.nulls(length, kind)
     if array.type.equals(kind):

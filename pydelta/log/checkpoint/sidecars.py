@@ -1,14 +1,14 @@
-"""Choose the sidecars of the checkpoint before that the next one names again, so that it costs what has changed since.
+"""Choose the sidecars of the previous checkpoint to reuse, so that the next one costs only what changed since.
 
 ::
 
-    checkpoint 100   a (all live)   b (a file of it is gone)   c (small, all live)
+    checkpoint 100   a (all live)   b (a file of it is removed)   c (small, all live)
     since then       3 files removed, 20 added
-    checkpoint 110   a again        b' without the gone ones + the 20 new ones + c
+    checkpoint 110   a reused       b' without the removed files + the 20 new ones + c
 
-A sidecar whose rows are all as they were is named again, unless it is small beside what is written anyway: each row is
-written again a few times while its sidecar grows, and the number of sidecars stays small. When this is safe beside a
-clean-up is said, and why, in docs/adr/0029-large-logs.md.
+A sidecar whose rows are all unchanged is reused, unless it is small compared to what is written anyway. So each row is
+rewritten only a few times while its sidecar grows, and the number of sidecars stays small. docs/adr/0029-large-logs.md
+explains when this is safe next to a clean-up.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = [
 ]
 
 FULL_ACTIONS: Final = 25_000
-"""A sidecar of this many rows is left as it is."""
+"""A sidecar with this many rows is not merged further."""
 _MUCH_LARGER: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarRows:
-    """What has become of the rows of a sidecar.
+    """The state of a sidecar's rows.
 
     Args:
-        rows: How many it has, adds and removes.
-        is_as_written: Whether all adds are live, all removes still say that their file is gone, and its columns are
-            those of the next checkpoint.
-        expired: Removes that the next checkpoint need not have.
+        rows: Number of adds and removes in it.
+        is_as_written: Whether all its adds are live, all its removes still apply, and its columns are those of the next
+            checkpoint.
+        expired: Removes that the next checkpoint may omit.
     """
 
     rows: int
@@ -61,11 +61,11 @@ class SidecarRows:
 
 
 def choose_kept(sidecars: Sequence[SidecarRows], *, new_rows: int) -> frozenset[int]:
-    """Choose the sidecars to name again, by their numbers. Pure.
+    """Choose the numbers of the sidecars to reuse. Pure.
 
     Args:
-        sidecars: Of the checkpoint before.
-        new_rows: Rows of the commits since.
+        sidecars: Those of the previous checkpoint.
+        new_rows: Rows of the commits since then.
 
     Example:
         >>> full, small = SidecarRows(rows=30_000, is_as_written=True), SidecarRows(rows=10, is_as_written=True)
@@ -88,14 +88,14 @@ def choose_kept(sidecars: Sequence[SidecarRows], *, new_rows: int) -> frozenset[
 def settled_base(
     listing: Listing, hint: CheckpointHint | None, *, version: int, now_ms: int, retention_ms: int
 ) -> CheckpointFiles | None:
-    """Return the checkpoint whose sidecars the next one may name again, if it is one that no clean-up is after. Pure.
+    """Return the checkpoint whose sidecars may be reused, provided no clean-up can delete it. Pure.
 
     Args:
-        listing: Of the log.
-        hint: What ``_last_checkpoint`` says: who wrote that checkpoint has seen that what it names stays.
-        version: Of the checkpoint to be written.
-        now_ms: The clock, epoch milliseconds.
-        retention_ms: How long a checkpoint is kept at least: within half of that nobody deletes it.
+        listing: The log's listing.
+        hint: ``_last_checkpoint``. The writer of that checkpoint verified that the files it names stay.
+        version: Version of the checkpoint to write.
+        now_ms: Current time, epoch milliseconds.
+        retention_ms: Minimum retention of checkpoints. Nobody deletes one within half of it.
     """
     newest = listing.checkpoints[0] if listing.checkpoints else None
     if newest is None or newest.kind is not LogFileKind.CHECKPOINT_V2 or newest.version >= version:
@@ -107,10 +107,10 @@ def settled_base(
 
 
 def is_newest_but_for(listing: Listing, own: str, named_by: str) -> bool:
-    """Tell whether a checkpoint is the newest one, but for the one that was written upon it. Pure.
+    """Return whether a checkpoint is the newest one besides ``own``, which was written on top of it. Pure.
 
-    A clean-up deletes a checkpoint only when it lists a newer one. So as long as this is the newest but for ``own``,
-    whoever deletes it from then on lists ``own`` as well, and leaves what that names.
+    A clean-up deletes a checkpoint only if it lists a newer one. So while this one is the newest besides ``own``, any
+    later clean-up that deletes it also lists ``own`` and keeps the files that ``own`` names.
     """
     others = [checkpoint.name for checkpoint in listing.checkpoints if checkpoint.name != own]
     return bool(others) and others[0] == named_by
@@ -118,10 +118,10 @@ def is_newest_but_for(listing: Listing, own: str, named_by: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSidecars:
-    """The sidecars that are named again.
+    """The sidecars to reuse.
 
     Args:
-        named_by: The checkpoint that names them already.
+        named_by: The checkpoint that already names them.
         parts: Their numbers among its parts.
         sidecars: Their actions.
         num_adds: Live files in them.
@@ -138,20 +138,20 @@ class KeptSidecars:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of their files."""
+        """File names of the sidecars."""
         return frozenset(map(sidecar_name, self.sidecars))
 
 
 def kept_sidecars(
     snapshot: Snapshot, schema: pa.Schema, *, expired_before_ms: int, named_by: Checkpoint
 ) -> KeptSidecars | None:
-    """Work out what the next checkpoint of a snapshot may name again; None for nothing.
+    """Compute which sidecars the next checkpoint of a snapshot may reuse; None for none.
 
     Args:
-        snapshot: What is to be written.
-        schema: Of the sidecars to write.
+        snapshot: The snapshot to write.
+        schema: Schema of the sidecars to write.
         expired_before_ms: Tombstones removed at or before this time are not needed.
-        named_by: The checkpoint that is the newest of the log; only what it names is kept.
+        named_by: The newest checkpoint of the log. Only sidecars that it names are reused.
     """
     base, _ = snapshot.files.layers()
     if base is None or not base.sidecars:
@@ -191,7 +191,7 @@ def kept_sidecars(
 
 
 def _parts_of(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """The part that each row lies in; -1 for rows of commits."""
+    """Return the part of each row, or -1 for rows of commits."""
     parts = (rows >> np.uint64(PART_BITS)).astype(np.int64)
     return np.where((rows & np.uint64(DELTA_BIT)) != 0, -1, parts)
 

@@ -1,7 +1,7 @@
 """Parse JSON statistics and partition values into the structs ``stats_parsed`` and ``partitionValues_parsed``.
 
-The columns are those that the table collects statistics for, by physical name, in the table's types ("Checkpoints").
-What a JSON text cannot carry exactly (decimals of more digits than a double holds) is null rather than wrong.
+The columns are those with statistics, by physical name and in the table's types ("Checkpoints"). A value that JSON
+cannot carry exactly (a decimal with more digits than a double) becomes null rather than wrong.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LOST_ROWS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsShape:
-    """Which leaves ``stats_parsed`` has.
+    """The leaves of ``stats_parsed``.
 
     Args:
         counts: All leaves, nested by physical name, for ``nullCount``.
-        bounds: Those of them that have ``minValues`` and ``maxValues``.
+        bounds: Those of them with ``minValues`` and ``maxValues``.
     """
 
     counts: Tree
@@ -49,9 +49,9 @@ class StatsShape:
         return pa.struct(fields)
 
     def parse(self, texts: pl.Series) -> Any:
-        """Turn JSON texts into an Arrow array of ``arrow_type``; null for a null text.
+        """Parse JSON texts into an Arrow array of ``arrow_type``. A null text gives null.
 
-        Null also for a text that is not JSON or is shaped otherwise, and at most for ``_LOST_ROWS`` around it.
+        An invalid text, or one of another shape, gives null, also for at most ``_LOST_ROWS`` rows around it.
         """
         raw: dict[str, Any] = {"numRecords": pl.Int64(), "tightBounds": pl.Boolean()}
         if self.bounds:
@@ -163,7 +163,7 @@ def _value(text: pl.Expr, data_type: DataType) -> pl.Expr:
 
 
 def partition_struct(typed: pl.DataFrame, physical_names: Sequence[str], schema: StructType) -> Any:
-    """Turn typed partition values into the Arrow struct ``partitionValues_parsed``, fields by physical name."""
+    """Convert typed partition values to the Arrow struct ``partitionValues_parsed``, with fields by physical name."""
     arrays = [typed[field.name].to_arrow().cast(to_arrow_type(field.data_type)) for field in schema.fields]
     fields = [pa.field(name, array.type) for name, array in zip(physical_names, arrays, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=fields)

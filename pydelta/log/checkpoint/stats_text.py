@@ -1,6 +1,6 @@
-"""Render ``stats_parsed`` structs as the JSON text that ``add.stats`` would hold.
+"""Render ``stats_parsed`` structs as the JSON text of ``add.stats``.
 
-Dates and timestamps become the strings of "Per-file Statistics" (timestamps cut to milliseconds); decimals stay
+Dates and timestamps become the strings of "Per-file Statistics" (timestamps cut to milliseconds). Decimals stay
 numbers.
 """
 
@@ -37,13 +37,13 @@ def _instance(dtype: Any) -> pl.DataType:
 
 
 def struct_stats_to_json(structs: Any) -> pl.Series:
-    """Render one JSON text per struct, null for a null struct.
+    """Render one JSON text per struct. A null struct gives null.
 
     Args:
         structs: Arrow array of ``stats_parsed``.
 
     Returns:
-        A String series of the same length. What is null in the struct is null (not absent) in the text.
+        A String series of the same length. Null fields of the struct are null (not absent) in the text.
     """
     series = pl.from_arrow(structs)
     assert isinstance(series, pl.Series)

@@ -1,6 +1,6 @@
-"""Read statistics of a checkpoint file's rows as typed columns, straight from ``stats_parsed``.
+"""Read typed statistics of a checkpoint file's rows directly from ``stats_parsed``.
 
-Gives what ``parse_stats_columns`` gives of the JSON texts, without reading or parsing a text.
+The result equals that of ``parse_stats_columns`` on the JSON texts, but no text is read or parsed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXACT_DIGITS: Final = 15
 
 
 def _columns(leaves: Sequence[Leaf]) -> dict[str, tuple[tuple[str, ...], DataType, str]]:
-    """Name of the result -> path in ``stats_parsed``, type and kind."""
+    """Map each result column to its path in ``stats_parsed``, type and kind."""
     wanted: dict[str, tuple[tuple[str, ...], DataType, str]] = {
         "numRecords": (("numRecords",), PrimitiveType("long"), "count")
     }
@@ -46,8 +46,8 @@ def read_typed_stats(part: ParquetRows, rows: npt.NDArray[np.int64], leaves: Seq
         leaves: Physical paths and types.
 
     Returns:
-        Columns as ``parse_stats_columns``, a row each, nulls where ``stats_parsed`` is null; None when the file lacks
-        one of the columns, so that the texts must be read.
+        Columns as in ``parse_stats_columns``, one row per requested row, null where ``stats_parsed`` is null. None if
+        the file lacks one of the columns, so that the texts must be read.
     """
     wanted = _columns(leaves)
     if not all(part.has("add", "stats_parsed", *path) for path, _, _ in wanted.values()):
@@ -73,7 +73,7 @@ def _leaf(parsed: Any, path: Sequence[str], name: str) -> pl.Series:
 
 
 def _normal(column: pl.Expr, stored: pl.DataType, kind: str, data_type: DataType) -> pl.Expr:
-    """A bound in the type, and as wide, as the one that is parsed from text."""
+    """Convert a stored bound to the type and width of one parsed from text."""
     if isinstance(data_type, DecimalType):
         number = column.cast(pl.Float64)
         slack = number.abs() * 2.0**-50

@@ -1,10 +1,10 @@
-"""Write a checkpoint of a snapshot, read it back, compare it, and only then point ``_last_checkpoint`` at it.
+"""Write a checkpoint of a snapshot, read it back, compare it, and only then update ``_last_checkpoint``.
 
 ::
 
     classic:  N.checkpoint.parquet            state rows, adds, removes
     v2:       N.checkpoint.<uuid>.parquet     state rows, sidecar rows --> _sidecars/<uuid>.parquet  adds, removes
-                                                                           some of them from the checkpoint before
+                                                                           some reused from the previous checkpoint
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointResult:
-    """What was written.
+    """The checkpoint that was written.
 
     Args:
-        version: Of the snapshot.
+        version: Version of the snapshot.
         name: Path of the checkpoint's main file.
         num_actions: Rows in all files.
         num_adds: Live files.
         num_removes: Tombstones kept.
-        size_bytes: Of all files.
+        size_bytes: Bytes of all files.
         sidecars: Paths of the sidecar files.
-        named_again: How many of them, the first, an earlier checkpoint names already.
+        named_again: The number of sidecars, at the front, reused from an earlier checkpoint.
     """
 
     version: int
@@ -77,30 +77,30 @@ class CheckpointResult:
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    """Counts while rows go out."""
+    """Counts rows and files while they are written."""
 
     adds: int = 0
     removes: int = 0
     main: str | None = None
-    """The file that makes a checkpoint of it, from when it may be there."""
+    """The main file, set just before it may exist."""
     sidecars: list[str] = field(default_factory=list)
 
 
 def write_checkpoint(
     store: Store, snapshot: Snapshot, *, now_ms: int | None = None, whole: bool = False
 ) -> CheckpointResult:
-    """Write the checkpoint of a snapshot; memory use does not grow with the number of files beyond the core columns.
+    """Write the checkpoint of a snapshot. Beyond the core columns, memory use is independent of the number of files.
 
     Args:
         store: Bound to the table's root.
-        snapshot: Any version from 0 on.
-        now_ms: The clock, epoch milliseconds, for the expiry of tombstones; None for now.
-        whole: Name no sidecar of the checkpoint before, though it is as it was.
+        snapshot: A snapshot of version 0 or later.
+        now_ms: Current time for the expiry of tombstones, epoch milliseconds; None reads the clock.
+        whole: Whether to write all sidecars instead of reusing unchanged ones.
 
     Raises:
-        LogCorruptedError: What was read back differs from the snapshot. The files written are deleted again.
-        StorageError: The store failed, and ``_last_checkpoint`` is as it was. A checkpoint that may be there is left
-            alone: it is whole, and another process may have cleaned the log up behind it by now.
+        LogCorruptedError: What was read back differs from the snapshot. The written files are deleted again.
+        StorageError: The store failed, and ``_last_checkpoint`` is unchanged. A checkpoint that may exist is not
+            deleted: it is complete, and another process may already have cleaned up the log behind it.
 
     Protocol: "Checkpoints", "Last Checkpoint File".
     """
@@ -109,7 +109,7 @@ def write_checkpoint(
     if existing is not None:
         _point_at(store, existing)
         return existing
-    snapshot.files.settle()  # a damaged base gives way to an older one when it is read
+    snapshot.files.settle()  # Reading falls back to an older base here if this one is damaged.
     rows = FileRows(snapshot=snapshot, expired_before_ms=now - snapshot.properties.deleted_file_retention_ms)
     kept = _kept(store, snapshot, rows, now) if _is_v2(snapshot) and not whole else None
     doubtful = None
@@ -122,17 +122,17 @@ def write_checkpoint(
             if is_newest_but_for(_listing(store, read_hint(store)), result.name, kept.named_by):
                 _point_at(store, result)
                 return result
-            doubtful = result.name  # a clean-up may be deleting what it names
+            doubtful = result.name  # A clean-up may be deleting sidecars that it names.
     result = _write_checked(store, snapshot, rows, now, None)
     _point_at(store, result)
     if doubtful is not None:
-        with suppress(StorageError):  # its own sidecars are left to the clean-up: somebody may be reading them
+        with suppress(StorageError):  # Its new sidecars are left to the clean-up, because a reader may be using them.
             store.delete_many([doubtful])
     return result
 
 
 def _kept(store: Store, snapshot: Snapshot, rows: FileRows, now_ms: int) -> KeptSidecars | None:
-    """The sidecars to name again; None where there are none, and wherever it is not sure that they stay."""
+    """Return the sidecars to reuse; None if there are none or if it is not certain that they stay."""
     base, _ = snapshot.files.layers()
     if base is None or not base.sidecars:
         return None
@@ -155,7 +155,7 @@ def _kept(store: Store, snapshot: Snapshot, rows: FileRows, now_ms: int) -> Kept
 
 
 def _shortest_retention_ms(snapshot: Snapshot) -> int:
-    """How long whoever cleans up the log keeps a checkpoint at least: DROP FEATURE, where it truncates, keeps a day."""
+    """Return the minimum retention of checkpoints under any clean-up. DROP FEATURE with truncation keeps a day."""
     text = snapshot.metadata.configuration.get(_TRUNCATES_TO) if snapshot.metadata is not None else None
     try:
         truncated_ms = _DAY_MS if text is None else parse_interval_ms(text, name=_TRUNCATES_TO)
@@ -165,7 +165,7 @@ def _shortest_retention_ms(snapshot: Snapshot) -> int:
 
 
 def _listing(store: Store, hint: CheckpointHint | None) -> Listing:
-    """The log from the checkpoint on that the hint names; all of it without one."""
+    """List the log from the hinted checkpoint on, or all of it without a hint."""
     start = "" if hint is None else f"{hint.version:020d}"
     return read_listing(store.list_from(start, prefix=LOG_DIR))
 
@@ -173,7 +173,7 @@ def _listing(store: Store, hint: CheckpointHint | None) -> Listing:
 def _write_checked(
     store: Store, snapshot: Snapshot, rows: FileRows, now: int, kept: KeptSidecars | None
 ) -> CheckpointResult:
-    """Write the files of a checkpoint and read them back; those that turn out wrong are deleted."""
+    """Write the files of a checkpoint and read them back. Delete them if they are wrong."""
     tally = _Tally()
     try:
         if _is_v2(snapshot):
@@ -189,7 +189,7 @@ def _write_checked(
 
 
 def _discard(store: Store, tally: _Tally) -> None:
-    """Delete what is no checkpoint; its sidecars only once nothing names them. Failing must not hide why."""
+    """Delete an incomplete checkpoint, its sidecars last. An error here must not hide the original one."""
     with suppress(StorageError):
         if tally.main is not None and store.delete_many([tally.main]).failed:
             return
@@ -204,7 +204,7 @@ def _is_v2(snapshot: Snapshot) -> bool:
 
 
 def _unexpired(snapshot: Snapshot, state: State, now_ms: int) -> State:
-    """The state without the transaction identifiers that the table need not remember any longer."""
+    """Return the state without expired transaction identifiers."""
     retention_ms = snapshot.properties.set_transaction_retention_ms
     if retention_ms is None:
         return state
@@ -226,7 +226,7 @@ def _state_table(rows: Sequence[tuple[str, Mapping[str, Any]]], schema: pa.Schem
 
 
 def _for_arrow(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps as lists of pairs, which is what Arrow takes for them."""
+    """Convert maps to lists of pairs, as Arrow expects."""
     result: dict[str, Any] = {}
     for name, value in body.items():
         if name in ("configuration", "options", "tags") and isinstance(value, dict):
@@ -239,7 +239,7 @@ def _for_arrow(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file_tables(rows: FileRows, schema: pa.Schema, tally: _Tally) -> Iterator[pa.Table]:
-    """Tables of the whole schema, each with adds or removes alone."""
+    """Yield tables of the full schema, each with only adds or only removes."""
     for kind, arrays in (("add", rows.adds()), ("remove", rows.removes())):
         for array in arrays:
             columns = [
@@ -253,7 +253,7 @@ def _file_tables(rows: FileRows, schema: pa.Schema, tally: _Tally) -> Iterator[p
 
 
 class _ParquetOut:
-    """One Parquet file through a store's writer: it appears whole at ``close`` or not at all."""
+    """A Parquet file written through a store's writer. It appears complete at ``close`` or not at all."""
 
     def __init__(self, store: Store, path: str, schema: pa.Schema) -> None:
         self._stream: BinaryIO = store.open_writer(path)
@@ -267,7 +267,7 @@ class _ParquetOut:
         self._stream.close()
 
     def abort(self) -> None:
-        self._writer.is_open = False  # else it writes a footer when it is collected
+        self._writer.is_open = False  # Otherwise it writes a footer when it is garbage-collected.
         abort = getattr(self._stream, "abort", None)
         if abort is not None:
             abort()
@@ -333,7 +333,7 @@ def _write_v2(
     state: list[tuple[str, Mapping[str, Any]]] = [("checkpointMetadata", {"version": snapshot.version})]
     state += _state_rows(_unexpired(snapshot, snapshot.state, now_ms))
     state += [("sidecar", body) for body in sidecars]
-    # The reference engine looks for the columns of files in the main file, too, though their rows are in the sidecars.
+    # The reference engine expects the file columns in the main file too, although their rows are in the sidecars.
     main = pa.schema(list((STATE_TYPES | rows.types()).items()))
     path = f"{LOG_DIR}/{v2_checkpoint_file(snapshot.version, str(uuid.uuid4()), 'parquet')}"
     _write_file(store, path, main, iter([_state_table(state, main)]), tally)
@@ -362,9 +362,9 @@ def _size(store: Store, path: str) -> int:
 
 
 def _existing(store: Store, snapshot: Snapshot, now_ms: int) -> CheckpointResult | None:
-    """A classic checkpoint of the version that is there already and is right: it is never written over.
+    """Return the existing classic checkpoint of the version if it is correct. It is never overwritten.
 
-    What replaces it could fail to verify, and the commits before it may be gone.
+    A replacement could fail verification, and the commits before it may be gone.
     """
     path = f"{LOG_DIR}/{checkpoint_file(snapshot.version)}"
     info = store.head(path)
@@ -373,7 +373,7 @@ def _existing(store: Store, snapshot: Snapshot, now_ms: int) -> CheckpointResult
     try:
         found = _verify(store, snapshot, path, now_ms=now_ms)
     except LogCorruptedError as error:
-        _logger.warning("%s is written anew: %s", path, error.message, extra={"table": snapshot.table_uri})
+        _logger.warning("%s is rewritten: %s", path, error.message, extra={"table": snapshot.table_uri})
         return None
     num_removes = found.tombstones().height
     return CheckpointResult(
@@ -397,11 +397,11 @@ def _verify(
 ) -> Checkpoint:
     """Read a checkpoint from the store and compare state, number and bytes of files, and tombstones.
 
-    Sidecars that are named again were read back with the checkpoint that they were written for; of them only looked
-    for is whether they are there, in their size.
+    Reused sidecars were verified with the checkpoint that they were written for. Here only their existence and size are
+    checked.
 
     Raises:
-        LogCorruptedError: It cannot be read, or holds something else than the snapshot; says what.
+        LogCorruptedError: It cannot be read or differs from the snapshot. The error gives the difference.
     """
     info = store.head(name)
     files: Sequence[CheckpointFiles] = read_listing([info]).checkpoints if info is not None else ()
@@ -429,7 +429,7 @@ def _verify(
 
 
 def _require_there(store: Store, kept: KeptSidecars, snapshot: Snapshot, name: str) -> None:
-    """Look for the sidecars that are named again."""
+    """Check that the reused sidecars exist with the right size."""
     found = read_all(store.head, [f"{SIDECAR_DIR}/{sidecar_name(sidecar)}" for sidecar in kept.sidecars])
     for sidecar, info in zip(kept.sidecars, found, strict=True):
         if info is None or info.size != sidecar.size_in_bytes:
@@ -440,13 +440,13 @@ def _require_there(store: Store, kept: KeptSidecars, snapshot: Snapshot, name: s
 def _differs(snapshot: Snapshot, name: str, what: str, meant: object, read: object) -> LogCorruptedError:
     return LogCorruptedError(
         f"The checkpoint {name} does not read back correctly: {what} should be {meant}, found {read}.",
-        hint="It is not used and the table is as it was. Check the store, and report this with the log's files.",
+        hint="It is not used and the table is unchanged. Check the store, and report this with the log's files.",
         version=snapshot.version,
     )
 
 
 def _point_at(store: Store, result: CheckpointResult) -> None:
-    """Put ``_last_checkpoint``, unless it already names a newer checkpoint. A failure costs a listing, no more."""
+    """Write ``_last_checkpoint`` unless it already names a newer checkpoint. A failure only costs readers a listing."""
     known = read_hint(store)
     if known is not None and known.version > result.version and _exists(store, known.version):
         return
@@ -466,7 +466,7 @@ def _v2_file(store: Store, path: str) -> V2File | None:
     if parsed is None or parsed.kind is not LogFileKind.CHECKPOINT_V2:
         return None
     info = store.head(path)
-    if info is None:  # another process has cleaned up behind a newer one
+    if info is None:  # Another process cleaned up behind a newer checkpoint.
         return None
     return V2File(name=name, size_in_bytes=info.size, modification_time_ms=info.modification_time_ms)
 

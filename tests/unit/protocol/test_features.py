@@ -192,4 +192,4 @@ def test_a_table_of_a_catalog_is_refused_with_the_reason(name):
     listed = Protocol(min_reader_version=3, min_writer_version=7, reader_features=(name,), writer_features=(name,))
     with pytest.raises(UnsupportedFeatureError, match=name) as caught:
         ensure_readable(listed)
-    assert "catalog says which commits there are" in caught.value.hint
+    assert "catalog decides which commits count" in caught.value.hint

@@ -35,7 +35,7 @@ def test_versions_that_are_claimed_are_taken(version):
 def test_other_versions_are_refused(version):
     with pytest.raises(DeltaEnvironmentError) as caught:
         refuse_unsupported(version)
-    assert f"This is Spark {version}, and pydelta runs on Spark 4.1 to 4.3." in str(caught.value)
+    assert f"This is Spark {version}, but pydelta runs on Spark 4.1 to 4.3." in str(caught.value)
     assert "pip install 'pyspark>=4.1,<4.4'" in str(caught.value)
 
 
@@ -59,7 +59,7 @@ def test_each_way_in_says_so_first(tmp_path, route, version):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     ended = subprocess.run([sys.executable, *ROUTES[route]], cwd=ROOT, env=environment, capture_output=True, text=True)
     said = ended.stdout + ended.stderr
-    assert f"This is Spark {version}, and pydelta runs on Spark 4.1 to 4.3." in said
+    assert f"This is Spark {version}, but pydelta runs on Spark 4.1 to 4.3." in said
     assert "Traceback" not in said and "PySpark was imported" not in said
     if route == "job":
         assert (ended.returncode, json.loads(ended.stdout)["error"]) == (1, "DELTA_ENVIRONMENT")

@@ -233,7 +233,7 @@ def test_files_keep_the_row_ids_they_have():
 
 
 def test_row_ids_need_a_row_count():
-    with pytest.raises(errors.InvalidArgumentError, match=r"n carries no numRecords"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"n has no numRecords"):
         render(intend(add("n", rows=None), row_tracking=True), BASE, now_ms=NOW)
 
 

@@ -1,1 +1,1 @@
-"""Find tables by name, and keep their entries in the session's catalog."""
+"""Find tables by name, and maintain their entries in the session's catalog."""

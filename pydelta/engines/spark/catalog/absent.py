@@ -1,4 +1,4 @@
-"""Name the condition of an error about a name that is not a Delta table's."""
+"""Choose the error condition for a name that is not a Delta table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["absent_name"]
 
 
 def absent_name(spark: SparkSession, parts: tuple[str, ...], operation: str) -> Condition:
-    """Tell what it is called that a name is not that of a Delta table: a view's, another table's, or nobody's.
+    """Choose the condition for a name that belongs to a view, to another table, or to nothing.
 
     Args:
         spark: The session.

@@ -1,4 +1,4 @@
-"""Look at the database of a table: its default collation, and its files, which a metastore may be unable to delete."""
+"""Check a table's database: its default collation, and whether its files may be deleted before tables are dropped."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WITH_DIRECTORIES = frozenset({"file", "hdfs", "viewfs"})
 
 
 def is_on_objects(spark: SparkSession, database: str) -> bool:
-    """Tell whether a database of the session catalog is there and has its place in an object store.
+    """Return whether a database of the session catalog exists and is in an object store.
 
-    A metastore deletes there with a key of its own, and only says in its log that it may not.
+    A metastore deletes there with its own key and reports a missing permission only in its log.
     """
     catalog = Jvm.of(spark).catalog
     if not bool(catalog.databaseExists(database)):
@@ -36,15 +36,15 @@ def is_on_objects(spark: SparkSession, database: str) -> bool:
 
 
 def refuse_default_collation(spark: SparkSession, parts: Sequence[str], given: str | None = None) -> None:
-    """Check that texts of a new table compare as bytes, unless their columns say otherwise.
+    """Refuse a default collation other than bytewise comparison for a new table.
 
     Args:
         spark: The session.
-        parts: The table's name in the session catalog; one of a path is in no database.
-        given: What DEFAULT COLLATION says of the table; None for what its database says.
+        parts: The table's name in the session catalog. A path is in no database.
+        given: The collation in DEFAULT COLLATION; None for that of the database.
 
     Raises:
-        UnsupportedFeatureError: They would have another collation.
+        UnsupportedFeatureError: The table's texts would have another collation.
     """
     catalog = Jvm.of(spark).catalog
     database = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
@@ -62,13 +62,13 @@ def refuse_default_collation(spark: SparkSession, parts: Sequence[str], given: s
 
 
 def drop_managed_tables(spark: SparkSession, database: str) -> list[str]:
-    """Drop the Delta tables of a database whose files the catalog owns, with these files; none, or all of them.
+    """Drop the managed Delta tables of a database with their files; all of them or none.
 
     Returns:
         Their names.
 
     Raises:
-        StoragePermissionError: The files of one are not this key's to delete. Nothing was dropped.
+        StoragePermissionError: This key may not delete the files of a table. Nothing was dropped.
     """
     jvm = Jvm.of(spark)
     identifiers = jvm.to_list(jvm.catalog.listTables(database))

@@ -1,10 +1,10 @@
-"""Define a table: commit it to its log and make its entry in the catalog.
+"""Define a table: commit it to its log and write its entry in the catalog.
 
 ::
 
                       no entry, no table     no entry, a table at the location     an entry
     CREATE            both are made          the entry, if the columns agree       refused
-    … IF NOT EXISTS   both are made          the entry, if the columns agree       left as it is
+    … IF NOT EXISTS   both are made          the entry, if the columns agree       left unchanged
     REPLACE           refused                refused                               new definition, entry follows
     CREATE OR REPLACE both are made          new definition, entry made            new definition, entry follows
 """
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 __all__ = ["OPTION_PREFIX", "as_a_statement", "define_table", "enter"]
 
 OPTION_PREFIX: Final = "option."
-"""Under which a table keeps, next to their own names, the options that CREATE TABLE gave."""
+"""Prefix of the properties that store, in addition to their own names, the options of CREATE TABLE."""
 _OF_PROTOCOL: Final = re.compile(r"delta\.(minReaderVersion|minWriterVersion|ignoreProtocolDefaults|feature\..*)$")
-"""Properties that say what the protocol is to be, and are not kept."""
+"""Properties that request a protocol and are not stored."""
 
 
 def define_table(
@@ -70,20 +70,20 @@ def define_table(
 
     Args:
         spark: The session.
-        parts: Its name; None for a table that has a location alone. ``("delta", path)`` is a location too.
-        definition: What it is to be; no columns stand for those of the table at the location.
+        parts: Its name; None for a table with only a location. ``("delta", path)`` is a location too.
+        definition: The new definition. Without columns it takes those of the table at the location.
         mode: What to do in each case.
-        location: Where its files go; None for the place that the catalog gives, where DROP TABLE deletes them.
+        location: Location of its files; None for the catalog's default place, where DROP TABLE deletes them.
 
     Returns:
         Its log.
 
     Raises:
-        TableAlreadyExistsError: The name is taken, or so is the place that the catalog gives.
-        TableNotFoundError: Nothing to replace; no columns and no table at the location.
-        SchemaMismatchError, InvalidArgumentError: The table at the location is another one than the one described.
-        BindError, ParseError: A generation expression, default or constraint that does not resolve.
-        DeltaEnvironmentError: The table was made and the catalog refused its entry.
+        TableAlreadyExistsError: The name is taken, or so is the catalog's default place.
+        TableNotFoundError: There is nothing to replace, or no columns and no table at the location.
+        SchemaMismatchError, InvalidArgumentError: The table at the location differs from the definition.
+        BindError, ParseError: A generation expression, default or constraint does not resolve.
+        DeltaEnvironmentError: The table was created, but the catalog refused its entry.
     """
     entry = look_up(spark, tuple(parts)) if parts is not None else None
     if isinstance(entry, DeltaEntry) and entry.by_path:
@@ -145,7 +145,7 @@ def _check_new(spark: SparkSession, parts: Sequence[str], mode: CreateMode) -> N
 
 
 def _holds(log: DeltaLog) -> bool:
-    """Whether there are files without a log; a table without columns may be made where nothing is."""
+    """Return whether there are files without a log. A table without columns may only be created elsewhere."""
     try:
         refuse_foreign_files(log.store, log.uri)
     except TableAlreadyExistsError:
@@ -163,7 +163,7 @@ def _no_columns(parts: Sequence[str], log: DeltaLog) -> TableNotFoundError:
 
 def _place_taken(parts: Sequence[str], log: DeltaLog) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(
-        f"There is a Delta table at {log.uri} already, where the catalog puts {name_of(parts)}, and no entry names it.",
+        f"The catalog's place for {name_of(parts)}, {log.uri}, already has a Delta table, and no entry names it.",
         hint="Give it a name with an explicit location, which DROP TABLE then leaves alone; or remove it.",
         condition=Condition.of(
             "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", tableId=name_of(parts), tableLocation=log.uri
@@ -173,7 +173,7 @@ def _place_taken(parts: Sequence[str], log: DeltaLog) -> TableAlreadyExistsError
 
 @contextmanager
 def as_a_statement() -> Iterator[None]:
-    """Call what is wrong with columns by what Spark's analyser says of it in a definition."""
+    """Replace the conditions of column errors by those that Spark's analyzer uses for a definition."""
     try:
         yield
     except SchemaError as error:
@@ -187,7 +187,7 @@ def as_a_statement() -> Iterator[None]:
 
 def _taken(parts: Sequence[str]) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(
-        f"{name_of(parts)} exists already.",
+        f"{name_of(parts)} already exists.",
         hint="Say IF NOT EXISTS or OR REPLACE (createIfNotExists, createOrReplace), drop it first, or choose another "
         "name.",
         condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
@@ -203,20 +203,20 @@ def enter(
     replace: bool = False,
     made: Snapshot | None = None,
 ) -> None:
-    """Make the entry of a table that was just made, or let an older one follow.
+    """Write the entry of a table that was just created, or update an older one.
 
     Args:
         spark: The session.
         parts: The name.
-        snapshot: The table as it is now.
+        snapshot: The table's current snapshot.
         managed: As in ``create_entry``.
         replace: As in ``create_entry``.
-        made: The table's first version, if the command has just made it and it holds no rows: where the catalog
-            refuses the entry, and says that there is none, the log is deleted again.
+        made: The table's first version if the command just created it without rows. If the catalog refuses the entry
+            and confirms that there is none, the log is deleted again.
 
     Raises:
-        TableAlreadyExistsError: The name was taken meanwhile, by a table at another place.
-        DeltaEnvironmentError: The catalog refused; it says what to do if the table is there.
+        TableAlreadyExistsError: Another session took the name for a table at another location.
+        DeltaEnvironmentError: The catalog refused. If the table exists, the hint says what to do.
     """
     try:
         create_entry(spark, parts, snapshot, managed=managed, replace=replace)
@@ -225,10 +225,10 @@ def enter(
         if made is not None and _is_surely_without_entry(spark, parts) and _unmake(spark, made, managed=bool(managed)):
             raise DeltaEnvironmentError(
                 f"The catalog refused the entry {name_of(parts)}, so no table was made: {_cause(error)}",
-                hint="Choose a name, columns and a place that the catalog takes.",
+                hint="Choose a name, columns and a place that the catalog accepts.",
             ) from error
         raise DeltaEnvironmentError(
-            f"The table was made at {snapshot.table_uri}, and the catalog refused its entry {name_of(parts)}: "
+            f"The table was made at {snapshot.table_uri}, but the catalog refused its entry {name_of(parts)}: "
             f"{_cause(error)}",
             hint=f"When the catalog works again: CREATE TABLE {name_of(parts)} USING delta LOCATION "
             f"'{snapshot.table_uri}'.",
@@ -236,7 +236,7 @@ def enter(
         ) from error
     if isinstance(now, DeltaEntry) and normalize_uri(now.location) != normalize_uri(snapshot.table_uri):
         raise TableAlreadyExistsError(
-            f"{name_of(parts)} was made by another session meanwhile, at {now.location}.",
+            f"Another session has created {name_of(parts)} at {now.location}.",
             hint=f"The table made here is at {snapshot.table_uri}; give it another name.",
             table=snapshot.table_uri,
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
@@ -247,12 +247,12 @@ def _is_surely_without_entry(spark: SparkSession, parts: Sequence[str]) -> bool:
     jvm = Jvm.of(spark)
     try:
         return not bool(jvm.catalog.tableExists(session_identifier(jvm, parts)))
-    except (Py4JError, PySparkException):  # it does not answer: the entry may be there
+    except (Py4JError, PySparkException):  # The catalog does not answer, so the entry may exist.
         return False
 
 
 def _unmake(spark: SparkSession, made: Snapshot, *, managed: bool) -> bool:
-    """Delete a first version without rows that nobody has built on; of a managed table the folder too, once empty."""
+    """Delete a table with only one version and no rows. If it is managed, also delete its empty folder."""
     log = log_for_path(spark, made.table_uri)
     if made.version != 0 or made.files.core.height or log.update().version != 0:
         return False
@@ -262,14 +262,14 @@ def _unmake(spark: SparkSession, made: Snapshot, *, managed: bool) -> bool:
         jvm = Jvm.of(spark)
         place = jvm.path(jvm.location_uri(normalize_uri(made.table_uri)))
         files = place.getFileSystem(jvm.hadoop_conf())
-        with suppress(Py4JError, PySparkException):  # it is not empty
+        with suppress(Py4JError, PySparkException):  # The folder is not empty.
             files.delete(jvm.path(f"{place.toString()}/{LOG_DIR}"), False)
             files.delete(place, False)
     return True
 
 
 def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, replaces: bool) -> bool:
-    """Whether a Delta table has the name, and is not to be replaced.
+    """Return whether a Delta table has the name and must not be replaced.
 
     Raises:
         TableAlreadyExistsError: Something else has the name.
@@ -298,7 +298,7 @@ def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, repla
 def _place(
     spark: SparkSession, parts: Sequence[str] | None, entry: DeltaEntry | None, location: str | None
 ) -> tuple[str, bool]:
-    """Where the files go, and whether the catalog owns them."""
+    """Return where the files go and whether the catalog owns them."""
     jvm = Jvm.of(spark)
     if entry is not None:
         if location is not None and normalize_uri(jvm.qualify(location)) != normalize_uri(entry.location):
@@ -321,7 +321,7 @@ def _place(
 
 
 def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
-    """Nothing, when a definition is that of the table that is there or says less."""
+    """Refuse a definition that contradicts the existing table. It may state less."""
     assert there.metadata is not None
     schema, partition_columns = definition.schema, definition.partition_columns
     old = [(item.name.lower(), item.data_type, item.nullable) for item in there.schema.fields]
@@ -329,24 +329,25 @@ def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
     partitions = [name.lower() for name in partition_columns]
     same = partitions == [name.lower() for name in there.partition_columns]
     if schema.fields and (old != new or not same):
-        raise SchemaMismatchError(
-            f"The Delta table at {there.table_uri} has other columns than the ones given.\n"
-            f"Its columns (partitioned by {list(there.partition_columns)}):\n{there.schema.tree()}\n"
-            f"Those given (partitioned by {list(partition_columns)}):\n{schema.tree()}",
-            hint="Leave the columns out to take the table as it is, or give the ones that it has.",
-            condition=Condition.of(
+        condition = Condition.of(
+            "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
+            path=there.table_uri,
+            specifiedSchema=schema.tree(),
+            existingSchema=there.schema.tree(),
+        )
+        if old == new:
+            condition = Condition.of(
                 "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING",
                 path=there.table_uri,
                 specifiedColumns=list(partition_columns),
                 existingColumns=list(there.partition_columns),
             )
-            if old == new
-            else Condition.of(
-                "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
-                path=there.table_uri,
-                specifiedSchema=schema.tree(),
-                existingSchema=there.schema.tree(),
-            ),
+        raise SchemaMismatchError(
+            f"The Delta table at {there.table_uri} has other columns than the ones given.\n"
+            f"Its columns (partitioned by {list(there.partition_columns)}):\n{there.schema.tree()}\n"
+            f"Those given (partitioned by {list(partition_columns)}):\n{schema.tree()}",
+            hint="Leave the columns out to use the table unchanged, or give the columns that it has.",
+            condition=condition,
         )
     clusters = [path_text(path) for path in clustering_paths(there)]
     named = [path_text(parse_path(name)) for name in definition.cluster_by]

@@ -1,4 +1,4 @@
-"""Describe a catalog entry in Spark's own classes: for its in-memory catalog, and for a Hive Metastore."""
+"""Describe a catalog entry in Spark's own classes, for its in-memory catalog and for a Hive Metastore."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SERDE: Final = (
 
 
 def session_table(jvm: Jvm, table: Any, wanted: NativeEntry) -> Any:
-    """Describe the entry for Spark's in-memory catalog, as Spark itself has it."""
+    """Describe the entry for Spark's in-memory catalog in Spark's own form."""
     location = jvm.location_uri(wanted.location)
     properties = text_map(jvm, table.properties())
     shown = {key: value for key, value in wanted.parameters.items() if not key.startswith("spark.sql.")}
@@ -43,7 +43,7 @@ def session_table(jvm: Jvm, table: Any, wanted: NativeEntry) -> Any:
 
 
 def hive_table(jvm: Jvm, table: Any, wanted: NativeEntry, parameters: Mapping[str, str]) -> Any:
-    """Describe the entry for a metastore, as Hive has it, with Spark's view of it in its parameters."""
+    """Describe the entry for a metastore in Hive's form, with Spark's schema in its parameters."""
     location = jvm.location_uri(wanted.location)
     some = jvm.option.apply
     serde = text_map(jvm, table.storage().properties())
@@ -62,7 +62,7 @@ def hive_table(jvm: Jvm, table: Any, wanted: NativeEntry, parameters: Mapping[st
         table,
         storage=storage,
         schema=jvm.struct(json.dumps({"type": "struct", "fields": fields})),
-        # A metastore refuses to change partition keys: an entry of someone else's that has some keeps them.
+        # A metastore refuses to change partition keys, so a foreign entry that has some keeps them.
         partitionColumnNames=table.partitionColumnNames()
         if own_partitions and own_partitions <= names
         else jvm.seq([]),
@@ -72,7 +72,7 @@ def hive_table(jvm: Jvm, table: Any, wanted: NativeEntry, parameters: Mapping[st
 
 
 def _hive_fields(schema: StructType) -> list[dict[str, Any]]:
-    """Columns whose Spark types print as Hive's: what Hive has no type for is text there."""
+    """Return columns whose Spark types print like Hive's. A type that Hive lacks becomes string."""
     fields = []
     for field in schema.fields:
         comment = {"comment": str(field.metadata["comment"])} if field.metadata.get("comment") else {}
@@ -82,12 +82,12 @@ def _hive_fields(schema: StructType) -> list[dict[str, Any]]:
 
 
 def _as_hive(data_type: DataType) -> DataType:
-    """A type that Hive has under the same name."""
+    """Convert to a type that Hive has under the same name."""
     if hive_type_or_none(data_type) is None:
         return PrimitiveType("string")
     if isinstance(data_type, StructType):
         if not all(re.fullmatch(r"\w+", item.name) for item in data_type.fields):
-            return PrimitiveType("string")  # Hive does not parse such a name back
+            return PrimitiveType("string")  # Hive cannot parse such a name back.
         return StructType(tuple(StructField(item.name, _as_hive(item.data_type)) for item in data_type.fields))
     if isinstance(data_type, ArrayType):
         return ArrayType(_as_hive(data_type.element_type))

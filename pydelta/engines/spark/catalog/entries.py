@@ -2,12 +2,12 @@
 
 ::
 
-    create_entry   the log as it is --> provider delta, location, real columns (partition columns last), properties
-    follow         after a commit that changed the definition --> the entry says the same
-    entry_differs  what the entry says --> how that differs from the log, which is what counts
+    create_entry   the log's state --> provider delta, location, real columns (partition columns last), properties
+    follow         after a commit that changed the definition --> the entry is updated
+    entry_differs  the entry --> how it differs from the log, which is authoritative
 
-In a Hive Metastore the entry is written by the session's own client, so that its columns are real ones: Spark's
-catalog would write ``col array<string>``. What it says comes from ``metastore.native_entry``, as that of catalog_sync.
+In a Hive Metastore the session's own client writes the entry, so that it has real columns. Spark's catalog would write
+``col array<string>``. Like catalog_sync, it takes the content from ``pydelta.manifests.native_entry``.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ __all__ = [
 _log = logging.getLogger(__name__)
 _PROVIDER: Final = "delta"
 _NO_STATISTICS: Final = {"DO_NOT_UPDATE_STATS": "true"}
-"""Else the metastore lists every file of the table when its entry is written."""
+"""Otherwise the metastore lists every file of the table when its entry is written."""
 _MOVABLE: Final = ("file", "hdfs", "viewfs")
 _noted: set[tuple[str, ...]] = set()
 _NOTED: Final = 10_000
 _TRIES: Final = 5
 _followed: dict[tuple[str, ...], str] = {}
-"""What the entry of a name says as of the last commit here, so that commits that change no column look nothing up."""
+"""Digest of each name's entry at this process's last commit, so that commits without new columns look up nothing."""
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -94,24 +94,24 @@ def create_entry(
     if_not_exists: bool = True,
     replace: bool = False,
 ) -> bool:
-    """Make the entry of a table; comment, properties and columns are those of its log.
+    """Create the entry of a table. Comment, properties and columns come from its log.
 
     Args:
         spark: The session.
-        parts: The name: ``(table,)``, ``(database, table)`` or with ``spark_catalog`` before.
-        snapshot: The table as it is now.
-        managed: Whether the catalog owns the files, so that DROP TABLE deletes them; None: it does where they lie at
-            the place that it gives its tables. True also holds for an entry that the commit's own hook has made of
-            this table meanwhile, since a hook cannot know.
-        if_not_exists: Leave an entry that is there.
-        replace: Bring an entry of a Delta table up to date instead, whatever place it names.
+        parts: The name: ``(table,)``, ``(database, table)`` or with ``spark_catalog`` in front.
+        snapshot: The table's current snapshot.
+        managed: Whether the catalog owns the files, so that DROP TABLE deletes them. None means that it does if they
+            are at its default place. True also applies to an entry of this table that the commit's own hook created,
+            since a hook cannot know.
+        if_not_exists: Whether to leave an existing entry unchanged.
+        replace: Whether to update an existing entry of a Delta table instead, whatever its location.
 
     Returns:
-        Whether an entry was made or changed.
+        Whether an entry was created or changed.
 
     Raises:
         TableAlreadyExistsError: The name is taken.
-        TableNotFoundError: There is no such database.
+        TableNotFoundError: The database does not exist.
     """
     jvm = Jvm.of(spark)
     identifier = session_identifier(jvm, parts)
@@ -125,7 +125,7 @@ def create_entry(
         if if_not_exists:
             return False
         raise TableAlreadyExistsError(
-            f"{name_of(parts)} exists already.",
+            f"{name_of(parts)} already exists.",
             hint="Drop it first, or choose another name.",
             table=snapshot.table_uri,
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
@@ -150,18 +150,18 @@ def create_entry(
         try:
             client.createTable(hive_table(jvm, definition, wanted, made_by | _NO_STATISTICS), if_not_exists)
         except Py4JError as error:
-            _log.warning("the metastore does not take the columns of %s: %s", name_of(parts), first_line(str(error)))
+            _log.warning("the metastore does not accept the columns of %s: %s", name_of(parts), first_line(str(error)))
             catalog.createTable(session_table(jvm, definition, wanted), if_not_exists, False)
     return True
 
 
 def adopt_entry(spark: SparkSession, parts: Sequence[str], table: Any, snapshot: Snapshot) -> None:
-    """Turn the entry of a table of another provider, whose files are a Delta table now, into that of a Delta table.
+    """Convert the entry of a table of another provider whose files are now a Delta table.
 
     Args:
         spark: The session.
         parts: Its name.
-        table: The entry as Spark's catalog has it.
+        table: The entry in Spark's catalog.
         snapshot: The Delta table at its location.
     """
     jvm = Jvm.of(spark)
@@ -171,10 +171,10 @@ def adopt_entry(spark: SparkSession, parts: Sequence[str], table: Any, snapshot:
 
 
 def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> bool:
-    """Let the entry say what the log says: columns, partition columns, comment, properties.
+    """Update the entry from the log: columns, partition columns, comment, properties.
 
-    Nothing happens for a path, a twin (catalog_sync's), or a name that stands for another place. A failure is logged:
-    the commit has landed, and readers take the definition from the log.
+    Does nothing for a path, a twin (which belongs to catalog_sync), or a name for another location. A failure is only
+    logged, because the commit has landed and readers take the definition from the log.
 
     Args:
         spark: The session.
@@ -195,7 +195,7 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
             return False
         for _ in range(_TRIES):
             _write(jvm, session_identifier(jvm, entry.qualifier), snapshot, entry)
-            # Another session's later commit may have been written before: whoever writes last must write the newest.
+            # Another session may have written a later commit first, and the last writer must write the newest.
             newest = log_for_path(spark, entry.location).update()
             if newest.metadata is None or _wanted_digest(newest) == _wanted_digest(snapshot):
                 break
@@ -207,7 +207,7 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
 
 
 def follow_names(spark: SparkSession, snapshot: Snapshot) -> None:
-    """Call ``follow`` for every name under which this process has seen the table; after each commit of a session."""
+    """Call ``follow`` for every name under which this process has seen the table, after each commit of a session."""
     if snapshot.metadata is None:
         return
     names = names_at(snapshot.table_uri)
@@ -221,7 +221,7 @@ def follow_names(spark: SparkSession, snapshot: Snapshot) -> None:
 
 
 def _is_of(entry: DeltaEntry, snapshot: Snapshot) -> bool:
-    """Whether an entry was made of this very table, by place and id."""
+    """Return whether an entry belongs to this table, by location and id."""
     assert snapshot.metadata is not None
     made = entry.table.properties().get(ID_KEY)
     same = made.isDefined() and str(made.get()) == snapshot.metadata.id
@@ -229,7 +229,7 @@ def _is_of(entry: DeltaEntry, snapshot: Snapshot) -> bool:
 
 
 def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry, *, managed: bool = False) -> bool:
-    """Bring an entry up to date; with ``managed`` the catalog owns the files from now on."""
+    """Update an entry. With ``managed`` the catalog owns the files from then on."""
     wanted = _wanted(snapshot)
     kind = {"tableType": catalog_object(jvm, "CatalogTableType").MANAGED()} if managed else {}
     client = hive_client(jvm)
@@ -246,7 +246,7 @@ def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry, *, 
             client.alterTable(database, name, changed)
         except (Py4JError, PySparkException):
             first = columns_to_keep_first(_types(raw), _types(changed))
-            if not first or changed.partitionColumnNames().size():  # Spark writes no entry without a column
+            if not first or changed.partitionColumnNames().size():  # Spark cannot write an entry without columns.
                 raise
             fields = json.loads(str(raw.schema().json()))["fields"][:first]
             fewer = jvm.struct(json.dumps({"type": "struct", "fields": fields}))
@@ -264,25 +264,25 @@ def _types(table: Any) -> list[str]:
 
 
 def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = False, purge: bool = False) -> bool:
-    """Drop a table: its entry, and its files where the catalog owns them; others stay where they are.
+    """Drop a table: its entry, and its files if the catalog owns them. Other files stay.
 
-    Its twin for Trino and Presto goes first, so that none is left behind whatever happens, and once more at the end,
-    since a sync may have made it anew in between.
+    Its twin for Trino and Presto is dropped first, so that it is never left behind, and again at the end, because a
+    sync may have recreated it in between.
 
     Args:
         spark: The session.
         parts: The table's name.
-        if_exists: Do nothing where there is no such table.
-        purge: Let a Hive Metastore pass by its trash.
+        if_exists: Whether to do nothing if there is no such table.
+        purge: Whether a Hive Metastore bypasses its trash.
 
     Returns:
         Whether there was something to drop.
 
     Raises:
-        TableNotFoundError: No such table.
-        UnsafeOperationError: A path, or a twin.
-        InvalidArgumentError: A view, or no Delta table.
-        StoragePermissionError: The files of a managed table are not this key's to delete. Nothing was dropped.
+        TableNotFoundError: The table does not exist.
+        UnsafeOperationError: The name is a path or a twin.
+        InvalidArgumentError: The name is a view or not a Delta table.
+        StoragePermissionError: This key may not delete the files of a managed table. Nothing was dropped.
     """
     jvm = Jvm.of(spark)
     entry = _entry(spark, parts, "dropped", if_exists=if_exists)
@@ -299,23 +299,23 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
     if entry.managed:
         place = jvm.path(jvm.location_uri(normalize_uri(entry.location)))
         files = place.getFileSystem(jvm.hadoop_conf())
-        if files.exists(place):  # a metastore that may not delete there only says so in its log
+        if files.exists(place):  # A metastore that may not delete there reports that only in its log.
             files.delete(place, True)
     drop_twin(spark, entry.qualifier, entry.location)
     return True
 
 
 def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) -> None:
-    """Rename a table within one database. The files of a managed table move along, as Spark has it.
+    """Rename a table within its database. The files of a managed table move too, as in Spark.
 
-    Its twin for Trino and Presto gets the new name, and so does the property by which it is synced after commits.
+    Its twin for Trino and Presto gets the new name, and so does the property that names it for the sync after commits.
 
     Raises:
-        TableNotFoundError: No such table.
+        TableNotFoundError: The table does not exist.
         TableAlreadyExistsError: The new name is taken.
-        InvalidArgumentError: A view; another database.
-        UnsafeOperationError: A path; a twin; a managed table on an object store, where moving it would be a copy of
-            every file that writers and readers can see half done.
+        InvalidArgumentError: The name is a view, or the new name is in another database.
+        UnsafeOperationError: The name is a path or a twin, or the table is managed and on an object store, where moving
+            it would copy every file while writers and readers can see it half done.
     """
     jvm = Jvm.of(spark)
     entry = _entry(spark, old, "renamed")
@@ -332,7 +332,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
     catalog = jvm.catalog
     if catalog.tableExists(target):
         raise TableAlreadyExistsError(
-            f"{name_of(new)} exists already.",
+            f"{name_of(new)} already exists.",
             hint="Choose another name.",
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(new)),
         )
@@ -349,7 +349,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
         )
     forget_cached(spark, uri)
     catalog.invalidateCachedTable(source)
-    if entry.managed and not moves:  # Spark would move it to the default place, which it does not lie at
+    if entry.managed and not moves:  # Spark would move it to the default place, but it is somewhere else.
         _rename_in_place(jvm, source, target, entry)
     else:
         catalog.renameTable(source, target)
@@ -361,7 +361,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
 
 
 def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -> None:
-    """Where the table's own property names the entry, let it give the new name: commits would make the old one anew."""
+    """Update the table's property if it names the old entry. Otherwise commits would create that entry again."""
     from pydelta.commands.alter.command import Alter
     from pydelta.commands.alter.requests import SetProperties
     from pydelta.commands.run import Context, run
@@ -369,19 +369,19 @@ def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -
     log = log_for_path(spark, after.location)
     metadata = log.update().metadata
     old, new = name_of(before.qualifier[1:]), name_of(after.qualifier[1:])
-    said = metadata.configuration.get(TABLE_PROPERTY, "") if metadata is not None else ""
-    if said.replace("`", "").strip().lower() != old.lower():
+    current = metadata.configuration.get(TABLE_PROPERTY, "") if metadata is not None else ""
+    if current.replace("`", "").strip().lower() != old.lower():
         return
     renamed = run(Alter(SetProperties(properties={TABLE_PROPERTY: new})), Context(log)).snapshot
     refresh_caches(spark, renamed.table_uri)
     follow_names(spark, renamed)
     again = look_up(spark, before.qualifier)
     if isinstance(again, DeltaEntry) and not again.managed and _same_place(again.location, after.location):
-        drop_table(spark, before.qualifier)  # by a commit that went by the property as it was
+        drop_table(spark, before.qualifier)  # A commit that still used the old property created this entry.
 
 
 def _rename_in_place(jvm: Jvm, source: Any, target: Any, entry: DeltaEntry) -> None:
-    """Rename an entry whose files stay: for the renaming it counts as external."""
+    """Rename an entry whose files stay, by making it external during the rename."""
     catalog = jvm.catalog
     kinds = catalog_object(jvm, "CatalogTableType")
     client = hive_client(jvm)
@@ -396,19 +396,19 @@ def _rename_in_place(jvm: Jvm, source: Any, target: Any, entry: DeltaEntry) -> N
 
 
 def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> None:
-    """Point the name at a table in another place (ALTER TABLE … SET LOCATION). No file moves.
+    """Point a name to a table at another location (ALTER TABLE … SET LOCATION). No file moves.
 
-    A managed table becomes an external one: the catalog never made the files at the new place.
+    A managed table becomes external, because the catalog never created the files at the new location.
 
     Args:
         spark: The session.
         parts: The table's name.
-        location: Where a Delta table of the same columns lies.
+        location: Location of a Delta table with the same columns.
 
     Raises:
-        TableNotFoundError: No such table; no Delta table at the place.
-        SchemaMismatchError: Other columns or partition columns; both schemas are shown.
-        UnsafeOperationError: A path; a twin.
+        TableNotFoundError: The table does not exist, or there is no Delta table at the location.
+        SchemaMismatchError: The columns or partition columns differ. Shows both schemas.
+        UnsafeOperationError: The name is a path or a twin.
     """
     jvm = Jvm.of(spark)
     entry = _entry(spark, parts, "set to another location")
@@ -418,7 +418,7 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
     snapshot = log.update()
     if snapshot.metadata is None:
         raise TableNotFoundError(
-            f"{location} is not a Delta table, and {name_of(entry.qualifier[1:])} is to stand for it.",
+            f"{location} is not a Delta table, so {name_of(entry.qualifier[1:])} cannot point to it.",
             hint="Give the place of a Delta table with the same columns.",
             table=log.uri,
             condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=location),
@@ -442,7 +442,7 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
         client.alterTable(database, name, hive_table(jvm, raw, wanted, wanted.kept(parameters) | _NO_STATISTICS))
     catalog.invalidateCachedTable(identifier)
     if not _same_place(entry.location, log.uri):
-        drop_twin(spark, entry.qualifier, entry.location)  # the next sync makes one of the table that is meant now
+        drop_twin(spark, entry.qualifier, entry.location)  # The next sync creates a twin of the new table.
 
 
 def _refuse_other_columns(before: Snapshot, after: Snapshot) -> None:
@@ -465,9 +465,9 @@ def _refuse_other_columns(before: Snapshot, after: Snapshot) -> None:
 
 
 def entry_differs(entry: DeltaEntry, snapshot: Snapshot) -> list[str]:
-    """Tell how an entry's columns differ from the log's, one line per difference; empty when they agree.
+    """List the differences between an entry's columns and the log's, one line each; empty if they agree.
 
-    An entry without columns, as other engines make it, disagrees with nothing.
+    An entry without columns, as other engines write it, never differs.
     """
     if entry.table is None or entry.twin or snapshot.metadata is None or _digest(entry) == _wanted_digest(snapshot):
         return []
@@ -485,12 +485,12 @@ def entry_differs(entry: DeltaEntry, snapshot: Snapshot) -> list[str]:
         if name in theirs and str(theirs[name].data_type) != str(field.data_type)
     ]
     found += [f"{field.name} is missing in the catalog" for name, field in ours.items() if name not in theirs]
-    found += [f"{field.name} is in the catalog alone" for name, field in theirs.items() if name not in ours]
+    found += [f"{field.name} is only in the catalog" for name, field in theirs.items() if name not in ours]
     return found
 
 
 def note_difference(entry: DeltaEntry, snapshot: Snapshot) -> None:
-    """Say once that an entry's columns are not those of the log, which are the ones that count."""
+    """Warn once that an entry's columns differ from the log, which is authoritative."""
     if entry.by_path or snapshot.metadata is None:
         return
     key = (*entry.qualifier, snapshot.table_uri, str(snapshot.version))
@@ -500,9 +500,9 @@ def note_difference(entry: DeltaEntry, snapshot: Snapshot) -> None:
         _noted.clear()
     _noted.add(key)
     differences = entry_differs(entry, snapshot)
-    said = (*entry.qualifier, *differences)
-    if differences and said not in _noted:
-        _noted.add(said)
+    report = (*entry.qualifier, *differences)
+    if differences and report not in _noted:
+        _noted.add(report)
         _log.warning(
             "the catalog's entry of %s differs from the table's log, which counts: %s. Any write by this "
             "name, or catalog_sync, brings it up to date",
@@ -549,7 +549,7 @@ def session_identifier(jvm: Jvm, parts: Sequence[str]) -> Any:
     """Return a ``TableIdentifier`` with its database.
 
     Raises:
-        UnsupportedFeatureError: A name in another catalog.
+        UnsupportedFeatureError: The name is in another catalog.
     """
     if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != "spark_catalog"):
         raise UnsupportedFeatureError(
@@ -585,5 +585,5 @@ def _same_place(first: str, second: str) -> bool:
 
 
 def name_of(parts: Sequence[str]) -> str:
-    """Spell a name for messages."""
+    """Format a name for messages."""
     return ".".join(parts)

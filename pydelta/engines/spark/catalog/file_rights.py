@@ -1,4 +1,4 @@
-"""Ask a store whether the files of a table may be deleted, before anything of the table is."""
+"""Check that a table's files may be deleted before anything of the table is deleted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["check_may_delete"]
 
 
 def check_may_delete(location: str, options: Mapping[str, str], *, name: str) -> None:
-    """Refuse to delete the files of a table where this key may delete some of them at most.
+    """Refuse to delete the files of a table if this key may not delete data files.
 
-    What is asked for is a data file that is not there: a store looks at rights first. Without that, a key that may
-    delete below ``_delta_log`` alone would take the log and leave the data.
+    It asks the store to delete a data file that does not exist, since stores check permissions first. Otherwise a key
+    that may only delete in ``_delta_log`` would delete the log and leave the data.
 
     Args:
-        location: The table's.
-        options: Settings for storage.
-        name: The table's, for the error.
+        location: The table's location.
+        options: Storage options.
+        name: The table's name, for the error.
 
     Raises:
         StoragePermissionError: The store refused.

@@ -45,15 +45,16 @@ _names_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaEntry:
-    """A Delta table that a name stands for.
+    """A Delta table found by name.
 
     Args:
         location: Root URI or path.
-        qualifier: Parts under which its columns may be qualified.
-        by_path: Named as ``delta.`/path` ``.
-        twin: The entry is the table over symlink manifests that Trino and Presto read; Hive must not read it for Spark.
-        managed: The catalog owns the files: DROP TABLE deletes them.
-        table: The entry as Spark's catalog has it; None for a path.
+        qualifier: Parts that may qualify its columns.
+        by_path: Whether it was named as ``delta.`/path` ``.
+        twin: Whether the entry is the table over symlink manifests for Trino and Presto, which Spark must not read by
+            Hive.
+        managed: Whether the catalog owns the files, so that DROP TABLE deletes them.
+        table: The entry in Spark's catalog; None for a path.
     """
 
     location: str
@@ -66,18 +67,19 @@ class DeltaEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewEntry:
-    """A view. ``plan`` is set for one made of a DataFrame, ``text`` for one made by SQL.
+    """A view. ``plan`` is set if it was made from a DataFrame, ``text`` if by SQL.
 
     Args:
-        qualifier: Parts under which its columns may be qualified.
-        plan: Analysed plan.
+        qualifier: Parts that may qualify its columns.
+        plan: Analyzed plan.
         text: SQL of its query.
         columns: Its column names, in order.
-        query_columns: Names that its query gave them when the view was made; other names were given in a list.
-        namespace: Namespace in which the names of ``text`` are resolved (without the catalog).
-        temporary: Names in ``text`` that are temporary views; any other is not, whatever has been made since.
-        path: On which names of one part in ``text`` are found, as the entry keeps it; None for the namespace.
-        relation: Makes Spark's own plan of the view, not yet resolved.
+        query_columns: Column names of its query when the view was created. They differ from ``columns`` if a list was
+            given.
+        namespace: Namespace for resolving names in ``text`` (without the catalog).
+        temporary: Names in ``text`` that are temporary views. No other name is, even if one was created since.
+        path: Stored path for resolving one-part names in ``text``; None for the namespace.
+        relation: Builds Spark's own unresolved plan of the view.
     """
 
     qualifier: tuple[str, ...]
@@ -92,10 +94,10 @@ class ViewEntry:
 
 
 def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
-    """Split ``db.`my table` `` into its parts, by Spark's own rules.
+    """Split ``db.`my table` `` into its parts by Spark's rules.
 
     Raises:
-        ParseError: Not an identifier.
+        ParseError: The text is not an identifier.
     """
     from pyspark.errors import ParseException
 
@@ -112,7 +114,7 @@ def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
 
 
 def split_path_identifier(name: str) -> str | None:
-    """Get the path of ``delta.`/path` ``; None for any other name.
+    """Return the path in ``delta.`/path` ``, or None for any other name.
 
     Example:
         >>> split_path_identifier("delta.`/data/t`"), split_path_identifier("db.t")
@@ -125,7 +127,7 @@ def split_path_identifier(name: str) -> str | None:
 
 
 def location_in(text: str) -> str | None:
-    """Get the location that a name gives: ``delta.`/path` ``, a path or a URI; None for a name in the catalog.
+    """Return the location in a name: ``delta.`/path` ``, a path or a URI. Returns None for a name in the catalog.
 
     Example:
         >>> location_in("s3a://bucket/t"), location_in("delta.`/data/t`"), location_in("db.t")
@@ -135,12 +137,12 @@ def location_in(text: str) -> str | None:
 
 
 def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
-    """Look up what a name stands for, as far as it concerns this engine; again on each call.
+    """Look up a name that may be a Delta table or a view. The result is not cached.
 
-    Order as in Spark: temporary view, then ``delta.`/path` ``, then the session catalog.
+    The order is Spark's: temporary view, then ``delta.`/path` ``, then the session catalog.
 
     Returns:
-        None for anything that is neither a Delta table nor a view.
+        None if it is neither a Delta table nor a view.
     """
     jvm = Jvm.of(spark)
     state = jvm.state
@@ -180,15 +182,15 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
 
 
 def on_path(spark: SparkSession, parts: tuple[str, ...], stored: str | None = None) -> tuple[str, ...] | None:
-    """Qualify a name of one part by the path that ``SET PATH`` gave the session, which Spark has since 4.3.
+    """Qualify a one-part name by the session's ``SET PATH``, which Spark has since 4.3.
 
     Args:
         spark: The session.
         parts: The name.
-        stored: The path that a view was made under, as its entry keeps it.
+        stored: The path under which a view was created, as stored in its entry.
 
     Returns:
-        The name as it is where there is no path, or it is a temporary view; None where nothing on the path has it.
+        The name unchanged if there is no path or it is a temporary view; None if nothing on the path has the name.
     """
     jvm = Jvm.of(spark)
     if len(parts) != 1 or not jvm.has_paths:
@@ -215,19 +217,19 @@ def on_path(spark: SparkSession, parts: tuple[str, ...], stored: str | None = No
 
 
 def twin_refusal(name: str, entry: DeltaEntry) -> UnsupportedFeatureError:
-    """Make the error that refuses to change a twin's own entry, which catalog_sync keeps."""
+    """Build the error that refuses to change a twin's entry, which catalog_sync maintains."""
     return UnsupportedFeatureError(
         f"{name} is what Trino and Presto read of the Delta table at {entry.location}: this statement would change it "
         "behind the table's back.",
         hint="Change the table by its own name, and catalog_sync brings this entry up to date; INSERT, UPDATE, DELETE, "
-        f"MERGE and DataFrame writes take this name too. To remove the entry: catalog_sync drop {name}",
+        f"MERGE and DataFrame writes accept this name too. To remove the entry: catalog_sync drop {name}",
         features=(),
         table=entry.location,
     )
 
 
 def names_at(table_uri: str) -> list[tuple[str, ...]]:
-    """Return the names that this process has found for the table at a location; some may be outdated."""
+    """Return the names under which this process has found the table at a location. Some may be outdated."""
     with _names_lock:
         return sorted(_names.get(normalize_uri(table_uri), ()))
 
@@ -243,7 +245,7 @@ def _remember(location: str, name: tuple[str, ...]) -> None:
 
 
 def _twin_location(table: Any) -> str | None:
-    """Where the Delta table lies whose symlink manifests an entry reads; None for any other entry."""
+    """Return the location of the Delta table whose symlink manifests an entry reads; None for any other entry."""
     reader = table.storage().inputFormat()
     location = table.properties().get(_TWIN_OF)
     if not reader.isDefined() or str(reader.get()) != _SYMLINK_READER or not location.isDefined():
@@ -275,10 +277,10 @@ def _text(option: Any) -> str | None:
 
 
 def location_of_table(jvm: Jvm, table: Any) -> str:
-    """Read where an entry of Spark's catalog says that its files are.
+    """Return the location of the files of an entry in Spark's catalog.
 
     Raises:
-        TableNotFoundError: It does not say.
+        TableNotFoundError: The entry has no location.
     """
     storage = table.storage()
     uri = storage.locationUri()
@@ -294,14 +296,14 @@ def location_of_table(jvm: Jvm, table: Any) -> str:
 
 
 def location_of(spark: SparkSession, name: str) -> str:
-    """Tell where the Delta table of this name is.
+    """Return the location of the Delta table with this name.
 
     Args:
         spark: The session.
         name: ``table``, ``database.table`` or ``delta.`/path` ``.
 
     Raises:
-        TableNotFoundError: The catalog knows no such table, or it is not a Delta table.
+        TableNotFoundError: The catalog does not know the table, or it is not a Delta table.
     """
     entry = look_up(spark, parse_identifier(spark, name))
     if isinstance(entry, DeltaEntry):

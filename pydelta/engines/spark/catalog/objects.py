@@ -1,4 +1,4 @@
-"""Copy Spark's catalog case classes by name, and get the session's Hive client: for the code that makes entries."""
+"""Copy Spark's catalog case classes by parameter name, and get the session's Hive client. Used to write entries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def catalog_object(jvm: Jvm, name: str) -> Any:
 
 
 def copy_of(target: Any, **changes: Any) -> Any:
-    """Call ``target.copy(name = value, …)`` of a Scala case class, whatever parameters a version of Spark has."""
+    """Call ``target.copy(name = value, …)`` of a Scala case class, whatever parameters this Spark version has."""
     kind = str(target.getClass().getName())
     if kind not in _names:
         _names[kind] = [str(target.productElementName(place)) for place in range(target.productArity())]
@@ -43,7 +43,7 @@ def copy_of(target: Any, **changes: Any) -> Any:
 
 
 def hive_client(jvm: Jvm) -> Any | None:
-    """Return the client with which the session talks to its Hive Metastore; None for Spark's in-memory catalog."""
+    """Return the session's client of its Hive Metastore; None for Spark's in-memory catalog."""
     external = jvm.session.sharedState().externalCatalog().unwrapped()
     if not str(external.getClass().getName()).endswith(".HiveExternalCatalog"):
         return None
@@ -51,25 +51,25 @@ def hive_client(jvm: Jvm) -> Any | None:
 
 
 def table_identifier(jvm: Jvm, database: str, table: str) -> Any:
-    """Return a ``TableIdentifier`` of the session's catalog."""
+    """Return a ``TableIdentifier`` in the session's catalog."""
     return jvm.table_identifier.apply(table, jvm.option.apply(database), jvm.option.apply(None))
 
 
 def default_place(jvm: Jvm, identifier: Any) -> str:
-    """Return the URI of the place that the catalog gives a table of this name."""
+    """Return the URI of the catalog's default place for a table of this name."""
     return str(jvm.catalog.defaultTablePath(identifier).toString())
 
 
 def check_new_name(jvm: Jvm, identifier: Any) -> None:
-    """Refuse a name for which the catalog makes no entry, before anything is written for its table.
+    """Refuse a name that the catalog does not accept, before anything is written for its table.
 
     Args:
-        jvm: Of the session.
+        jvm: The session's JVM.
         identifier: A ``TableIdentifier`` with its database.
 
     Raises:
-        InvalidArgumentError: Spark's catalog takes letters, digits and underscores alone.
-        TableNotFoundError: There is no such database.
+        InvalidArgumentError: Spark's catalog accepts only letters, digits and underscores.
+        TableNotFoundError: The database does not exist.
     """
     database, table = str(identifier.database().get()), str(identifier.table())
     if re.fullmatch(r"[0-9A-Za-z_]+", table) is None:
@@ -88,5 +88,5 @@ def check_new_name(jvm: Jvm, identifier: Any) -> None:
 
 
 def text_map(jvm: Jvm, scala_map: Any) -> dict[str, str]:
-    """Turn a Scala map of texts into a dict."""
+    """Convert a Scala map of texts to a dict."""
     return {str(key): str(value) for key, value in jvm.to_dict(jvm.python_utils_map(scala_map)).items()}

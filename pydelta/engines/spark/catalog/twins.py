@@ -1,7 +1,7 @@
 """Drop or rename a table's twin in the session's catalog together with the table.
 
-The twin is the entry over symlink manifests that ``catalog_sync`` makes for Trino and Presto. Only one that is the
-table's own, by location and by id, is touched.
+The twin is the entry over symlink manifests that ``catalog_sync`` creates for Trino and Presto. Only the table's own
+twin, identified by location and id, is changed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 
 
 def drop_twin(spark: SparkSession, parts: Sequence[str], location: str) -> bool:
-    """Drop the twin of a table that is dropped, if it has one of its own.
+    """Drop the twin of a dropped table, if it has its own.
 
     Args:
         spark: The session.
         parts: The table's name, with its database.
-        location: Where it lies, or lay.
+        location: The table's current or former location.
 
     Returns:
         Whether there was one.
@@ -49,16 +49,17 @@ def drop_twin(spark: SparkSession, parts: Sequence[str], location: str) -> bool:
 
 
 def rename_twin(spark: SparkSession, old: Sequence[str], new: Sequence[str], location: str, *, moved: bool) -> bool:
-    """Give the twin of a table that was renamed the name that belongs to the table's new one.
+    """Rename the twin of a renamed table.
 
-    Where that name is taken, or the table's files have moved, the old twin goes: the next sync makes the new one.
+    If the new name is taken, or if the table's files moved, the old twin is dropped and the next sync creates a new
+    one.
 
     Args:
         spark: The session.
         old: The table's former name, with its database.
-        new: Its name now.
-        location: Where it lay under the old name, which is where its twin's manifests are.
-        moved: Its files are elsewhere now, and its manifests name files that are not there.
+        new: Its new name.
+        location: The location under the old name, where the twin's manifests are.
+        moved: Whether the files moved, so that the manifests name missing files.
 
     Returns:
         Whether there was one.
@@ -78,7 +79,7 @@ def rename_twin(spark: SparkSession, old: Sequence[str], new: Sequence[str], loc
 
 
 def _twin_of(spark: SparkSession, parts: Sequence[str], location: str) -> tuple[str, str] | None:
-    """Database and name of the twin that a table has by the rule; None where there is none of its own."""
+    """Return database and name of a table's own twin; None if it has none."""
     database = twin_database(settings_of(spark).sync_name, parts[-2])
     if not database or database == parts[-2].lower():
         return None

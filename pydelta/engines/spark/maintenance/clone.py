@@ -1,4 +1,4 @@
-"""Copy a table's files under another table's root: many of them by a Spark job, few by threads."""
+"""Copy a table's files under another table's root, many by a Spark job, a few by threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TASK_BYTES: Final = 1024 * 1024 * 1024
 
 
 class SparkCopier:
-    """Copies files of deep clones.
+    """Copies the files of deep clones.
 
     Args:
         spark: The session.
@@ -33,7 +33,7 @@ class SparkCopier:
         self._spark = spark
 
     def copy(self, files: Sequence[FileCopy], *, source: DeltaLog, target: DeltaLog) -> None:
-        """See ``commands.clone.Copier``. Storage settings travel inside the pickled function."""
+        """See ``commands.clone.Copier``. Storage settings are part of the pickled function."""
         if len(files) <= _FEW:
             ThreadCopier().copy(files, source=source, target=target)
             return

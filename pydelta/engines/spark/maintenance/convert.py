@@ -1,7 +1,7 @@
-"""Read Parquet footers for CONVERT: the schema by Spark's own merge, statistics by pyarrow, both in parallel.
+"""Read Parquet footers for CONVERT: the schema through Spark's merge, statistics through PyArrow, both in parallel.
 
-Footers of files that others wrote are trusted as far as their bounds hold for every row: of floating-point columns,
-where a NaN may hide behind them, and of INT96 times none are taken.
+Footers of other writers are trusted only where their bounds surely hold for every row. No bounds are taken of
+floating-point columns, which may contain NaN beyond them, or of INT96 times.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ def convert(
     partition_schema: StructType | None = None,
     collect_statistics: bool = True,
 ) -> DeltaLog:
-    """Make a Delta table of a Parquet table, where its files are; its entry in the catalog becomes a Delta table's.
+    """Convert a Parquet table in place to a Delta table, including its entry in the catalog.
 
     Args:
         spark: The session.
-        parts: ``("parquet", path)``, or the name of a table in the catalog. A Delta table stays as it is.
+        parts: ``("parquet", path)``, or the name of a table in the catalog. A Delta table is left unchanged.
         partition_schema: Names and types of the partition columns; None for those of the catalog's entry.
-        collect_statistics: Take statistics out of the files' footers.
+        collect_statistics: Whether to take statistics from the files' footers.
 
     Returns:
         The table's log.
 
     Raises:
-        InvalidArgumentError: The name stands for no Parquet table. Others as ``Convert``.
+        InvalidArgumentError: The name is not that of a Parquet table. Other errors as for ``Convert``.
     """
     entry = look_up(spark, parts)
     if isinstance(entry, DeltaEntry):
@@ -108,11 +108,11 @@ def convert(
 
 
 class SparkFooters:
-    """Reads footers; many of them by Spark jobs.
+    """Reads footers, many of them by Spark jobs.
 
     Args:
         spark: The session.
-        declared: Columns of the table's entry in the catalog: those that no file holds are null in every row.
+        declared: Columns of the table's catalog entry. Those that no file contains are null in every row.
     """
 
     def __init__(self, spark: SparkSession, declared: StructType | None = None) -> None:
@@ -123,7 +123,7 @@ class SparkFooters:
         """See ``commands.convert.Footers.schema``.
 
         Raises:
-            UnsupportedFeatureError: A column that no file holds has a value in the catalog alone.
+            UnsupportedFeatureError: A column that no file contains has a value that only the catalog knows.
         """
         held = self._merged(log)
         declared = () if self._declared is None else self._declared.fields
@@ -132,7 +132,7 @@ class SparkFooters:
             value = str(field.metadata.get(EXISTENCE_DEFAULT, "NULL"))
             if value.upper() != "NULL":
                 raise UnsupportedFeatureError(
-                    f"The column {field.name!r} is in no file: its value {value} is in the catalog alone.",
+                    f"The column {field.name!r} is in no file: only the catalog has its value {value}.",
                     features=("allowColumnDefaults",),
                     hint="Write the rows once (INSERT OVERWRITE … SELECT * FROM the table), and convert again.",
                 )
@@ -155,7 +155,7 @@ class SparkFooters:
     def statistics(
         self, log: DeltaLog, files: Sequence[ObjectInfo], schema: StructType, properties: TableProperties
     ) -> Iterable[FileStatistics]:
-        """See ``commands.convert.Footers.statistics``. Storage settings travel inside the pickled function."""
+        """See ``commands.convert.Footers.statistics``. Storage settings are part of the pickled function."""
         leaves = [leaf for leaf in leaves_with_stats(schema, properties) if str(leaf[1]) not in _NO_BOUNDS]
         if len(files) <= _FEW:
             with ThreadPoolExecutor(max_workers=8) as pool:
@@ -175,7 +175,7 @@ class SparkFooters:
             raise self._explained(log, error) from error
 
     def _explained(self, log: DeltaLog, error: BaseException) -> DeltaError:
-        """Our own error out of a failed job; else the file that is at fault, looked for among the footers."""
+        """Return the engine's error inside a failed job, or find the faulty file by reading all footers."""
         ours = raised_in(str(error))
         if ours is not None:
             return ours
@@ -189,10 +189,10 @@ class SparkFooters:
 
 
 def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
-    """Turn a partition schema as a user gives it (DDL text or a Spark type) into ours.
+    """Convert a user's partition schema (DDL text or a Spark type) to ours.
 
     Raises:
-        InvalidArgumentError: Text that is not DDL.
+        InvalidArgumentError: The text is not DDL.
     """
     if schema is None:
         return None
@@ -233,13 +233,13 @@ def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData:
 
 
 def footer_statistics(store: Store, path: str, size: int, leaves: Sequence[IndexedLeaf]) -> FileStatistics:
-    """Compute the statistics of one file from its footer alone.
+    """Compute the statistics of a file from its footer.
 
     Args:
-        store: Where it is.
-        path: Relative to the store's root.
-        size: Bytes.
-        leaves: Columns that get bounds and null counts; those that the file does not hold are passed over.
+        store: The store that holds it.
+        path: Path relative to the store's root.
+        size: Size in bytes.
+        leaves: Columns that get bounds and null counts. Those that the file lacks are ignored.
     """
     footer = read_footer(store, path, size)
     schema = footer.schema.to_arrow_schema()
@@ -249,7 +249,7 @@ def footer_statistics(store: Store, path: str, size: int, leaves: Sequence[Index
 
 
 def _bounded_columns(footer: pq.FileMetaData) -> Mapping[str, Any]:
-    """Dotted paths of the Parquet columns whose bounds can be taken, those in lists and maps aside."""
+    """Return the Parquet columns with usable bounds by dotted path, except those in lists and maps."""
     columns = [footer.schema.column(number) for number in range(len(footer.schema))]
     return {
         column.path: column

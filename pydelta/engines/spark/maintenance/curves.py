@@ -1,13 +1,13 @@
-"""Order rows by several columns: one sort key along a space-filling curve, in Spark's own expressions.
+"""Order rows by several columns: one sort key along a space-filling curve, as Spark expressions.
 
 The ranges and the curves are those of ``pydelta.engines.arrow.curves``.
 
 ::
 
     column --quantiles of a sample--> range id (0 for null, then upwards) --bits--> Z-order:  bits interleaved
-                                                                        `--------> Hilbert: a table of turns a level
+                                                                        `--------> Hilbert: table of turns per level
 
-Range ids make columns comparable whatever their type and spread. No Python runs per row.
+Range ids make columns comparable regardless of type and distribution. No Python runs per row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["hilbert_index", "interleave", "range_id", "sortable", "with_curve_ke
 
 
 def sortable(column: Column, data_type: DataType) -> Column:
-    """Make a bigint, double or string that sorts as the column does; times to the microsecond, decimals roughly."""
+    """Convert to a bigint, double or string that sorts like the column: times to microseconds, decimals roughly."""
     kind = sortable_as(data_type)
     if kind == "whole":
         return column.cast("bigint")
@@ -44,7 +44,7 @@ def sortable(column: Column, data_type: DataType) -> Column:
 
 
 def range_id(jvm: Jvm, value: Column, bounds: Sequence[Any], parts: Sequence[int]) -> Column:
-    """Number a value by its part, from 1; 0 for null; see ``boundaries``."""
+    """Return the number of the part that holds a value, from 1, or 0 for null. See ``boundaries``."""
     if not bounds:
         return F.when(value.isNull(), F.lit(0)).otherwise(F.lit(1)).cast("bigint")
     found = jvm.binary_search(bounds, value)
@@ -53,12 +53,12 @@ def range_id(jvm: Jvm, value: Column, bounds: Sequence[Any], parts: Sequence[int
 
 
 def _array(numbers: Sequence[int]) -> Column:
-    """A constant array, parsed at once: one call to the JVM and not one a value."""
+    """Build a constant array by parsing, which takes one JVM call instead of one per value."""
     return F.expr("array(" + ",".join(f"{number}L" for number in numbers) + ")")
 
 
 def interleave(ids: Sequence[Column], bits: int) -> Column:
-    """Interleave bits for a Z-order: the highest bit of each id, first column first, then the next bit of each."""
+    """Interleave bits for a Z-order: the highest bit of each id, first column first, then the next bits, and so on."""
     count = len(ids)
     key = F.lit(0).cast("bigint")
     for number, value in enumerate(ids):
@@ -69,7 +69,7 @@ def interleave(ids: Sequence[Column], bits: int) -> Column:
 
 
 def hilbert_index(ids: Sequence[Column], bits: int) -> Column:
-    """Compute the position along the Hilbert curve through all ids: neighbours differ in one id by one."""
+    """Compute the position on the Hilbert curve through all ids. Neighbors differ by one in a single id."""
     count = len(ids)
     if count > MAX_HILBERT_COLUMNS:
         return interleave(ids, bits)
@@ -92,14 +92,14 @@ def hilbert_index(ids: Sequence[Column], bits: int) -> Column:
 def with_curve_key(
     spark: SparkSession, rows: DataFrame, key: str, columns: Sequence[Column], *, sample: DataFrame, curve: str
 ) -> DataFrame:
-    """Add a column to sort rows by.
+    """Add a column by which to sort rows.
 
     Args:
         spark: The session.
         rows: The rows.
         key: Name of the new column.
-        columns: What to order by: columns of ``rows`` as ``sortable`` gives them.
-        sample: Some rows, the same values in the same order and nothing else; read once.
+        columns: Columns of ``rows`` to order by, as returned by ``sortable``.
+        sample: A sample of exactly these values, in the same order. It is read once.
         curve: ``zorder`` or ``hilbert``.
     """
     if len(columns) == 1:
@@ -112,7 +112,7 @@ def with_curve_key(
         name: range_id(jvm, value, *boundaries(drawn.to_series(number), (1 << bits) - 1))
         for number, (name, value) in enumerate(zip(ids, columns, strict=True))
     }
-    # In a projection of their own, so that each is computed once and not for each of its bits.
+    # A separate projection makes Spark compute each id once instead of once per bit.
     rows = rows.withColumns(found)
     of_ids = [rows[name] for name in ids]
     whole = hilbert_index(of_ids, bits) if curve == "hilbert" else interleave(of_ids, bits)

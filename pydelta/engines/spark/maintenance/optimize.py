@@ -1,10 +1,10 @@
-"""Rewrite the rows of files into new ones: one Spark job over all bins.
+"""Rewrite the rows of files into new ones, with one Spark job for all bins.
 
 ::
 
-    compact: bins --dealt out to tasks--> Arrow to Arrow on executors (``compact_task``), no shuffle, no JVM rows
-                  `--handed back--------> Spark's scan, rows brought together by bin, the usual writer
-    lay out: scan --curve key--> ranges of it, one task a file --> sorted --> the usual writer
+    compact: bins --distributed to tasks-> Arrow to Arrow on executors (``compact_task``), no shuffle, no JVM rows
+                  `--handed back---------> Spark's scan, rows of a bin brought together, the usual writer
+    lay out: scan --curve key--> ranges of it, one task per file --> sorted --> the usual writer
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def compact_files(
 
 
 def rearranging_task(spark: SparkSession, snapshot: Snapshot) -> WriteTask:
-    """Decide how files are written whose rows do not change: never split, with the ids that rows have had."""
+    """Build the write task for rows that do not change: files are never split, and row ids are kept."""
     return make_write_task(
         spark,
         TableShape.of(snapshot),
@@ -107,7 +107,7 @@ def _run(spark: SparkSession, bins: Sequence[Bin], task: WriteTask, staged: Any)
 
 
 def _through_scan(spark: SparkSession, snapshot: Snapshot, plan: pl.DataFrame, *, max_bytes: int) -> RewriteOutput:
-    """Compaction of files that Spark has to read: the rows of a bin are brought into one task."""
+    """Compact files that need Spark's reader, with all rows of a bin in one task."""
     rows = scan_dataframe(spark, snapshot, pinned=True, files=plan.drop(BIN), extra=_extra(snapshot))
     rows = rows.withColumn(_BIN_COLUMN, _of_file(rows, plan[BIN].to_list(), "int"))
     rows = rows.repartition(plan[BIN].n_unique(), _BIN_COLUMN).drop(_BIN_COLUMN, FILE_ROW_COLUMN)
@@ -137,7 +137,7 @@ def lay_out_files(
     tasks = sum(math.ceil(size / target_bytes) or 1 for size in plan.group_by(BIN).agg(pl.col("size").sum())["size"])
     if tasks == 1:
         rows = rows.coalesce(1)
-    elif whole.any():  # rows that are equal in what ranges are made of are never put apart
+    elif whole.any():  # Rows with equal range columns are never split across files.
         split = F.when(~_of_file(rows, whole.to_list(), "boolean"), name(_KEY_COLUMN))
         rows = rows.withColumn(_RANGE_COLUMN, split)
         rows = rows.repartitionByRange(tasks, *partitions, name(_RANGE_COLUMN)).drop(_RANGE_COLUMN)
@@ -148,7 +148,7 @@ def lay_out_files(
 
 
 def rewrite_files_as(spark: SparkSession, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
-    """See ``RewritingEngine.rewrite_as``. Rows go from a scan's task into its files, without a shuffle."""
+    """See ``RewritingEngine.rewrite_as``. A scan's task writes its rows to files without a shuffle."""
     tracked = Extra.TRACKING if materialized_columns(snapshot.properties) else Extra.NONE
     rows = scan_dataframe(spark, snapshot, pinned=True, extra=tracked)
     shape = TableShape.of(snapshot).defined_by(metadata)
@@ -156,7 +156,7 @@ def rewrite_files_as(spark: SparkSession, snapshot: Snapshot, metadata: Metadata
 
 
 def _of_file(rows: DataFrame, values: Sequence[Any], kind: str) -> Column:
-    """For each row a value of its file, by the file's position in what was scanned."""
+    """Return a column with a value per row's file, looked up by the file's position in the scan."""
     array = F.from_json(F.lit(json.dumps(values)), f"array<{kind}>")
     return array[rows[FILE_ROW_COLUMN].cast("int")]
 
@@ -172,7 +172,7 @@ def _column(rows: DataFrame, schema: StructType, path: Sequence[str]) -> Any:
 
 
 def _sample_fraction(snapshot: Snapshot, plan: pl.DataFrame) -> float:
-    """Part of the rows that makes a sample of about ``_SAMPLE_ROWS``; all rows of a small table."""
+    """Return the fraction of rows for a sample of about ``_SAMPLE_ROWS``; 1 for a small table."""
     counts = snapshot.files.stats_columns(plan.drop(BIN), [])["numRecords"]
     known = int(counts.sum() or 0)
     unknown = int(plan.filter(counts.is_null())["size"].sum() or 0) // _BYTES_PER_ROW

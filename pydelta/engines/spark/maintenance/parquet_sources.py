@@ -1,4 +1,4 @@
-"""Find Parquet tables that are to become Delta tables: by a path, or by a name in the session's catalog."""
+"""Find Parquet tables to convert to Delta, by path or by name in the session's catalog."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ParquetSource:
 
     Args:
         location: The folder, as a URI.
-        partitions: Names and types of the columns in the folders' names; None when nobody has said.
-        columns: Those of the entry in Spark's catalog; None for a path.
+        partitions: Names and types of the columns in folder names; None if unknown.
+        columns: Columns of the entry in Spark's catalog; None for a path.
         table: The entry; None for a path.
     """
 
@@ -43,7 +43,7 @@ class ParquetSource:
 
 
 def parquet_source(spark: SparkSession, parts: tuple[str, ...]) -> ParquetSource | None:
-    """Find what ``parquet.`/path` `` or a name stands for; None when it is no Parquet table.
+    """Find the Parquet table of ``parquet.`/path` `` or of a name; None if there is none.
 
     Args:
         spark: The session.
@@ -72,7 +72,7 @@ def parquet_source(spark: SparkSession, parts: tuple[str, ...]) -> ParquetSource
 
 
 def folder_partitions(spark: SparkSession, uri: str) -> StructType:
-    """Tell which columns are in the names of a folder's folders, as Spark reads them.
+    """Return the partition columns in the names of subfolders, as Spark infers them.
 
     Raises:
         StorageError: Spark cannot read the folder.

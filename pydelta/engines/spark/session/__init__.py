@@ -1,1 +1,1 @@
-"""Start a session, check it, and keep what a local one needs on disk."""
+"""Start a session, check it, and choose where a local one stores its data."""

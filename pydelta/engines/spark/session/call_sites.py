@@ -1,7 +1,7 @@
-"""Make the engine's own columns without PySpark's note of the line that made each.
+"""Build the engine's columns without recording a call site for each.
 
-PySpark asks the JVM some eight times for each call of its API, so that an error can point at the user's line. Inside
-this engine the line would be one of the engine's, and the questions are up to half of all that a command asks.
+For each API call, PySpark asks the JVM about eight times, so that an error can point to the user's line. Inside this
+engine the line would be the engine's own, and these are up to half of a command's calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _here = _Here()
 
 @contextmanager
 def without_call_sites() -> Iterator[None]:
-    """Make columns in this thread without call sites, as long as sessions are enabled."""
+    """Build columns in this thread without call sites, while sessions are enabled."""
     before = _here.inside
     _here.inside = True
     try:
@@ -39,8 +39,8 @@ def without_call_sites() -> Iterator[None]:
 
 
 def install() -> None:
-    """Put the question whether to note a line through ``without_call_sites``; ``patches.restore_all`` undoes it."""
-    if hasattr(utils, _ASKS):  # a version of PySpark without it notes nothing that could be left out
+    """Patch PySpark's check so that ``without_call_sites`` can turn it off. ``patches.restore_all`` undoes it."""
+    if hasattr(utils, _ASKS):  # PySpark versions without the check record nothing.
         patch(utils, _ASKS, _asked)
 
 

@@ -1,4 +1,4 @@
-"""Check that the engine can run on a session, and raise an error that says what to change if not."""
+"""Check that the engine can run on a session, and if not, raise an error with the fix."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JVM_EXTENSION: Final = "DeltaSparkSessionExtension"
 JVM_CATALOG: Final = "DeltaCatalog"
 _CHECKED: Final = "_pydelta_executors_checked"
 
-# Runs in a worker that may lack this package, so it must not be pickled by reference to it.
+# This runs in a worker that may lack this package, so it must not be pickled by reference to it.
 _PROBE: Final = """
 def probe(_):
     import sys
@@ -48,11 +48,11 @@ def probe(_):
 def check_session(spark: Any) -> None:
     """Refuse a session that cannot work: Spark Connect, or one that runs the JVM engine.
 
-    Settings for the JVM engine without its jar are taken as the wish for this one: the catalog that Spark could not
+    Settings for the JVM engine without its jar count as a request for this engine, and the catalog that Spark could not
     load is unset.
 
     Raises:
-        DeltaEnvironmentError: With the settings to delete, or how to make a classic session.
+        DeltaEnvironmentError: The hint gives the settings to delete, or how to make a classic session.
     """
     conf = Jvm.of(spark).session_conf()
     found = jvm_engine_settings(conf)
@@ -71,21 +71,21 @@ def check_session(spark: Any) -> None:
 
 
 def jvm_engine_settings(conf: Mapping[str, str]) -> list[str]:
-    """Return the names of the settings that stand for the reference engine."""
+    """Return the names of the settings that configure the reference engine."""
     named = ((EXTENSIONS, JVM_EXTENSION), (CATALOG, JVM_CATALOG))
     return [key for key, word in named if word in conf.get(key, "")]
 
 
 def has_jvm_engine(spark: SparkSession) -> bool:
-    """Tell whether the reference engine's jar is on the session's class path."""
+    """Return whether the reference engine's jar is on the session's class path."""
     return bool(Jvm.of(spark).view.org.apache.spark.util.Utils.classIsLoadable(f"io.delta.sql.{JVM_EXTENSION}"))
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Look once in one worker for what the writer needs there.
+    """Check once, in one worker, for the packages that the writer needs there.
 
-    A local master whose workers run this very interpreter needs no look; where nothing says which one they run, it is
-    this one from now on.
+    No check is needed for a local master whose workers run this interpreter. If no interpreter is configured, this one
+    is set.
 
     Raises:
         DeltaEnvironmentError: Names the interpreter and what it lacks.

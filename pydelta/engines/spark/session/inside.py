@@ -1,6 +1,6 @@
-"""Tell whether a thread is at work inside the engine: what it parses meanwhile is not a client's statement.
+"""Track whether a thread works inside the engine, so that texts it parses do not count as a client's statements.
 
-A call back from the JVM comes to a thread of Python of its own: work that begins in Python marks the JVM's thread, too.
+A callback from the JVM runs in a new Python thread, so work that begins in Python also marks the JVM's thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _watched: set[str] = set()
 
 @contextmanager
 def inside() -> Iterator[None]:
-    """Mark this thread for the block."""
+    """Mark this thread within the block."""
     _here.depth += 1
     try:
         yield
@@ -37,18 +37,18 @@ def inside() -> Iterator[None]:
 
 
 def is_inside() -> bool:
-    """Tell whether this thread is in such a block."""
+    """Return whether this thread is in such a block."""
     return _here.depth > 0
 
 
 def watch_parsers(spark: SparkSession) -> None:
-    """Let ``inside_with_jvm`` work: some session of the application has a parser of ours."""
+    """Enable ``inside_with_jvm``, because a session of the application has a parser of ours."""
     _watched.add(str(spark.sparkContext.applicationId))
 
 
 @contextmanager
 def inside_with_jvm(spark: SparkSession) -> Iterator[None]:
-    """Mark this thread and that of the JVM which belongs to it; nothing where no parser is ours."""
+    """Mark this thread and its JVM thread. Does nothing if there is no parser of ours."""
     context = spark.sparkContext
     if not _watched or is_inside() or context.applicationId not in _watched:
         yield
@@ -62,5 +62,5 @@ def inside_with_jvm(spark: SparkSession) -> Iterator[None]:
 
 
 def is_jvm_inside(spark: SparkSession) -> bool:
-    """Tell whether the JVM's thread that calls is in such a block."""
+    """Return whether the calling JVM thread is in such a block."""
     return spark.sparkContext.getLocalProperty(_MARK) is not None

@@ -18,7 +18,7 @@ _lock = threading.RLock()
 
 
 def _key(spark: Any) -> str | None:
-    """What identifies the JVM session behind a Python object; there can be several objects for one session."""
+    """Return the id of the JVM session behind a Python object. Several objects may share a session."""
     key: str | None = getattr(spark, _KEY_ATTRIBUTE, None)
     if key is None:
         session = getattr(spark, "_jsparkSession", None)
@@ -30,7 +30,7 @@ def _key(spark: Any) -> str | None:
 
 
 def is_enabled(spark: Any) -> bool:
-    """Tell whether the session's routes go to this engine."""
+    """Return whether the session's calls are routed to this engine."""
     if not _enabled:
         return False
     key = _key(spark)
@@ -43,16 +43,16 @@ def mark(spark: Any) -> None:
     assert key is not None
     with _lock:
         _enabled.add(key)
-    spark.conf.set(_SETTING, key)  # a stream's batches run in a clone of the session, which has its settings
+    spark.conf.set(_SETTING, key)  # A stream's batches run in a clone of the session, which inherits its settings.
 
 
 def mark_like(spark: Any, other: Any) -> None:
-    """Enable the session as long as another one is; nothing is kept of it here."""
+    """Enable the session as long as another one is enabled. Nothing is stored about it in this process."""
     spark.conf.set(_SETTING, _key(other))
 
 
 def is_marked(spark: Any) -> bool:
-    """Tell whether the JVM's session has been enabled before, by whatever Python object."""
+    """Return whether the JVM session was enabled before, through any Python object."""
     return spark.conf.get(_SETTING, None) is not None
 
 
@@ -70,8 +70,8 @@ def patch(owner: type | ModuleType, name: str, build: Callable[[Callable[..., An
     Args:
         owner: The class or module that defines it.
         name: Its name.
-        build: Original method -> the one that takes its place; it must call the original for sessions that are
-            not enabled.
+        build: Makes the replacement from the original method. It must call the original for sessions that are not
+            enabled.
     """
     with _lock:
         if (owner, name) in _originals:
@@ -82,7 +82,7 @@ def patch(owner: type | ModuleType, name: str, build: Callable[[Callable[..., An
 
 
 def restore_all() -> None:
-    """Put every original back."""
+    """Restore all originals."""
     with _lock:
         for (owner, name), original in _originals.items():
             setattr(owner, name, original)

@@ -1,12 +1,12 @@
-"""Decide where a local session keeps managed tables and names, from its folder and settings.
+"""Decide where a local session stores managed tables and names, from its folder and settings.
 
 ::
 
-    a cluster, an installation or a setting says where  -> there
-    spark-warehouse or metastore_db is here already     -> there, as Spark has it
-    else                                                -> <your data>/pydelta/warehouses/<folder>-<digest of its path>
+    a cluster, an installation or a setting decides        -> there
+    spark-warehouse or metastore_db already exists here    -> there, like Spark
+    otherwise                                              -> <your data>/pydelta/warehouses/<folder>-<path digest>
 
-Spark alone would make both where it is started, whatever that folder is for.
+Spark alone would create both in the current folder, whatever that folder is for.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _SPARKS_DATABASE: Final = "metastore_db"
 
 
 def local_settings(given: Mapping[str, str], *, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return settings that keep a local session from making folders in the current one; none where anything says where.
+    """Return settings that keep a local session from creating folders in the current one; none if already decided.
 
     Args:
-        given: Settings of the session that is about to be made, its master among them if there is one.
-        environment: Of the process.
+        given: Settings of the session to be created, including its master if set.
+        environment: The process environment.
     """
     known = {**_defaults(environment), **submitted_conf(), **given}
     if not known.get("spark.master", "local").startswith("local") or _has_hive_site(environment):
@@ -61,13 +61,13 @@ def local_settings(given: Mapping[str, str], *, environment: Mapping[str, str] =
 
 
 def own_warehouse() -> Path:
-    """Return the folder of managed tables of local sessions started here; removed if it stays empty."""
-    here = Path.cwd()
-    old = here / _SPARKS_OWN
+    """Return the folder for managed tables of local sessions in the current folder. It is removed if left empty."""
+    current = Path.cwd()
+    old = current / _SPARKS_OWN
     if old.is_dir():
         return old
-    digest = hashlib.sha256(os.fsencode(here)).hexdigest()[:8]
-    name = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', here.name)[:40] or 'root'}-{digest}"
+    digest = hashlib.sha256(os.fsencode(current)).hexdigest()[:8]
+    name = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', current.name)[:40] or 'root'}-{digest}"
     for parent in _data_folders():
         folder = parent / "warehouses" / name
         with suppress(OSError):
@@ -80,31 +80,31 @@ def own_warehouse() -> Path:
 
 
 def own_catalog(folder: Path) -> dict[str, str]:
-    """Return settings of a catalog that outlives the session: Derby in a folder."""
+    """Return settings for a catalog that outlives the session: Derby in a folder."""
     return {
         CATALOG: "hive",
         _DATABASE: f"jdbc:derby:;databaseName={folder / '_catalog'};create=true",
         "spark.hadoop.hive.metastore.schema.verification": "false",
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
-        # else the entry of a partitioned table cannot follow a new column: Hive compares columns by their place
+        # Otherwise Hive refuses new columns of a partitioned table, because it compares columns by position.
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
     }
 
 
 def without_derby_log(spark: SparkSession) -> None:
-    """Keep Derby from writing ``derby.log`` where the process was started; call it before the catalog is used."""
+    """Keep Derby from writing ``derby.log`` in the current folder. Call it before the catalog is used."""
     system = Jvm.of(spark).java_system
     if system.getProperty(_DERBY_LOG) is None and system.getProperty("derby.system.home") is None:
         system.setProperty(_DERBY_LOG, os.devnull)
 
 
 def _data_folders() -> list[Path]:
-    """Where this user's data may go, the best first."""
+    """Return folders for the user's data, best first."""
     found = []
     named = os.environ.get("XDG_DATA_HOME", "")
     if named.startswith("/"):
         found.append(Path(named) / "pydelta")
-    with suppress(RuntimeError):  # no home
+    with suppress(RuntimeError):  # The user has no home directory.
         found.append(Path.home() / ".local" / "share" / "pydelta")
     return found
 
@@ -116,7 +116,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _configuration(environment: Mapping[str, str]) -> Path | None:
-    """The folder of Spark's configuration files."""
+    """Return the folder of Spark's configuration files."""
     if "SPARK_CONF_DIR" in environment:
         return Path(environment["SPARK_CONF_DIR"])
     return Path(environment["SPARK_HOME"], "conf") if "SPARK_HOME" in environment else None
@@ -128,7 +128,7 @@ def _has_hive_site(environment: Mapping[str, str]) -> bool:
 
 
 def _defaults(environment: Mapping[str, str]) -> dict[str, str]:
-    """``spark-defaults.conf``, and the master that the environment names."""
+    """Read ``spark-defaults.conf`` and the master set in the environment."""
     found = {"spark.master": environment["MASTER"]} if "MASTER" in environment else {}
     folder = _configuration(environment)
     if folder is not None:

@@ -1,7 +1,7 @@
-"""Check that Spark can open the store of a table, and find the package that lets it.
+"""Check that Spark can open a table's store, and find the package that enables it.
 
-The log is read and written by this process; rows are read by Spark's own Parquet reader, which needs Hadoop's file
-system for the store on its class path. Without one a table could be written and never be read.
+This process reads and writes the log, but rows are read by Spark's Parquet reader, which needs Hadoop's file system for
+the store on its class path. Without it, a table could be written but never read.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class _Store:
     """A kind of store.
 
     Args:
-        package: Maven group and artifact of its file system; its version is that of Spark's Hadoop.
+        package: Maven group and artifact of its file system. The version is that of Spark's Hadoop.
         keys: Settings that it needs, for the hint.
-        prefix: How the names of its settings begin.
+        prefix: Common prefix of its settings.
     """
 
     package: str
@@ -59,14 +59,14 @@ PACKAGES: Final[Mapping[str, _Store]] = {"s3a": _S3, "s3": _S3, "s3n": _S3, "abf
 
 
 def check_store(spark: SparkSession, uri: str) -> None:
-    """Check, once a scheme, that the session's Hadoop has a file system for a table's location.
+    """Check, once per scheme, that the session's Hadoop has a file system for a table's location.
 
     Args:
         spark: A classic session.
-        uri: The location; a path without a scheme is Hadoop's default file system, which is there.
+        uri: The location. A path without a scheme is on Hadoop's default file system, which always exists.
 
     Raises:
-        DeltaEnvironmentError: It has none. Says which package and which settings the session needs.
+        DeltaEnvironmentError: There is none. The hint gives the package and settings that the session needs.
     """
     scheme = scheme_of(uri) if ":" in uri else ""
     context = spark.sparkContext
@@ -94,14 +94,14 @@ def check_store(spark: SparkSession, uri: str) -> None:
 
 
 def packages_for(settings: Mapping[str, str], *, jars: Path | None = None) -> str | None:
-    """Tell which packages a new session needs for the stores that its settings name.
+    """Find the packages that a new session needs for the stores in its settings.
 
     Args:
-        settings: Of the session that is about to be made.
+        settings: Settings of the session to be created.
         jars: Spark's folder of jars; None for that of the installed PySpark.
 
     Returns:
-        ``spark.jars.packages`` with them added; None where there is nothing to add.
+        ``spark.jars.packages`` including them; None if there is nothing to add.
 
     Example:
         >>> packages_for({"spark.app.name": "no store"})

@@ -1,4 +1,4 @@
-"""Read what spark-submit passed to this process, without a session: for jobs that only need its settings."""
+"""Read the configuration that spark-submit passed to this process, for jobs without a session."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["submitted_conf"]
 
 
 def submitted_conf() -> dict[str, str]:
-    """Return the settings of spark-submit's command line and defaults; empty in a Python process of its own.
+    """Return the settings of spark-submit's command line and defaults; empty in an ordinary Python process.
 
-    ``${env.NAME}`` stands for a variable of the environment, as it does for Hadoop.
+    ``${env.NAME}`` is replaced by the environment variable, as in Hadoop.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
@@ -23,5 +23,5 @@ def submitted_conf() -> dict[str, str]:
 
 
 def expanded(value: str) -> str:
-    """A setting with ``${env.NAME}`` replaced; an unset variable is left as it is written."""
+    """Replace ``${env.NAME}`` in a setting. An unset variable stays as written."""
     return re.sub(r"\$\{env\.(\w+)\}", lambda match: os.environ.get(match[1], match[0]), value)

@@ -1,7 +1,7 @@
-"""Run Python over Arrow batches of rows, and set Spark's transfer so that it checks less often per row.
+"""Run Python over Arrow batches of rows, with Spark checking the batch size less often.
 
-Spark asks for the size of the batch under way after each row, which for flat rows costs more than the transfer
-itself. Where rows are flat and a batch has few of them, the question is left out.
+Spark computes the size of the current batch after each row, which costs more than the transfer itself for flat rows.
+For flat rows and small batches the check is turned off.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["is_oversized", "map_in_arrow", "unchecked_batches"]
 def map_in_arrow(
     df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: Any
 ) -> DataFrame:
-    """Return ``df.mapInArrow(function, schema)``, without its demand for pandas, which nothing here uses."""
+    """Return ``df.mapInArrow(function, schema)`` without its requirement for pandas, which is not used."""
     udf = UserDefinedFunction(function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column: Any = udf(*[df[column] for column in df.columns])
     return DataFrame(df._jdf.mapInArrow(column._jc, False, None), df.sparkSession)
@@ -43,7 +43,7 @@ _users: dict[str, int] = {}
 
 
 def _flat(data_type: DataType) -> bool:
-    """Whether values are small as a rule: no arrays, maps or blobs."""
+    """Return whether values are usually small: no arrays, maps or blobs."""
     if isinstance(data_type, StructType):
         return all(_flat(field.data_type) for field in data_type.fields)
     if isinstance(data_type, PrimitiveType):
@@ -53,15 +53,14 @@ def _flat(data_type: DataType) -> bool:
 
 @contextmanager
 def unchecked_batches(spark: SparkSession, schema: StructType) -> Iterator[bool]:
-    """Leave out the check within, if the rows are flat and the user set neither of the two settings.
+    """Turn off the check within the block if rows are flat and the user set neither of the two settings.
 
     Args:
-        spark: The session. Jobs of other threads in it may see the settings meanwhile, which only changes the size of
-            their batches.
-        schema: Of the rows.
+        spark: The session. Jobs of other threads may see the settings, which only changes the size of their batches.
+        schema: Schema of the rows.
 
     Yields:
-        Whether the check is off; then a job may fail for rows of hundreds of kilobytes, see ``is_oversized``.
+        Whether the check is off. Then a job may fail for rows of hundreds of kilobytes; see ``is_oversized``.
     """
     key = str(spark._jsparkSession.sessionUUID())
     with _lock:
@@ -87,7 +86,7 @@ def _is_set(spark: SparkSession, name: str) -> bool:
 
 
 def is_oversized(text: str) -> bool:
-    """Tell whether a failed job says that an Arrow batch grew too large."""
+    """Return whether a failed job reports an Arrow batch that grew too large."""
     return any(
         word in text for word in ("OversizedAllocationException", "org.apache.arrow.memory.OutOfMemoryException")
     )

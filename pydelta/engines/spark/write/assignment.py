@@ -1,12 +1,12 @@
-"""Cast values to what columns hold, as the session's ``spark.sql.storeAssignmentPolicy`` says.
+"""Cast values to column types by the session's ``spark.sql.storeAssignmentPolicy``.
 
 ::
 
-    ANSI      Spark's own cast in ANSI mode, whatever the session's mode: what does not fit fails the job
-    LEGACY    Spark's cast of old: what does not fit becomes null, or wraps
-    STRICT    only casts that cannot lose anything: others fail when the statement is resolved
+    ANSI      Spark's cast in ANSI mode, whatever the session's mode: a value that does not fit fails the job
+    LEGACY    Spark's old cast: a value that does not fit becomes null, or wraps
+    STRICT    only lossless casts: others fail when the statement is resolved
 
-Casts are Catalyst's, and so are their errors. INSERT goes through structs by position, UPDATE and MERGE by name.
+The casts and their errors are Catalyst's. INSERT matches struct fields by position, UPDATE and MERGE by name.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _VOID: Final = PrimitiveType("void")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAssignment:
-    """The policy of a session.
+    """A session's policy.
 
     Args:
-        jvm: The session's.
+        jvm: The session's JVM.
         policy: ANSI, LEGACY or STRICT.
     """
 
@@ -56,13 +56,13 @@ class StoreAssignment:
         return cls(jvm=Jvm.of(spark), policy=str(spark.conf.get(_POLICY, "ANSI")).upper())
 
     def cast(self, value: Column, source: DataType, target: DataType, path: str) -> Column:
-        """Cast one value; what the policy does not allow is Spark's error once the column is resolved.
+        """Cast one value. Spark refuses a cast that the policy forbids when it resolves the column.
 
         Args:
             value: The value.
             source: Its type.
-            target: What the column holds.
-            path: The column's name, for the message of a value that does not fit.
+            target: The column's type.
+            path: The column's name, for the error about a value that does not fit.
         """
         if same_type(source, target):
             return value
@@ -82,18 +82,18 @@ class StoreAssignment:
     def by_position(
         self, value: Column, source: DataType, target: DataType, path: str, keeps: Callable[..., bool] | None = None
     ) -> Column:
-        """Cast a value of an INSERT: fields of structs, and of structs in arrays, go by position.
+        """Cast a value of an INSERT. Fields of structs, and of structs in arrays, are matched by position.
 
         Args:
             value: The value.
             source: Its type.
-            target: What the column holds.
+            target: The column's type.
             path: The column's name.
-            keeps: Tells of a value's and a column's type whether the value stays as it is: the column evolves, or the
-                parts go by name.
+            keeps: Returns, from a value's and a column's type, whether the value stays unchanged because the column
+                evolves or its parts are matched by name.
 
         Raises:
-            SchemaMismatchError: A struct with fewer fields than the column's, or for something that is not a struct.
+            SchemaMismatchError: A struct has fewer fields than the column's, or the column is not a struct.
         """
         if same_type(source, target) or (keeps is not None and keeps(source, target)):
             return value
@@ -115,7 +115,7 @@ class StoreAssignment:
         path: str,
         part: Callable[[Column, DataType, DataType], Column],
     ) -> Column:
-        """Cast the elements of an array, or the keys and values of a map, one by one."""
+        """Cast the elements of an array, or the keys and values of a map."""
         if isinstance(source, ArrayType) and isinstance(target, ArrayType):
             elements = source.element_type, target.element_type
             return F.transform(value, lambda item: part(item, *elements))
@@ -133,9 +133,9 @@ class StoreAssignment:
     ) -> Column:
         if len(source) < len(target):
             raise SchemaMismatchError(
-                f"The struct for column {path!r} has {len(source)} fields, and the column has {len(target)}: "
+                f"The struct for column {path!r} has {len(source)} fields, but the column has {len(target)}: "
                 f"{', '.join(target.names)}.",
-                hint="INSERT goes through structs by position: give each field, NULL where there is no value.",
+                hint="INSERT matches struct fields by position: give each field, or NULL if it has no value.",
                 condition=Condition.of(
                     "DELTA_INSERT_COLUMN_ARITY_MISMATCH", numColumns=len(target), insertColumns=len(source)
                 ),
@@ -152,18 +152,17 @@ class StoreAssignment:
         return F.when(value.isNotNull(), F.struct(*parts))
 
     def by_name(self, value: Column, source: DataType, target: DataType, path: str, *, fill: bool = False) -> Column:
-        """Cast a value of UPDATE or MERGE: fields of structs go by name, at any depth.
+        """Cast a value of UPDATE or MERGE. Struct fields are matched by name at any depth.
 
         Args:
             value: The value.
             source: Its type.
-            target: What the column holds.
+            target: The column's type.
             path: The column's name.
-            fill: Fields that the value lacks become null; else they are refused.
+            fill: Whether fields that the value lacks become null instead of an error.
 
         Raises:
-            SchemaMismatchError: A struct with a field that the column's does not have, or (without ``fill``) one that
-                lacks a field.
+            SchemaMismatchError: A struct has a field that the column's lacks, or (without ``fill``) lacks a field.
         """
         if same_type(source, target):
             return value
@@ -190,7 +189,7 @@ class StoreAssignment:
 
 
 def has_fields_of(source: DataType, target: DataType) -> bool:
-    """Whether a value has the parts of a type, of the same types under the same names in any order, and maybe more."""
+    """Return whether a value has all parts of a type, with equal names and types in any order, and maybe more."""
     if isinstance(source, StructType) and isinstance(target, StructType):
         pairs = [(source.field(field.name), field.data_type) for field in target.fields]
         return all(item is not None and has_fields_of(item.data_type, wanted) for item, wanted in pairs)
@@ -217,7 +216,7 @@ def _check_fields(source: StructType, target: StructType, path: str, *, fill: bo
 
 
 def has_struct(data_type: DataType) -> bool:
-    """Whether a type is a struct, or has one in its parts."""
+    """Return whether a type is a struct or contains one."""
     if isinstance(data_type, ArrayType):
         return has_struct(data_type.element_type)
     if isinstance(data_type, MapType):
@@ -226,7 +225,7 @@ def has_struct(data_type: DataType) -> bool:
 
 
 def _overflows(target: DataType) -> bool:
-    """Whether a value can be too large for a part of the type."""
+    """Return whether a value can be too large for a part of the type."""
     if isinstance(target, ArrayType):
         return _overflows(target.element_type)
     if isinstance(target, MapType):
@@ -238,10 +237,10 @@ def _overflows(target: DataType) -> bool:
 
 @contextmanager
 def telling_overflow() -> Iterator[None]:
-    """Around the jobs of UPDATE and MERGE: a value too large for its column is told as one that was not written.
+    """Convert overflow errors in the jobs of UPDATE and MERGE, because Spark's error refers to an INSERT.
 
     Raises:
-        CastOverflowError: Such a value.
+        CastOverflowError: A value is too large for its column.
     """
     try:
         yield

@@ -1,12 +1,12 @@
-"""Fit a user's DataFrame to exactly the table's columns; a bad row fails the job.
+"""Fit a user's DataFrame to the table's columns. A bad row fails the job.
 
 ::
 
     match by name (ignoring case) -> lossless casts -> defaults and generated columns -> checks on every row:
         NOT NULL, CHECK constraints, invariants, generated values, lengths of char and varchar, replaceWhere
 
-All of it is Spark expressions; a check raises an error that carries the row, and ``violation_in`` finds it again in
-what Spark reports. Protocol: "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns".
+All of this is Spark expressions. A check raises an error that contains the row, and ``violation_in`` finds it in
+Spark's error. Protocol: "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns".
 """
 
 from __future__ import annotations
@@ -88,28 +88,25 @@ class _Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What becomes of a generated column that the rows bring. Conditions over the rows, never null; None for no row.
-
-    Args:
-        anew: Rows that get it computed.
-        given: Rows whose value was given, and has to be the one that is computed. In all others it stays as it is.
-    """
+    """How to treat a generated column that the rows bring. Conditions on the rows, never null; None for no row."""
 
     anew: Column | None = None
+    """Rows for which the column is computed."""
     given: Column | None = None
+    """Rows whose value was given and must equal the computed one. In all other rows it stays unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """Columns that rows bring beside those of the table.
+    """Columns that rows bring in addition to those of the table.
 
     Args:
-        carried: They go along untouched, behind those of the table.
-        copied: A boolean column, never null: rows for which it is true are in the table already, and stay as they are.
-            Nothing of them is computed, trimmed or checked.
+        carried: Passed through unchanged, after the table's columns.
+        copied: A boolean column, never null. It is true for rows that are already in the table and stay unchanged.
+            Nothing in them is computed, trimmed or checked.
         beside: Columns that ``generated`` reads.
-        generated: Generated columns that the rows have without all of their values having been given.
-        emptied: Partition columns in which an empty text is null; found by ``conform`` itself.
+        generated: Generated columns of which the rows bring only some values.
+        emptied: Partition columns in which an empty text is null. ``conform`` sets it.
     """
 
     carried: Sequence[str] = ()
@@ -120,7 +117,7 @@ class Brought:
 
 
 def name(column: str) -> Column:
-    """Return a column by its literal name, dots and backticks included."""
+    """Return a column by its literal name, including dots and backticks."""
     return column_named(quoted(column))
 
 
@@ -133,22 +130,23 @@ def conform(
     predicate: str | StatementCondition | None = None,
     brought: Brought | None = None,
 ) -> DataFrame:
-    """Bring rows into the table's shape and guard them.
+    """Convert rows to the table's columns and add checks.
 
     Args:
-        df: The rows; its schema was found compatible with the table's.
+        df: The rows. Their schema was found compatible with the table's.
         schema: The table's logical schema.
         configuration: Table properties, for ``delta.constraints.*``.
-        partition_columns: The table's: in them an empty text is null, as the log has it, before anything is checked.
+        partition_columns: The table's partition columns. Empty text in them becomes null, as in the log, before any
+            check.
         predicate: A condition that each row must satisfy (``replaceWhere``).
-        brought: Other columns of ``df``, and what they say of its rows.
+        brought: Other columns of ``df``, and their meaning.
 
     Returns:
-        The table's columns in the table's order; running it raises on the first bad row.
+        The table's columns in order. Running it raises on the first bad row.
 
     Raises:
         BindError: A constraint, generation or default expression does not resolve.
-        UnsupportedFeatureError: A check that cannot be made, named.
+        UnsupportedFeatureError: A check is not possible. Names it.
     """
     data = from_spark(df.schema)
     brought = brought or Brought()
@@ -163,7 +161,7 @@ def conform(
     extra = [name(column) for column in (*brought.carried, *dropped)]
     shaped = _select(df, [*first, *extra], schema)
     emptied = _emptied(schema, partition_columns)
-    if emptied:  # by a projection of its own: a value that is not deterministic is not computed twice
+    if emptied:  # A separate projection avoids computing a non-deterministic value twice.
         shaped = shaped.withColumns({column: _without_empty(name(column)) for column in emptied})
     if any(_GENERATION in field.metadata for field in schema.fields):
         shaped = _generate(shaped, schema, data, checks, extra, dataclasses.replace(brought, emptied=emptied))
@@ -175,7 +173,7 @@ def conform(
 
 
 def _emptied(schema: StructType, partition_columns: Sequence[str]) -> frozenset[str]:
-    """The columns in which an empty text is null. Protocol: "Partition Value Serialization"."""
+    """Return the columns in which an empty text is null. Protocol: "Partition Value Serialization"."""
     lower = {column.lower() for column in partition_columns}
     texts = (PrimitiveType("string"), PrimitiveType("binary"))
     return frozenset(item.name for item in schema.fields if item.name.lower() in lower and item.data_type in texts)
@@ -186,18 +184,18 @@ def _without_empty(column: Column) -> Column:
 
 
 def _unless(copied: str | None, old: Column, new: Column) -> Column:
-    """The new value, or the old one in rows that are copied."""
+    """Return the new value, or the old one in copied rows."""
     return new if copied is None or new is old else F.when(name(copied), old).otherwise(new)
 
 
 def raised(*parts: Column, condition: Condition | None = None) -> Column:
-    """Make an expression that fails the job with a message; ``violation_in`` finds it, and its condition."""
+    """Build an expression that fails the job with a message. ``violation_in`` finds it and its condition."""
     head = "" if condition is None else json.dumps([condition.name, dict(condition.parameters)]) + _MIDDLE
     return F.raise_error(F.concat(F.lit(_BEGIN + head), *parts, F.lit(_END)))
 
 
 def violation_in(text: str) -> ConstraintViolatedError | None:
-    """Find the violation that a failed job reports; None when it failed for another reason."""
+    """Find the violation that a failed job reports; None if it failed for another reason."""
     found = _VIOLATION.search(text)
     if found is None:
         return None
@@ -210,7 +208,7 @@ def violation_in(text: str) -> ConstraintViolatedError | None:
 
 
 def _condition(head: str, message: str) -> Condition:
-    """The condition that a failed check tells; its values are those of the row, and its message is ours."""
+    """Build the condition of a failed check, with the row's values and our message."""
     name_, parameters = json.loads(head)
     dynamic = {"values": message.partition(_ROW)[2], "message": message}
     return Condition(
@@ -230,7 +228,7 @@ def _select(df: DataFrame, columns: Sequence[Column], schema: StructType) -> Dat
 
 
 def absent(field: StructField) -> Column:
-    """Tell what a row has in a column that was not given: its default, or null."""
+    """Return the value of a column that a row lacks: its default, or null."""
     default = field.metadata.get(_DEFAULT)
     value = F.lit(None) if default is None else table_expression(str(default), "default")
     return as_type(value, field.data_type)
@@ -244,7 +242,7 @@ def _generate(
     extra: Sequence[Column],
     brought: Brought,
 ) -> DataFrame:
-    """Compute what the data does not bring; check what it does."""
+    """Compute missing generated columns and check those that the data brings."""
     everywhere = Generated(given=F.lit(True))
     columns = []
     for field in schema.fields:
@@ -296,7 +294,7 @@ def _violated(rule: str, expression: object) -> Condition:
 
 
 def _not_null(column: Column, field: StructField, path: str) -> Iterator[tuple[str, Column]]:
-    """Conditions under which nothing required is missing; what is under a null parent need not be there."""
+    """Yield conditions under which no required value is missing. Parts of a null parent are not required."""
     if not field.nullable:
         yield path, column.isNotNull()
     for inner, holds in _parts_not_null(column, field.data_type, path):
@@ -304,7 +302,7 @@ def _not_null(column: Column, field: StructField, path: str) -> Iterator[tuple[s
 
 
 def _parts_not_null(column: Column, data_type: DataType, path: str) -> Iterator[tuple[str, Column]]:
-    if data_type.user is not None:  # what is inside is for its class to say, and not for expressions
+    if data_type.user is not None:  # Only the type's class, not an expression, can look inside.
         return
     if isinstance(data_type, StructType):
         for item in data_type.fields:
@@ -330,7 +328,7 @@ def _each_not_null(column: Column, item: StructField, path: str) -> Iterator[tup
 
 
 def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check], extra: Sequence[Column]) -> DataFrame:
-    """Every row passes its checks on the way into one column; which one does not matter, since all are written."""
+    """Pass every row through its checks in one column. Any column will do, because all are written."""
     carrier = next(field for field in schema.fields if field.data_type != PrimitiveType("void"))
     row = json_row(schema)
     guarded = name(carrier.name)
@@ -343,13 +341,13 @@ def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check], extra:
 
 
 def json_row(schema: StructType) -> Column:
-    """Render a row as text for a message, cut where it is long."""
+    """Render a row as text for a message, truncated if it is long."""
     names = [name(field.name) for field in schema.fields if field.data_type != PrimitiveType("variant")]
     return F.substring(F.to_json(F.struct(*names), {"ignoreNullFields": "false"}), 1, _ROW_LENGTH)
 
 
 def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
-    """Pad char, trim what is over the limit of char and varchar, and refuse what is still too long."""
+    """Pad char, trim spaces beyond the limit of char and varchar, and refuse values that are still too long."""
     declared = field.metadata.get(LENGTH)
     if declared is None:
         return column
@@ -369,12 +367,12 @@ def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
 
 
 def stored(column: Column, data_type: DataType, field: StructField) -> Column:
-    """A value of the data as a table's column will hold it, where it can hold it."""
+    """Return a value as the table's column will store it, if it can."""
     return _sized(cast_parts(column, data_type, field.data_type), field, [])
 
 
 def _fitted(column: Column, declared: DataType) -> Column:
-    """The value as its declared type keeps it, parts likewise."""
+    """Return the value as its declared type stores it, including parts."""
     if not has_limits(declared):
         return column
     if isinstance(declared, StructType):
@@ -394,7 +392,7 @@ def _fitted(column: Column, declared: DataType) -> Column:
 
 
 def _short_enough(column: Column, declared: DataType) -> Column:
-    """Whether no text is over its limit; null where there is none."""
+    """Return whether all texts are within their limits; null if there is none."""
     if isinstance(declared, StructType):
         parts = [(column.getField(part.name), part.data_type) for part in declared.fields]
         held = [F.coalesce(_short_enough(*part), F.lit(True)) for part in parts if has_limits(part[1])]
@@ -416,7 +414,7 @@ def _limit(declared: DataType) -> tuple[bool, int]:
 
 
 def cast_parts(column: Column, source: DataType, target: DataType) -> Column:
-    """Cast the column to ``target``: parts of structs by name, missing ones null, everything else a plain cast."""
+    """Cast the column to ``target``. Struct fields are matched by name, with null for missing ones."""
     if same_type(source, target):
         return column
     if isinstance(source, StructType) and isinstance(target, StructType):
@@ -444,7 +442,7 @@ def cast_parts(column: Column, source: DataType, target: DataType) -> Column:
 
 
 def same_type(left: DataType, right: DataType) -> bool:
-    """Compare types apart from nullability and metadata."""
+    """Compare types, ignoring nullability and metadata."""
     if isinstance(left, StructType) and isinstance(right, StructType):
         return left.names == right.names and all(
             same_type(mine.data_type, yours.data_type) for mine, yours in zip(left.fields, right.fields, strict=True)
@@ -457,7 +455,7 @@ def same_type(left: DataType, right: DataType) -> bool:
 
 
 def as_type(column: Column, data_type: DataType) -> Column:
-    """Cast a column to a type, to a user-defined one where the JVM has its class."""
+    """Cast a column to a type. A user-defined type is used if the JVM has its class."""
     if not has_user_type(data_type):
         return column.cast(ddl(data_type))
     jvm = Jvm.of(SparkSession.active())

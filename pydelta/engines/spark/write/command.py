@@ -1,6 +1,6 @@
-"""Write a DataFrame to a location or a table by name, in one commit (and a catalog entry).
+"""Write a DataFrame to a location or a named table, in one commit (and a catalog entry).
 
-Everything that writes rows through Spark ends here: the routes of ``enable``, the jobs, the demo.
+All writes of rows through Spark end here: the routes of ``enable``, the jobs, the demo.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ __all__ = ["WriteRequest", "insert_by_position", "save_as_table", "write_by_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
-    """What a statement or a writer asks for, beside the rows and the table.
+    """What a statement or writer requests, besides the rows and the table.
 
     Args:
-        mode: What to do with a table that is there.
+        mode: What to do with an existing table.
         options: Writer options as users give them.
         partition_by: Partition columns, or None.
-        properties: Table properties for a table that is made.
-        description: Comment on a table that is made.
-        dynamic: Overwrite just the partitions that the rows belong to.
-        replace_where: Overwrite the rows of this condition.
+        properties: Table properties for a new table.
+        description: Comment on a new table.
+        dynamic: Whether to overwrite only the partitions that the rows belong to.
+        replace_where: A condition on the rows to overwrite.
         matches: ``replace_using``, or ``replace_on`` and ``target_alias``, of a statement.
-        shape: Makes of the data the rows that are written, where they are not the same: by position, say.
+        shape: Converts the data to the rows to write, if they differ, for example by position.
     """
 
     mode: WriteMode
@@ -75,10 +75,10 @@ class WriteRequest:
     shape: Callable[[DataFrame], DataFrame] | None = None
 
     def parsed(self, settings: Settings) -> WriteOptions:
-        """Read the options, and what the statement itself says of the rows that go.
+        """Parse the options, and add what the statement says about the rows to replace.
 
         Raises:
-            InvalidArgumentError: An option that is unknown or not valid, or two that contradict each other.
+            InvalidArgumentError: An option is unknown or invalid, or two contradict each other.
         """
         options = WriteOptions.parse(
             self.options,
@@ -100,15 +100,15 @@ def write_path(
     managed: bool = False,
     by_save_as_table: bool = False,
 ) -> WriteResult:
-    """Write rows to the table at a location; see ``Write`` for what can go wrong.
+    """Write rows to the table at a location. See ``Write`` for the errors.
 
     Args:
         spark: The session.
-        df: The rows; columns are matched by name.
+        df: The rows. Columns are matched by name.
         location: A URI or a path.
-        request: How.
-        managed: Whether the files belong to the catalog; for the history.
-        by_save_as_table: Whether ``saveAsTable`` says what the table is; for the history.
+        request: How to write.
+        managed: Whether the files belong to the catalog, for the history.
+        by_save_as_table: Whether ``saveAsTable`` defines the table, for the history.
     """
     settings = settings_of(spark)
     parsed = request.parsed(settings)
@@ -119,14 +119,14 @@ def write_path(
 
 
 def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: WriteRequest) -> WriteResult:
-    """Write to the table of a name, and create it with its catalog entry where there is none.
+    """Write to a named table, creating it with its catalog entry if it does not exist.
 
-    A new table's files go to the option ``path``, else to the place the catalog gives its tables.
+    A new table's files go to the option ``path`` or else to the catalog's default place.
 
     Raises:
-        TableAlreadyExistsError: The name is taken by something that is not a Delta table, or the mode refuses a table.
-        TableNotFoundError: The mode replaces a table and none is there.
-        UnsafeOperationError: The table is at another place than the option ``path`` says.
+        TableAlreadyExistsError: The name belongs to something that is not a Delta table, or the mode refuses a table.
+        TableNotFoundError: The mode replaces a table, but there is none.
+        UnsafeOperationError: The table is not at the location in the option ``path``.
     """
     mode = request.mode
     given = {key: value for key, value in request.options.items() if key.lower() != "path"}
@@ -149,7 +149,7 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
             )
         if path is not None and normalize_uri(Jvm.of(spark).qualify(path)) != normalize_uri(entry.location):
             raise UnsafeOperationError(
-                f"{table} is at {entry.location}, and the option path says {path}.",
+                f"{table} is at {entry.location}, but the option path says {path}.",
                 hint="Leave the path out, or drop the table first: its files stay where it is external.",
                 table=entry.location,
                 condition=Condition.of(
@@ -184,7 +184,7 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
 
 
 def write_by_name(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteResult:
-    """Write to an existing table, columns matched by name and cast by the policy; arguments as ``write_path``."""
+    """Write to an existing table, matching columns by name and casting by the policy. Arguments as ``write_path``."""
     log = log_for_path(spark, entry.location)
     if not log.table_exists():
         raise TableNotFoundError(
@@ -196,7 +196,7 @@ def write_by_name(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request
 
 
 def _casting(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteRequest:
-    """Let a write by name cast what the types of the table's columns do not hold as it is; structs go by name too."""
+    """Make a write by name cast values that do not fit their columns. Structs are matched by name too."""
     parsed = request.parsed(settings_of(spark))
     log = log_for_path(spark, entry.location)
     if request.shape is not None or parsed.overwrite_schema or parsed.mode.replaces_table or not log.table_exists():
@@ -211,7 +211,7 @@ def _casting(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: Wri
         if widens and widens_in_writes(target.data_type, given.data_type):
             continue
         if parsed.merge_schema and has_struct(given.data_type):
-            continue  # its fields are merged with the column's
+            continue  # Its fields are merged with the column's.
         column = name(f"c{index}")
         casts[index] = assignment.by_name(column, given.data_type, target.data_type, target.name, fill=True)
     if not casts:
@@ -225,6 +225,22 @@ def _casting(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: Wri
     return replace(request, shape=shape)
 
 
+def _check_number_of_columns(schema: StructType, data: StructType, number: int, *, named: bool) -> None:
+    """Refuse data that has another number of columns than its targets, which are the table's or the named ones."""
+    if len(data) == number:
+        return
+    condition = Condition.of("DELTA_METADATA_MISMATCH")
+    if len(data) < number:
+        condition = Condition.of("DELTA_INSERT_COLUMN_ARITY_MISMATCH", numColumns=number, insertColumns=len(data))
+    raise SchemaMismatchError(
+        f"{'The statement names' if named else 'The table has'} {number} columns and the data has {len(data)}.\n"
+        f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
+        hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
+        "save or saveAsTable to match them by name.",
+        condition=condition,
+    )
+
+
 def insert_by_position(
     spark: SparkSession,
     df: DataFrame,
@@ -234,23 +250,23 @@ def insert_by_position(
     columns: Sequence[str] | None = None,
     by_name: bool = False,
 ) -> WriteResult:
-    """``insertInto`` and INSERT: columns are matched by position, and values are cast by the session's policy.
+    """Write as ``insertInto`` and INSERT do: columns are matched by position and values cast by the session's policy.
 
-    By name, structs that have the fields of their column under the same names go by name too, all others by position.
-    Where the schema evolves, columns behind the table's (or, by name, of other names) are new ones.
+    With ``by_name``, structs that have their column's fields by name are matched by name too, all others by position.
+    If the schema evolves, columns after the table's (or, by name, with other names) are new.
 
     Args:
         spark: The session.
         df: The rows.
         entry: The table.
-        request: How; its mode is append or overwrite.
-        columns: The table's columns that the data is for, in order; None for all of them. Others get their defaults.
-        by_name: Match columns by name instead; those that the data lacks get their defaults.
+        request: How to write; its mode is append or overwrite.
+        columns: The target columns in order; None for all. Other columns get their defaults.
+        by_name: Whether to match columns by name instead. Columns that the data lacks get their defaults.
 
     Raises:
-        SchemaMismatchError: Another number of columns.
-        AnalysisException: Spark's own: a type that the policy does not cast.
-        BindError: A column that the table does not have.
+        SchemaMismatchError: The number of columns differs.
+        AnalysisException: Spark's error for a type that the policy does not cast.
+        BindError: The table does not have a column.
         TableNotFoundError: There is no table.
     """
     log = log_for_path(spark, entry.location)
@@ -264,11 +280,13 @@ def insert_by_position(
     schema, data = snapshot.schema, from_spark(df.schema)
     merges = request.parsed(settings_of(spark)).merge_schema
     evolves = columns is None and merges
-    given_names = columns if columns is not None else data.names if by_name else schema.names
+    given_names = data.names if by_name else schema.names
+    if columns is not None:
+        given_names = tuple(columns)
     known = [item for item in given_names if not evolves or schema.field(item) is not None]
     found = {item: _column_of(schema, item, data, by_name=by_name) for item in known}
     targets = [found.get(item) for item in given_names]
-    if evolves and not by_name:  # what comes after the table's columns is new
+    if evolves and not by_name:  # Columns after the table's are new.
         targets += [None] * (len(data) - len(targets))
     names = [given.name if target is None else target.name for target, given in zip(targets, data.fields, strict=False)]
     for twice in sorted({item for item in names if [other.lower() for other in names].count(item.lower()) > 1}):
@@ -277,19 +295,7 @@ def insert_by_position(
             hint="Name each column once.",
             condition=Condition.of("COLUMN_ALREADY_EXISTS", columnName=twice),
         )
-    if len(data) != len(targets):
-        what = "The table has" if columns is None else "The statement names"
-        raise SchemaMismatchError(
-            f"{what} {len(targets)} columns and the data has {len(data)}.\n"
-            f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
-            hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
-            "save or saveAsTable to match them by name.",
-            condition=Condition.of(
-                "DELTA_INSERT_COLUMN_ARITY_MISMATCH", numColumns=len(targets), insertColumns=len(data)
-            )
-            if len(data) < len(targets)
-            else Condition.of("DELTA_METADATA_MISMATCH"),
-        )
+    _check_number_of_columns(schema, data, len(targets), named=columns is not None)
     keeps = _kept_parts(columns is not None, widens=merges and snapshot.properties.enable_type_widening)
     assignment = StoreAssignment.of(spark)
     by_name = by_name or (columns is None and _fits_by_name(targets, data))
@@ -307,7 +313,7 @@ def insert_by_position(
 
 
 def _fits_by_name(targets: Sequence[StructField | None], data: StructType) -> bool:
-    """Whether the data has the names and types of the columns: then fields of structs go by name, as columns do."""
+    """Return whether the data has the columns' names and types. Then struct fields are matched by name too."""
     return all(
         target is not None and target.name == given.name and has_fields_of(given.data_type, target.data_type)
         for target, given in zip(targets, data.fields, strict=True)
@@ -315,8 +321,9 @@ def _fits_by_name(targets: Sequence[StructField | None], data: StructType) -> bo
 
 
 def _kept_parts(listed: bool, *, widens: bool) -> Callable[[DataType, DataType], bool]:
-    """Tell which values an INSERT leaves as they are: those that widen their column, and where it lists columns,
-    arrays and maps whose structs have the fields of the column's, of the same types: these go by name.
+    """Return a function that decides which values an INSERT leaves unchanged: those that widen their column.
+
+    If columns are listed, also arrays and maps whose structs have the column's fields, which are matched by name.
     """
 
     def keeps(source: DataType, target: DataType) -> bool:
@@ -343,7 +350,7 @@ def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bo
 
 
 def condition_given(spark: SparkSession, condition: object) -> StatementCondition | None:
-    """Keep a condition given as a Column or a name; None for a constant true, which means every row."""
+    """Convert a Column or a name to a condition. Returns None for a constant true, which means every row."""
     from pyspark.sql import Column
 
     column = condition if isinstance(condition, Column) else F.col(str(condition))
@@ -357,7 +364,7 @@ def condition_given(spark: SparkSession, condition: object) -> StatementConditio
     unresolved = jvm.view.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 
     def by_name(node: Any, name: str) -> Any | None:
-        """A column of some frame (``df.p == 1``) stands for the table's column of that name."""
+        """Let a column of any frame (``df.p == 1``) refer to the table's column of that name."""
         return unresolved.quoted(node.name()) if name == "AttributeReference" else None
 
     named = transform_expression(expression, by_name)

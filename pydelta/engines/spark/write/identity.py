@@ -1,12 +1,12 @@
-"""Add values of identity columns to rows that have none, and tell how far they went.
+"""Add identity column values to rows without them, and return the last values used.
 
 ::
 
     partition 0:  next, next + n·step, next + 2n·step …
     partition 1:  next + step, next + (n + 1)·step …          n partitions: no two rows get one value
 
-The number of partitions is known because the rows' own plan is set up before values are added to it. Values are
-unique as long as nobody else gives out any from the same mark: the commit that uses them moves it, or fails.
+The number of partitions is known because the rows' plan is prepared before values are added. Values are unique as long
+as no other writer uses the same mark: the commit that uses them moves the mark or fails.
 Protocol: "Identity Columns".
 """
 
@@ -35,19 +35,19 @@ _NUMBER: Final = "__pydelta_identity"
 
 @dataclass(frozen=True, slots=True)
 class GivenValues:
-    """How far the values went, once the rows were written.
+    """The last identity values used, available once the rows are written.
 
     Args:
-        place: Where the job looked at them; None where there are none.
+        place: Name of the observation in the job; None if there is none.
     """
 
     place: str | None = None
 
     def marks(self, written: RewriteOutput) -> Mapping[str, int]:
-        """Return per column the value furthest in the direction of its step; columns without a row are absent.
+        """Return per column the value furthest in the direction of its step. Columns without rows are absent.
 
         Args:
-            written: By the job that wrote the rows: of several attempts, the one that ended well.
+            written: Output of the job that wrote the rows; if there were several attempts, the successful one.
         """
         found = {} if self.place is None else written.observed.get(self.place, {})
         return {column: value for column, value in found.items() if value is not None}
@@ -60,13 +60,13 @@ def with_identities(
 
     Args:
         spark: The session.
-        rows: Rows that lack the columns.
-        columns: What they lack.
-        prefix: In front of the new columns' names.
+        rows: Rows without the columns.
+        columns: The missing columns.
+        prefix: Prefix for the names of the new columns.
 
     Returns:
-        The rows with the columns behind the others, and what tells the marks after the rows were written. A value
-        that no longer fits 64 bits fails the job.
+        The rows with the columns appended, and an object that returns the marks after the write. A value that does not
+        fit in 64 bits fails the job.
     """
     if not columns:
         return rows, GivenValues()
@@ -85,11 +85,12 @@ def with_identities(
 
 
 def _fixed(spark: SparkSession, rows: DataFrame) -> tuple[DataFrame, int]:
-    """The same rows over the partitions that their plan comes to, and how many these are; shuffles run once, here."""
+    """Return the same rows with fixed partitions and the number of these. Shuffles run once, here."""
     execution: Any = rows._jdf.queryExecution()
     if str(execution.analyzed().nodeName()) == "LogicalRDD":
         return rows, int(execution.analyzed().rdd().getNumPartitions())
-    if str(execution.optimizedPlan().nodeName()) == "LocalRelation":  # values of an INSERT: numbered without gaps
+    # These are the values of an INSERT, which are numbered without gaps.
+    if str(execution.optimizedPlan().nodeName()) == "LocalRelation":
         rows = rows.coalesce(1)
         execution = rows._jdf.queryExecution()
     rdd = execution.toRdd()

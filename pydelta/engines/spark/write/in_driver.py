@@ -1,9 +1,9 @@
-"""Write few rows that the driver has already in its own process, without a Spark job of the write.
+"""Write a few rows that the driver already has in its own process, without a Spark write job.
 
 ::
 
     INSERT … VALUES, small local frames --Spark's optimizer--> a LocalRelation --Arrow--> files
-    anything else, anything that fails here -----------------> None: a job, which says what it always says
+    anything else, or any failure here ----------------------> None: a job, which raises the usual errors
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _LOCAL: Final = "LocalRelation"
 
 
 def write_in_driver(rows: DataFrame, task: WriteTask, *, most_bytes: int) -> list[FileRecord] | None:
-    """Write rows that need no job to be computed; None where that is Spark's to do. Nothing of a failure is left.
+    """Write rows that need no job; None if Spark must write them. A failure leaves nothing behind.
 
     Args:
-        rows: The columns as the task takes them.
-        task: How files of the table are written.
-        most_bytes: What Spark estimates the rows at must not be more.
+        rows: The columns in the task's order.
+        task: Defines how files of the table are written.
+        most_bytes: Upper limit for Spark's estimate of the rows' size.
 
     Raises:
-        RowsDoNotAddUpError: The files hold other rows than they were given.
+        RowsDoNotAddUpError: The files hold other rows than were given.
     """
     try:
         count = _rows_at_hand(rows, most_bytes)
@@ -59,13 +59,13 @@ def write_in_driver(rows: DataFrame, task: WriteTask, *, most_bytes: int) -> lis
 
 
 def _rows_at_hand(rows: DataFrame, most_bytes: int) -> int | None:
-    """How many rows there are, if the driver has all of them and they are few."""
+    """Return the number of rows if the driver already has all of them and they are few."""
     if not most_bytes:
         return None
     jvm, execution = Jvm.of(rows.sparkSession), rows._jdf.queryExecution()
     leaves = jvm.to_list(execution.analyzed().collectLeaves())
     if len(leaves) != 1 or _kind(leaves[0]) != _LOCAL:
-        return None  # before anything is optimized that would be once more
+        return None  # This check comes first because optimizing the plan would be repeated by the job.
     plan = execution.optimizedPlan()
     if _kind(plan) != _LOCAL or int(str(plan.stats().sizeInBytes())) > most_bytes:
         return None

@@ -1,12 +1,12 @@
-"""Match the rows of a table with those of an overwrite, by replaceUsing or replaceOn: one join.
+"""Match a table's rows with those of an overwrite by replaceUsing or replaceOn, with one join.
 
 ::
 
     condition over table and data: resolved once, clock and zone frozen
-    the data, kept as it is now ---------------------------------+
+    the data, stored at this point ------------------------------+
     candidate files (ranges of the keys): what it reads --join, once--> rows of files
 
-What was matched is what is written, since both read what was kept.
+The rows that are matched are those that are written, because both read the stored data.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _COMMAND: Final = "the overwrite"
 
 
 class SparkMatching:
-    """See ``Matching``. The data is run when it is made, once the condition is known to fit.
+    """See ``Matching``. The data is computed on construction, once the condition is known to fit.
 
     Args:
         spark: The session.
         snapshot: The table.
-        raw: The rows as the user gave them, for ``replaceOn``.
-        shaped: The same under the table's names, for ``replaceUsing``.
-        options: Says which of the two.
+        raw: The rows as given by the user, for ``replaceOn``.
+        shaped: The same rows with the table's column names, for ``replaceUsing``.
+        options: Decides between the two.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SparkMatching:
         self._count: int | None = None
 
     def _keys(self, given: Sequence[str], raw: DataFrame, shaped: DataFrame) -> Column:
-        """The condition that the columns of ``replaceUsing`` are equal, as the table is going to hold them."""
+        """Build the condition that the columns of ``replaceUsing`` are equal, as the table will store them."""
         schema, data = self._snapshot.schema, from_spark(shaped.schema)
         pairs = []
         for key in key_columns(given, schema, data, raw.columns):
@@ -103,7 +103,7 @@ class SparkMatching:
         return self._count
 
     def filters(self) -> Sequence[Expr]:
-        """See ``Matching.filters``: the range of each key, few values of a partition column one by one."""
+        """See ``Matching.filters``: the range of each key, or its single values for a partition column with few."""
         condition = folded(self._spark, self._condition)
         partitions = frozenset(item.lower() for item in self._snapshot.partition_columns)
         keys = list(keys_of(self._jvm, condition, self._table))
@@ -125,7 +125,7 @@ class SparkMatching:
 
 
 def _kept(moment: Moment, rows: DataFrame) -> DataFrame:
-    """The rows as they are now, with the ids that their columns have, under the alias that they have."""
+    """Materialize the rows, keeping their alias and the ids of their columns."""
     plan = rows._jdf.queryExecution().analyzed()
     kept = moment.source(rows).localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
     return kept.alias(str(plan.alias())) if str(plan.nodeName()) == "SubqueryAlias" else kept

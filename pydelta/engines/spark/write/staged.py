@@ -1,10 +1,10 @@
-"""Remove the files that a failed job staged, those of tasks that were under way when another one failed, too.
+"""Remove the files that a failed job staged, including those of tasks still running when another one failed.
 
 ::
 
-    a task ends well       --> its paths come with its accumulator
-    the job fails          --> Spark gives up the tasks that run; what they say from then on reaches nobody
-    they have ended        --> their files are found by the mark that the names of the write's files share
+    a task succeeds        --> its paths arrive with its accumulator
+    the job fails          --> Spark abandons the running tasks, and their results are lost
+    they have ended        --> their files are found by the mark in the names of all files of the write
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 __all__ = ["StagedPaths", "clean_up", "removing_staged"]
 
 _PATIENCE_SECONDS: Final = 5.0
-"""Spark kills the Python of a task that it gave up after two seconds."""
+"""Spark kills the Python process of an abandoned task after two seconds."""
 _POLL_SECONDS: Final = 0.02
 _MOST_LISTED: Final = 100_000
-"""In a larger table, the files of tasks that were under way are left to VACUUM."""
+"""In a larger table, files of tasks that were still running are left to VACUUM."""
 
 
 class StagedPaths(AccumulatorParam[list[str]]):
-    """Paths that finished tasks staged; known on the driver even when the job fails later."""
+    """Paths that finished tasks staged. The driver knows them even if the job fails later."""
 
     def zero(self, value: list[str]) -> list[str]:
-        """No path."""
+        """Return the empty list."""
         return []
 
     def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802 - pyspark's name
-        """Both."""
+        """Concatenate both lists."""
         return value1 + value2
 
 
 def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
-    """Remove what finished tasks of a failed job staged; failing here must not hide why the job failed."""
+    """Remove files that finished tasks of a failed job staged. An error here must not hide the original one."""
     if paths:
         try:
             discard(open_store(task.table_uri, task.store_options), paths)
@@ -61,11 +61,11 @@ def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
 
 @contextmanager
 def removing_staged(spark: SparkSession, task: WriteTask, staged: Any) -> Iterator[None]:
-    """Around a job that stages files: when it fails they are removed, and what it says is ours where we know it.
+    """Remove staged files if the job in the block fails, and convert its error to the engine's own if known.
 
     Args:
         spark: The session.
-        task: What the job runs.
+        task: The task that the job runs.
         staged: Accumulator of the paths, with ``StagedPaths``.
     """
     context, tag = spark.sparkContext, f"pydelta-{task.mark}"
@@ -86,22 +86,22 @@ def removing_staged(spark: SparkSession, task: WriteTask, staged: Any) -> Iterat
         raise explained from error
     finally:
         context.removeJobTag(tag)
-        staged.value = []  # PySpark keeps every accumulator for as long as it runs
+        staged.value = []  # PySpark keeps every accumulator until it stops.
 
 
 def _late(spark: SparkSession, task: WriteTask, tag: str) -> list[str]:
-    """What tasks left that ended after the job had failed; none where a single task was all that ran."""
+    """Return files of tasks that ended after the job failed; none if only a single task ran."""
     try:
         if not _several_have_ended(spark, tag):
             return []
         objects = open_store(task.table_uri, task.store_options).list_all(task.folder)
         return [item.path for item in itertools.islice(objects, _MOST_LISTED) if f"-{task.mark}" in item.path]
-    except (OSError, Py4JError):  # why the job failed must not be hidden
+    except (OSError, Py4JError):  # An error here must not hide why the job failed.
         return []
 
 
 def _several_have_ended(spark: SparkSession, tag: str) -> bool:
-    """Wait for the tasks of the jobs with a tag; whether there was more than one at once."""
+    """Wait for the tasks of the jobs with a tag. Returns whether several ran at once."""
     tracker = spark.sparkContext._jsc.sc().statusTracker()
     give_up = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -116,7 +116,7 @@ def _several_have_ended(spark: SparkSession, tag: str) -> bool:
 
 
 def _explained(error: BaseException, staged: int) -> DeltaError | None:
-    """What a failed job reports -> the engine's own error, or None when the rows themselves could not be computed."""
+    """Return the engine's own error inside a failed job, or None if the rows themselves could not be computed."""
     text = str(error)
     found: DeltaError | None = violation_in(text)
     if found is None:
@@ -128,7 +128,7 @@ def _explained(error: BaseException, staged: int) -> DeltaError | None:
 
 
 def _staged_note(staged: int) -> str:
-    """A sentence on the files of a failed write."""
+    """Return a sentence about the files of a failed write."""
     if not staged:
         return "No version was made."
     files = "1 file was" if staged == 1 else f"{staged} files were"

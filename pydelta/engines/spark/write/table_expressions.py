@@ -1,12 +1,12 @@
-"""Bind the SQL that a log holds to a column, and refuse what would run code or read files by it.
+"""Bind SQL from a log to a column, refusing expressions that could run code or read files.
 
 ::
 
     text of a constraint, a generated column, a default, an invariant --parsed--> names of functions, kinds of nodes
-        all of them Spark's own, none refused, no query --> a column
-        anything else -------------------------------------> UnsafeOperationError, before it is computed
+        only Spark's functions, none refused, no query --> a column
+        anything else -----------------------------------> UnsafeOperationError, before it is computed
 
-Whoever can write a table's log decides what its expressions say, and whoever writes rows to that table computes them.
+Anyone who can write a table's log controls its expressions, and every writer of rows computes them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["refuse_foreign", "table_expression"]
 _REFUSED: Final = frozenset(
     {"from_protobuf", "from_xml", "java_method", "reflect", "schema_of_xml", "to_protobuf", "try_reflect"}
 )
-"""Spark's own functions that call methods of any class, or read a file that their arguments name."""
+"""Spark functions that call methods of any class, or read a file named by an argument."""
 _PREFIXES: Final = (("builtin",), ("system", "builtin"))
 
 
 def table_expression(text: str, kind: str) -> Column:
-    """Return the column that an expression of a table's log stands for: of the very tree that was looked at.
+    """Return the column for an expression in a table's log, built from the same tree that was checked.
 
     Args:
         text: The SQL.
-        kind: What it is: ``CHECK constraint``, ``generation expression``, ``default`` or ``invariant``.
+        kind: ``CHECK constraint``, ``generation expression``, ``default`` or ``invariant``.
 
     Raises:
-        UnsafeOperationError: It calls what is not Spark's own, or what runs code or reads files, or holds a query.
-        ParseException: It is no expression.
+        UnsafeOperationError: It calls a function that is not Spark's or that runs code or reads files, or has a query.
+        ParseException: It is not an expression.
     """
     return _column(_checked(text, kind))
 
@@ -50,13 +50,13 @@ def refuse_foreign(text: str, kind: str) -> None:
     """Refuse an expression that may do more than compute a value from a row. See ``table_expression``.
 
     Raises:
-        UnsafeOperationError: So it does.
+        UnsafeOperationError: The expression may do more.
     """
     _checked(text, kind)
 
 
 def _checked(text: str, kind: str) -> Any:
-    """The tree of an expression as the session that is active parses it, whose settings decide what a text is."""
+    """Parse an expression with the active session, whose settings affect parsing, and check its tree."""
     view = _view()
     session = scala_object(view.org.apache.spark.sql.classic, "SparkSession").active()
     parsed = session.sessionState().sqlParser().parseExpression(text)
@@ -65,10 +65,10 @@ def _checked(text: str, kind: str) -> Any:
     if not found:
         return parsed
     raise UnsafeOperationError(
-        f"The {kind} {text!r} holds {found}. What a table's log says may call Spark's own functions, and none of them "
-        "that runs code or reads files.",
-        hint="Nothing was computed. In a table of your own drop or change it; a table of somebody else is better "
-        "read than written.",
+        f"The {kind} {text!r} holds {found}. Expressions in a table's log may only call Spark's own functions, except "
+        "those that run code or read files.",
+        hint="Nothing was computed. If the table is yours, drop or change the expression; otherwise do not write to "
+        "the table.",
         condition=_condition(text, kind),
     )
 
@@ -94,7 +94,7 @@ def _view() -> JVMView:
 
 
 def _of_node(node: dict[str, Any]) -> str:
-    """What a node is that must not be there, as words; empty if it may."""
+    """Describe a forbidden node; empty if it is allowed."""
     if is_query(node):
         return "a query"
     kind = str(node.get("class", "")).rpartition(".")[2]
@@ -111,7 +111,7 @@ def _of_node(node: dict[str, Any]) -> str:
 
 @functools.cache
 def _allowed() -> frozenset[str]:
-    """Names of the functions that Spark brings, the same for all sessions of a process, without those refused."""
+    """Return the names of Spark's built-in functions, equal for all sessions of a process, except the refused ones."""
     functions = _view().org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction()
     names = str(functions.mkString("\n")).replace("`", "").lower().split("\n")
     return frozenset(name.rpartition(".")[2] for name in names) - _REFUSED

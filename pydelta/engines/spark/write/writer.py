@@ -1,7 +1,7 @@
 """Write a DataFrame to Parquet files under their final names, in one Spark job without staging.
 
-Rows go through ``mapInArrow`` to ``write_task`` on the executors; one record a file comes back. Storage settings
-travel inside the pickled function, so that they are in no plan, no setting and no event log.
+Rows pass through ``mapInArrow`` to ``write_task`` on the executors, which returns one record per file. Storage settings
+are part of the pickled function, so that no plan, setting or event log contains them.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class DataFrameSource:
 
     Args:
         spark: The session.
-        df: The rows; columns are matched with the table's by name.
-        shape: Makes of ``df`` the rows that are written, where they are not the same: by position, say.
+        df: The rows. Columns are matched with the table's by name.
+        shape: Converts ``df`` to the rows to write, if they differ, for example by position.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class DataFrameSource:
         self._raw = fixed(self._spark, self._raw, snapshot)
         self._df = self._raw if self._shape is None else self._shape(self._raw)
         found = SparkMatching(self._spark, snapshot, self._raw, self._df, options)
-        if options.replace_using is not None:  # matched as they are written
+        if options.replace_using is not None:  # Rows are matched in the form in which they are written.
             self._shape = None
         self._raw, self._kept = found.source, True
         self._df = self._raw if self._shape is None else self._shape(self._raw)
@@ -147,7 +147,7 @@ class DataFrameSource:
 
 
 def _spread(spark: SparkSession, rows: DataFrame, target: WriteTarget) -> DataFrame:
-    """Optimised writes: the rows of a partition brought together, so that it gets few files.
+    """Bring the rows of a partition together for an optimized write, so that it gets few files.
 
     Spark's adaptive execution merges small parts of the shuffle and splits large ones, by bytes.
     """
@@ -169,27 +169,27 @@ def write_files(
     settings: Settings | None = None,
     change_column: str | None = None,
 ) -> RewriteOutput:
-    """Write rows that have the table's columns already; see ``write_columns.conform`` for those that have not.
+    """Write rows that already have the table's columns. See ``columns.conform`` for other rows.
 
-    Rows with ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` keep both in the files where the table tracks rows; a null
-    stands for the file's own id and version.
+    If the table tracks rows, ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` are stored in the files. Null means the
+    file's own id and version.
 
     Args:
         spark: The session.
         df: Rows with (at least) the columns of the table, by name.
-        shape: What its files have to look like.
-        options: The write's own options, over the table's.
+        shape: Properties of the table that determine its files.
+        options: Options of this write, which override the table's.
         settings: The session's settings; resolved from it by default.
         change_column: A column of ``df`` with the kind of change (``insert``, ``delete``, ``update_preimage``,
-            ``update_postimage``): such rows go to the change data feed alone, those where it is null to the table.
+            ``update_postimage``). Rows with a kind go only to the change data feed, others to the table.
 
     Returns:
-        One ``add`` a file (``dataChange`` true), how many rows they hold, and the files of the feed.
+        One ``add`` per file (``dataChange`` true), the number of rows in them, and the files of the feed.
 
     Raises:
-        ConstraintViolatedError: A guarded row did not pass.
-        StorageError: The store refused; the error says how many files had been staged, they are removed again.
-        SchemaError: A column that files cannot hold.
+        ConstraintViolatedError: A row failed a check.
+        StorageError: The store failed. The error gives the number of staged files, which are removed again.
+        SchemaError: Files cannot hold a column.
     """
     hidden = _tracking_columns(df, shape.properties)
     session = SessionSettings.of(spark)
@@ -203,16 +203,16 @@ def write_files(
         row_tracking=bool(hidden),
     )
     rows, partitions = _in_order(df, shape, hidden, change_column)
-    here = write_in_driver(rows, task, most_bytes=settings.local_max_bytes)
-    if here is not None:
-        return output_of(here)
-    if partitions:  # rows of one together; a no-op in the plan where they are sorted already
+    records = write_in_driver(rows, task, most_bytes=settings.local_max_bytes)
+    if records is not None:
+        return output_of(records)
+    if partitions:  # This brings rows of a partition together, and costs nothing if they are already sorted.
         rows = rows.sortWithinPartitions(*partitions)
     return _by_job(rows, task, shape, F.col(rows.columns[-1]) if change_column is not None else None)
 
 
 def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column | None) -> RewriteOutput:
-    """Write rows by a job; ``change`` is the kind of change, where there are such rows."""
+    """Write rows by a job. ``change`` is the kind of change, if there is one."""
     spark = rows.sparkSession
     staged: Any = spark.sparkContext.accumulator([], StagedPaths())
 
@@ -235,7 +235,7 @@ def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column 
                 if not unchecked or not is_oversized(str(error)):
                     raise
                 unchecked, records = False, None
-        if records is None:  # rows of hundreds of kilobytes each: once more, in batches limited by their size
+        if records is None:  # With rows of hundreds of kilobytes each, run it again with batches limited by size.
             clean_up(task, staged.value)
             staged.value = []
             job = map_in_arrow(counted, write_partition, _RECORD_DDL)
@@ -255,7 +255,7 @@ def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column 
 def _in_order(
     df: DataFrame, shape: TableShape, hidden: Sequence[str], change_column: str | None
 ) -> tuple[DataFrame, list[str]]:
-    """Put the columns in a task's order, as c0, c1 …; the names that partition columns have there."""
+    """Arrange columns in a task's order as c0, c1 …, and return the partition columns' names there."""
     data, partitions = written_columns(shape.schema, shape.partition_columns)
     data = [*data, *hidden]
     wanted = [*data, *partitions, *([change_column] if change_column is not None else ())]
@@ -268,10 +268,10 @@ def _num_rows(records: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _reconcile(counted: ObservedCounts, of_table: int, of_feed: int) -> None:
-    """Compare what Spark handed to the tasks with what their files hold.
+    """Compare the rows that Spark passed to the tasks with those in their files.
 
     Raises:
-        RowsDoNotAddUpError: Rows were lost or doubled on the way.
+        RowsDoNotAddUpError: Rows were lost or duplicated on the way.
     """
     for what, given, written in (
         ("rows", counted.rows - counted.marked, of_table),
@@ -279,13 +279,13 @@ def _reconcile(counted: ObservedCounts, of_table: int, of_feed: int) -> None:
     ):
         if given != written:
             raise RowsDoNotAddUpError(
-                f"Spark counted that {given} {what} went into the write, and {written} are in its files.",
+                f"Spark counted that {given} {what} went into the write, but {written} are in its files.",
                 hint="This is a defect of the engine or of a disk; report it with the plan of the rows (df.explain).",
             )
 
 
 def _tracking_columns(df: DataFrame, properties: TableProperties) -> tuple[str, ...]:
-    """The columns with row ids and versions, where the rows bring them and the table has a place for them."""
+    """Return the columns with row ids and versions, if the rows bring them and the table stores them."""
     given = ROW_ID_COLUMN in df.columns and ROW_VERSION_COLUMN in df.columns
     return (ROW_ID_COLUMN, ROW_VERSION_COLUMN) if given and materialized_columns(properties) else ()
 
@@ -299,7 +299,7 @@ def make_write_task(
     change_data: bool,
     row_tracking: bool,
 ) -> WriteTask:
-    """How the session's executors write files of a table; see ``make_task``."""
+    """Build the task with which the session's executors write files of a table. See ``make_task``."""
     writing = Session(
         settings=session.settings,
         store_options={**session.options, **options.storage},

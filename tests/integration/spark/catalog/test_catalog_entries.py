@@ -87,7 +87,7 @@ def test_the_four_builders_by_name(spark, name):
     build(DeltaTable.createIfNotExists).addColumn("id", "int").execute()
     build(DeltaTable.createIfNotExists).addColumn("other", "string").execute()
     assert spark.table(name).columns == ["id"]
-    with pytest.raises(TableAlreadyExistsError, match="exists already") as caught:
+    with pytest.raises(TableAlreadyExistsError, match="already exists") as caught:
         build(DeltaTable.create).addColumn("id", "int").execute()
     assert isinstance(caught.value, AnalysisException)
     build(DeltaTable.replace).addColumn("a", "string").addColumn("b", "int").execute()
@@ -299,7 +299,7 @@ def test_a_catalog_that_refuses_a_new_entry_says_what_to_do(spark, name, tmp_pat
     target = str(tmp_path / "t")
     with monkeypatch.context() as patched:
         patched.setattr(catalog_entries, "session_table", refuses)
-        with pytest.raises(DeltaEnvironmentError, match=r"made at .*/t, and the catalog refused") as caught:
+        with pytest.raises(DeltaEnvironmentError, match=r"made at .*/t, but the catalog refused") as caught:
             spark.range(3).write.format("delta").option("path", target).saveAsTable(name)
     assert look_up(spark, (name,)) is None
     statement = caught.value.hint.partition(": ")[2].rstrip(".")

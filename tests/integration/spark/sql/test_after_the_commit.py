@@ -41,4 +41,4 @@ def test_a_write_is_done_though_its_caches_could_not_be_renewed(spark, tmp_path,
     spark.range(3, 5).write.format("delta").mode("append").save(path)
     monkeypatch.undo()
     assert spark.read.format("delta").load(path).count() == 5
-    assert "Version 1 was committed; Spark could not be told of it: the session has ended" in caplog.text
+    assert "Version 1 was committed, but Spark could not be notified: the session has ended" in caplog.text

@@ -109,7 +109,7 @@ def test_what_a_log_says_runs_no_code(spark, hostile, kind):
 @pytest.mark.parametrize("text", BY_OTHER_NAMES)
 def test_nor_by_another_name(spark, hostile, text):
     path = hostile("constraint", text)
-    with pytest.raises(UnsafeOperationError, match="What a table's log says"):
+    with pytest.raises(UnsafeOperationError, match="Expressions in a table's log"):
         changes(spark, path)["append"]()
     assert spark._jvm.java.lang.System.getProperty(MARK) is None
     assert DeltaLog.for_table(path).update().version == 1

@@ -98,7 +98,7 @@ def test_insert_goes_through_structs_by_position_and_update_by_name(spark, table
     for value in ("named_struct('x', 1, 'y', 'q')", "named_struct('a', 1)"):
         with pytest.raises(SchemaMismatchError, match="field"):
             spark.sql(f"UPDATE {table} SET s = {value}")
-    with pytest.raises(SchemaMismatchError, match="1 fields, and the column has 2: a, b"):
+    with pytest.raises(SchemaMismatchError, match="1 fields, but the column has 2: a, b"):
         spark.sql(f"INSERT INTO {table} SELECT 2, 2, named_struct('a', 1)")
 
 

@@ -59,7 +59,7 @@ def test_a_difference_to_what_spark_counted_commits_nothing(spark, tmp_path, mon
     monkeypatch.setattr(writer, "run_task", losing(lost))
     with pytest.raises(RowsDoNotAddUpError) as caught:
         rows.write.format("delta").mode("append").save(path)
-    assert f"100 rows went into the write, and {written} are in its files" in str(caught.value)
+    assert f"100 rows went into the write, but {written} are in its files" in str(caught.value)
     assert "no version was made" in str(caught.value).lower()
     assert versions(path) == ["00000000000000000000.json"]
     assert data_files(path) == before
@@ -68,8 +68,8 @@ def test_a_difference_to_what_spark_counted_commits_nothing(spark, tmp_path, mon
 @pytest.mark.parametrize(
     ("lost_kind", "message"),
     [
-        (None, "30 rows went into the write, and 0"),
-        ("delete", "10 rows of the change data feed went into the write, and 0"),
+        (None, "30 rows went into the write, but 0"),
+        ("delete", "10 rows of the change data feed went into the write, but 0"),
     ],
 )
 def test_rows_of_the_change_feed_are_counted_apart(spark, tmp_path, monkeypatch, lost_kind, message):
@@ -136,5 +136,5 @@ def test_attempts_that_fail_or_come_second_are_not_counted(tmp_path):
     assert found["speculated"] == found["expected"]
     assert found["second attempts"] >= 1
     assert found["lost executor"] == found["expected"]
-    counts = "Spark counted that 400 rows went into the write, and 399 are in its files."
+    counts = "Spark counted that 400 rows went into the write, but 399 are in its files."
     assert found["mismatch"].startswith(f"[DELTA_ROWS_DO_NOT_ADD_UP] {counts}")
