@@ -54,7 +54,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "tests/serve/",
         "pydelta/api/server/",
         "pydelta/api/routing/",
-        "pydelta/api/python/remote",
+        "pydelta/api/python/",
     ),
 }
 STACK: Mapping[str, tuple[str, ...]] = {

@@ -35,6 +35,8 @@ from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import ENABLED_PROPERTY, SyncTarget, TableChoice, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from pydelta.api.console.command_line import AsJson as _Json
+from pydelta.api.console.command_line import StorageOptions as _Storage
 from pydelta.api.console.command_line import make_app, named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.protocol.names import camel_case
@@ -67,11 +69,6 @@ _Tls = Annotated[bool, typer.Option("--tls", help="Speak TLS to the metastore.")
 _Ca = Annotated[str | None, typer.Option("--ca", help="Certificates to trust, PEM.")]
 _Kerberos = Annotated[
     str | None, typer.Option("--kerberos", help="Service of the metastore's principal, such as hive.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_Storage = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),
 ]
 
 

@@ -8,7 +8,7 @@ import typer
 
 from pydelta.api.cli.cli import app
 from pydelta.api.python.local import LocalTable
-from pydelta.api.python.remote import RemoteDeltaTable
+from pydelta.api.python.table import RemoteDeltaTable
 from pydelta.api.sql.grammar import is_ours
 from pydelta.api.verbs import VERBS, interfaces_page
 from pydelta.tables import DeltaTable

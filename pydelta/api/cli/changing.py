@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.api.console.command_line import TimeZone, named_values, storage_options
+from pydelta.api.console.command_line import (
+    AsJson,
+    StorageOptions,
+    TablePath,
+    TimeZone,
+    named_values,
+    storage_options,
+)
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.names import camel_case
 
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["add_changes"]
 
 _Many = list[str] | None
-_Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
 _Rows = Annotated[str, typer.Argument(metavar="FILE", help="Rows: .parquet, .arrow, .csv (with a header) or .ndjson.")]
 _Format = Annotated[
     str | None, typer.Option("--format", help="parquet, arrow, csv or ndjson, whatever the file's name.")
@@ -44,10 +50,6 @@ _BadRecords = Annotated[
     ),
 ]
 _Where = Annotated[str | None, typer.Option("--where", "-w", help="Only rows for which this is true.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_Options = Annotated[
-    _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
-]
 _HINT = "Write it as column=value, such as --set \"state='paid'\" or --set amount=0."
 
 
@@ -61,12 +63,12 @@ def add_changes(app: typer.Typer) -> None:
 def _add_delete_and_update(app: typer.Typer) -> None:
     @app.command()
     def delete(
-        path: _Path,
+        path: TablePath,
         where: _Where = None,
         every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
         time_zone: TimeZone = None,
-        as_json: _Json = False,
-        option: _Options = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
     ) -> None:
         """Delete the rows for which a condition is true."""
         _refuse_everything(where, every, "delete")
@@ -79,15 +81,15 @@ def _add_delete_and_update(app: typer.Typer) -> None:
 
     @app.command()
     def update(
-        path: _Path,
+        path: TablePath,
         assignments: Annotated[
             _Many, typer.Option("--set", "-s", metavar="COLUMN=VALUE", help="A constant as SQL writes it, or a column.")
         ] = None,
         where: _Where = None,
         every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
         time_zone: TimeZone = None,
-        as_json: _Json = False,
-        option: _Options = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
     ) -> None:
         """Set columns of the rows for which a condition is true."""
         _refuse_everything(where, every, "change")
@@ -103,13 +105,13 @@ def _add_delete_and_update(app: typer.Typer) -> None:
 def _add_append_and_merge(app: typer.Typer) -> None:
     @app.command()
     def append(
-        path: _Path,
+        path: TablePath,
         rows: _Rows,
         form: _Format = None,
         bad_records: _BadRecords = None,
         time_zone: TimeZone = None,
-        as_json: _Json = False,
-        option: _Options = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
     ) -> None:
         """Add the rows of a file in one version; columns are matched by name."""
         given = _rows_of(rows, form, bad_records, option)
@@ -119,7 +121,7 @@ def _add_append_and_merge(app: typer.Typer) -> None:
 
     @app.command()
     def merge(
-        path: _Path,
+        path: TablePath,
         rows: _Rows,
         on: Annotated[list[str], typer.Option("--on", metavar="COLUMN", help="Rows match by it; may be repeated.")],
         matched: Annotated[str, typer.Option("--matched", help="update, delete or keep.")] = "update",
@@ -130,8 +132,8 @@ def _add_append_and_merge(app: typer.Typer) -> None:
         form: _Format = None,
         bad_records: _BadRecords = None,
         time_zone: TimeZone = None,
-        as_json: _Json = False,
-        option: _Options = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
     ) -> None:
         """Merge the rows of a file into the table, in one version."""
         nothing = {"keep", "skip"}
@@ -156,7 +158,7 @@ def _add_append_and_merge(app: typer.Typer) -> None:
 def _add_optimize(app: typer.Typer) -> None:
     @app.command()
     def optimize(
-        path: _Path,
+        path: TablePath,
         where: Annotated[str | None, typer.Option("--where", "-w", help="Only these partitions.")] = None,
         zorder_by: Annotated[
             _Many, typer.Option("--zorder-by", metavar="COLUMN", help="Order rows by it; may be repeated.")
@@ -164,8 +166,8 @@ def _add_optimize(app: typer.Typer) -> None:
         full: Annotated[bool, typer.Option("--full", help="Of a clustered table, order all files anew.")] = False,
         purge: Annotated[bool, typer.Option("--purge", help="Only take out rows that deletion vectors hide.")] = False,
         time_zone: TimeZone = None,
-        as_json: _Json = False,
-        option: _Options = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
     ) -> None:
         """Rewrite small files into large ones, or rows into an order that lets queries skip files."""
         if purge and (zorder_by or full):

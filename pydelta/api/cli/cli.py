@@ -36,7 +36,16 @@ import typer
 
 from pydelta.api.cli.changing import add_changes
 from pydelta.api.cli.history import show_history
-from pydelta.api.console.command_line import TimeZone, make_app, named_values, run_app, storage_options
+from pydelta.api.console.command_line import (
+    AsJson,
+    StorageOptions,
+    TablePath,
+    TimeZone,
+    make_app,
+    named_values,
+    run_app,
+    storage_options,
+)
 from pydelta.api.console.output import moment, print_json, print_table
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.protocol.names import camel_case
@@ -56,12 +65,6 @@ app = make_app(
     "Inspect, change and maintain Delta tables. Only sql and serve start a JVM.",
 )
 
-_Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-_Option = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),
-]
 _Version = Annotated[int | None, typer.Option("--version", "-v", help="The table as of this version.")]
 _Timestamp = Annotated[
     str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
@@ -112,10 +115,10 @@ def _camel(result: Any) -> dict[str, Any]:
 
 @app.command()
 def history(
-    path: _Path,
+    path: TablePath,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many commits.")] = None,
-    as_json: _Json = False,
-    option: _Option = None,
+    as_json: AsJson = False,
+    option: StorageOptions = None,
 ) -> None:
     """Who did what to the table, newest first."""
     show_history(path, storage_options(option), limit=limit, as_json=as_json)
@@ -123,11 +126,11 @@ def history(
 
 @app.command()
 def detail(
-    path: _Path,
+    path: TablePath,
     version: _Version = None,
     timestamp: _Timestamp = None,
-    as_json: _Json = False,
-    option: _Option = None,
+    as_json: AsJson = False,
+    option: StorageOptions = None,
 ) -> None:
     """Schema, partitioning, properties, size and features."""
     from pydelta.commands.describe import describe_detail
@@ -149,7 +152,7 @@ def detail(
 
 @app.command()
 def files(
-    path: _Path,
+    path: TablePath,
     where: Annotated[
         str | None, typer.Option("--where", "-w", help="Only files that may hold a row for which this is true.")
     ] = None,
@@ -157,8 +160,8 @@ def files(
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many files.")] = None,
     version: _Version = None,
     timestamp: _Timestamp = None,
-    as_json: _Json = False,
-    option: _Option = None,
+    as_json: AsJson = False,
+    option: StorageOptions = None,
 ) -> None:
     """The live files, with partition values and statistics."""
     from pydelta.predicate import parse_predicate
@@ -199,7 +202,7 @@ def files(
 
 
 @app.command()
-def checkpoint(path: _Path, as_json: _Json = False, option: _Option = None) -> None:
+def checkpoint(path: TablePath, as_json: AsJson = False, option: StorageOptions = None) -> None:
     """Write a checkpoint of the newest version, and check it by reading it back."""
     result = _log(path, option).checkpoint()
     row = {
@@ -214,7 +217,7 @@ def checkpoint(path: _Path, as_json: _Json = False, option: _Option = None) -> N
 
 
 @app.command()
-def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None:
+def cleanup(path: TablePath, as_json: AsJson = False, option: StorageOptions = None) -> None:
     """Delete log files that are older than delta.logRetentionDuration and that no kept version needs."""
     result = _log(path, option).cleanup()
     row = {
@@ -230,13 +233,13 @@ def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None
 
 @app.command()
 def generate(
-    path: _Path,
+    path: TablePath,
     where: Annotated[str | None, typer.Option("--where", help="Publish only these partitions.")] = None,
     time_zone: TimeZone = None,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
-    as_json: _Json = False,
-    option: _Option = None,
+    as_json: AsJson = False,
+    option: StorageOptions = None,
 ) -> None:
     """Publish symlink manifests: what changed since they were last published."""
     from pydelta.commands.generate import Generate
@@ -270,7 +273,7 @@ def generate(
 
 @app.command()
 def vacuum(
-    path: _Path,
+    path: TablePath,
     retain: Annotated[
         float | None, typer.Option("--retain", metavar="HOURS", help="How far back versions stay readable.")
     ] = None,
@@ -286,8 +289,8 @@ def vacuum(
         bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
     ] = True,
     rate: Annotated[float | None, typer.Option("--rate", min=1, help="Files deleted per second at most.")] = None,
-    as_json: _Json = False,
-    option: _Option = None,
+    as_json: AsJson = False,
+    option: StorageOptions = None,
 ) -> None:
     """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
     from pydelta.api.console.vacuum_display import live_counts, summary_lines
@@ -324,12 +327,12 @@ def vacuum(
 
 @app.command()
 def fsck(
-    path: _Path,
+    path: TablePath,
     repair: Annotated[
         bool, typer.Option("--repair", help="Remove entries of missing files from the log, replace bad checkpoints.")
     ] = False,
-    as_json: _Json = False,
-    option: _Option = None,
+    as_json: AsJson = False,
+    option: StorageOptions = None,
 ) -> None:
     """Look for missing files, holes in the log, unreadable checkpoints and stray files."""
     from pydelta.commands.fsck import Fsck

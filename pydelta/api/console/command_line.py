@@ -1,4 +1,4 @@
-"""Run a Typer application, read its NAME=VALUE options, and return the exit code: shared by our command lines."""
+"""Run a Typer application and read the options that our command lines share; return the exit code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,25 @@ from pydelta import __version__
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
 
-__all__ = ["TimeZone", "make_app", "named_values", "run_app", "storage_options"]
+__all__ = [
+    "AsJson",
+    "StorageOptions",
+    "TablePath",
+    "TimeZone",
+    "make_app",
+    "named_values",
+    "run_app",
+    "storage_options",
+]
 
+TablePath = Annotated[
+    str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 TimeZone = Annotated[
     str | None,
     typer.Option(

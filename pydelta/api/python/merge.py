@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pydelta.api.python.arguments import check_condition, given_values
+from pydelta.api.python.arguments import check_condition, checked, given_values
 from pydelta.api.python.own_columns import OwnColumns
+from pydelta.api.python.remote import Remote, further, rows, sent
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, Merge, MergeClause, MergeResult
 from pydelta.engines.spark.change.merge import TARGET_ALIAS, MergeStatement, SparkMerge
 from pydelta.engines.spark.local_rows import local_frame
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from pydelta.commands.engine import Assignments
     from pydelta.log import DeltaLog, Snapshot
 
-__all__ = ["DeltaMergeBuilder"]
+__all__ = ["DeltaMergeBuilder", "RemoteMergeBuilder"]
+
+_Values = Mapping[str, "str | Column"] | None
 
 _RESULT = "num_affected_rows long, num_updated_rows long, num_deleted_rows long, num_inserted_rows long"
 
@@ -65,6 +68,7 @@ class DeltaMergeBuilder:
                 of_source=on is ClauseOn.NOT_MATCHED,
             )
 
+    @checked(set=given_values("in whenMatchedUpdate"), condition=check_condition)
     def whenMatchedUpdate(
         self,
         condition: str | Column | None = None,
@@ -74,42 +78,45 @@ class DeltaMergeBuilder:
 
         With nothing to set and no condition it adds no clause; with a condition, later clauses leave these rows alone.
         """
-        return self._update(ClauseOn.MATCHED, condition, given_values(set, "'set' in whenMatchedUpdate"))
+        return self._update(ClauseOn.MATCHED, condition, set)
 
-    def _update(self, on: ClauseOn, condition: str | Column | None, values: Assignments) -> DeltaMergeBuilder:
+    def _update(self, on: ClauseOn, condition: str | Column | None, values: _Values) -> DeltaMergeBuilder:
         if not values and condition is None:
             return self
         return self._with(on, ClauseAction.UPDATE, condition, values)
 
+    @checked(condition=check_condition)
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Set every column of the target to that of the same name in the source."""
         return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, None)
 
+    @checked(condition=check_condition)
     def whenMatchedDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Delete a target row that has a source row."""
         return self._with(ClauseOn.MATCHED, ClauseAction.DELETE, condition, None)
 
+    @checked(values=given_values("in whenNotMatchedInsert"), condition=check_condition)
     def whenNotMatchedInsert(
         self, condition: str | Column | None = None, values: Mapping[str, str | Column] | None = None
     ) -> DeltaMergeBuilder:
         """Insert a source row that has no target row. Values may read the source."""
-        given = given_values(values, "'values' in whenNotMatchedInsert")
-        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, given)
+        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, values)
 
+    @checked(condition=check_condition)
     def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Insert it with all columns of the target from the source."""
         return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, None)
 
+    @checked(set=given_values("in whenNotMatchedBySourceUpdate"), condition=check_condition)
     def whenNotMatchedBySourceUpdate(
         self,
         condition: str | Column | None = None,
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
         """Set columns of a target row that has no source row, as ``whenMatchedUpdate``. Values may read the target."""
-        return self._update(
-            ClauseOn.NOT_MATCHED_BY_SOURCE, condition, given_values(set, "'set' in whenNotMatchedBySourceUpdate")
-        )
+        return self._update(ClauseOn.NOT_MATCHED_BY_SOURCE, condition, set)
 
+    @checked(condition=check_condition)
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Delete a target row that has no source row."""
         return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.DELETE, condition, None)
@@ -148,11 +155,23 @@ class DeltaMergeBuilder:
 
             return run_in_session(self.spark, Merge(begin, self.clauses), self.log, alias=self.alias)
 
-    def _with(
-        self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Assignments | None
-    ) -> DeltaMergeBuilder:
-        check_condition(condition)
-        if assignments is not None:
-            assignments = tuple((column, self._by_name(value, on)) for column, value in assignments)
+    def _with(self, on: ClauseOn, action: ClauseAction, condition: Any, values: _Values) -> DeltaMergeBuilder:
+        assignments: Assignments | None = None
+        if values is not None:
+            assignments = tuple((column, self._by_name(value, on)) for column, value in values.items())
         clause = MergeClause(on=on, action=action, condition=self._by_name(condition, on), assignments=assignments)
         return replace(self, clauses=(*self.clauses, clause))
+
+
+class RemoteMergeBuilder(Remote):
+    """A merge of a remote table in the making; see ``DeltaMergeBuilder``."""
+
+    whenMatchedUpdate = sent(DeltaMergeBuilder.whenMatchedUpdate, further)
+    whenMatchedUpdateAll = sent(DeltaMergeBuilder.whenMatchedUpdateAll, further)
+    whenMatchedDelete = sent(DeltaMergeBuilder.whenMatchedDelete, further)
+    whenNotMatchedInsert = sent(DeltaMergeBuilder.whenNotMatchedInsert, further)
+    whenNotMatchedInsertAll = sent(DeltaMergeBuilder.whenNotMatchedInsertAll, further)
+    whenNotMatchedBySourceUpdate = sent(DeltaMergeBuilder.whenNotMatchedBySourceUpdate, further)
+    whenNotMatchedBySourceDelete = sent(DeltaMergeBuilder.whenNotMatchedBySourceDelete, further)
+    withSchemaEvolution = sent(DeltaMergeBuilder.withSchemaEvolution, further)
+    execute = sent(DeltaMergeBuilder.execute, rows)

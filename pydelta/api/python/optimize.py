@@ -11,9 +11,10 @@ The names and signatures are those that Delta users know.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from pydelta.api.python.arguments import check_columns, check_type
+from pydelta.api.python.arguments import check_columns, checked, of_type
+from pydelta.api.python.remote import Remote, further, rows, sent
 from pydelta.commands.optimize.command import Optimize
 from pydelta.engines.spark.frames import optimize_frame
 from pydelta.engines.spark.logs import user_errors
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaOptimizeBuilder"]
+__all__ = ["DeltaOptimizeBuilder", "RemoteOptimizeBuilder"]
 
 
 class DeltaOptimizeBuilder:
@@ -36,16 +37,17 @@ class DeltaOptimizeBuilder:
         self._alias = alias
         self._condition: str | None = None
 
+    @checked(partitionFilter=of_type(str))
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
         """Look only at the partitions for which a condition is true.
 
         Args:
             partitionFilter: SQL over partition columns alone.
         """
-        check_type(partitionFilter, str, what="partitionFilter")
         self._condition = partitionFilter
         return self
 
+    @checked(full=of_type(bool))
     def executeCompaction(self, *, full: bool = False) -> DataFrame:
         """Merge small files, in one commit or none; of a clustered table, put new rows in order.
 
@@ -62,9 +64,9 @@ class DeltaOptimizeBuilder:
 
         Protocol: "Add File and Remove File", "Clustered Table".
         """
-        check_type(full, bool, what="full")
         return self._run(full=full)
 
+    @checked(cols=check_columns("Z-order column"))
     def executeZOrderBy(self, *cols: str | Iterable[str]) -> DataFrame:
         """Order the rows of all files of the chosen partitions by several columns at once, in one commit.
 
@@ -79,10 +81,18 @@ class DeltaOptimizeBuilder:
             InvalidArgumentError: A partition column, or one without statistics.
             ConcurrentDeleteReadException: As for ``executeCompaction``.
         """
-        return self._run(check_columns(cols, "Z-order column"))
+        return self._run(cast("tuple[str, ...]", cols))
 
-    def _run(self, zorder_by: Iterable[str] = (), *, full: bool = False) -> DataFrame:
+    def _run(self, zorder_by: tuple[str, ...] = (), *, full: bool = False) -> DataFrame:
         with user_errors(self._log):
-            command = Optimize(condition=self._condition, zorder_by=tuple(zorder_by), full=full)
+            command = Optimize(condition=self._condition, zorder_by=zorder_by, full=full)
             result = run_in_session(self._spark, command, self._log, alias=self._alias)
             return optimize_frame(self._spark, self._log, result)
+
+
+class RemoteOptimizeBuilder(Remote):
+    """An OPTIMIZE of a remote table in the making; see ``DeltaOptimizeBuilder``."""
+
+    where = sent(DeltaOptimizeBuilder.where, further)
+    executeCompaction = sent(DeltaOptimizeBuilder.executeCompaction, rows)
+    executeZOrderBy = sent(DeltaOptimizeBuilder.executeZOrderBy, rows)

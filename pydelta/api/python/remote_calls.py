@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -109,10 +109,22 @@ class Chain:
     calls: tuple[Call, ...] = ()
     given: Given = field(default_factory=Given)
 
-    def then(self, method: str, *arguments: Any, **named: Any) -> Chain:
+    def then(self, call: Call) -> Chain:
         """Add a call. Nothing is sent."""
-        given = tuple(self._sent(item, method) for item in arguments)
-        return Chain(self.spark, (*self.calls, Call(method, given, self._sent(named, method))), self.given)
+        given = tuple(self._sent(item, call.method) for item in call.arguments)
+        return replace(self, calls=(*self.calls, Call(call.method, given, self._sent(call.named, call.method))))
+
+    def opened(self, call: Call) -> Chain:
+        """Add a call and send it, so that what it cannot open is an error here."""
+        chain = self.then(call)
+        chain.run()
+        return chain
+
+    def rows(self) -> DataFrame:
+        """Send the calls, of which the last gives rows."""
+        rows = self.run()
+        assert rows is not None, self.calls[-1].method
+        return rows
 
     def run(self) -> DataFrame | None:
         """Send the calls in one command.

@@ -16,29 +16,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
+from types import NoneType
 from typing import TYPE_CHECKING, Literal, cast
 
 from pyspark.sql.types import StructType
 
 from pydelta.api.python.arguments import (
-    check_clone,
+    CLONE,
+    VACUUM,
     check_condition,
-    check_flag,
-    check_needed,
     check_session,
     check_source,
     check_store_options,
-    check_type,
-    check_vacuum,
+    checked,
     given_values,
-    hours_of,
+    needed,
+    of_type,
 )
-from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator
-from pydelta.api.python.merge import DeltaMergeBuilder
-from pydelta.api.python.optimize import DeltaOptimizeBuilder
+from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator, RemoteTableBuilder
+from pydelta.api.python.merge import DeltaMergeBuilder, RemoteMergeBuilder
+from pydelta.api.python.optimize import DeltaOptimizeBuilder, RemoteOptimizeBuilder
 from pydelta.api.python.own_columns import OwnColumns
-from pydelta.api.python.remote import RemoteDeltaTable, RemoteTableBuilder
-from pydelta.api.python.remote_calls import active_remote, is_remote
+from pydelta.api.python.remote import Remote, counts, nothing, rows, sent
+from pydelta.api.python.remote_calls import Chain, Given, active_remote, is_remote
+from pydelta.api.python.wire import Call
 from pydelta.api.sql.targets import clone_target, log_for_name, register_table
 from pydelta.api.sql.vacuum import run_vacuum, vacuum_frame
 from pydelta.commands.alter.features import AddFeature, DropFeature, UpgradeProtocol
@@ -82,6 +83,7 @@ class DeltaTable:
         self._columns = columns or OwnColumns(spark)
 
     @classmethod
+    @checked(sparkSession=check_session, path=of_type(str), hadoopConf=check_store_options)
     def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
         """Open the table at a location.
 
@@ -93,11 +95,9 @@ class DeltaTable:
         Raises:
             TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
         """
-        check_session(sparkSession)
         if is_remote(sparkSession):
-            return cast("DeltaTable", RemoteDeltaTable.forPath(sparkSession, path, hadoopConf))
-        check_type(path, str, what="path")
-        check_store_options(hadoopConf)
+            call = Call("forPath", (path, hadoopConf))
+            return cast("DeltaTable", RemoteDeltaTable(Chain(sparkSession).opened(call), path=path))
         with user_errors():
             log = log_for_path(sparkSession, path, hadoopConf)
             if not log.table_exists():
@@ -109,30 +109,30 @@ class DeltaTable:
             return cls(sparkSession, log)
 
     @classmethod
+    @checked(sparkSession=check_session, tableOrViewName=of_type(str))
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
         """Open the table that the session's catalog knows by a name (``table`` or ``database.table``).
 
         Raises:
             TableNotFoundError: No such table, or it is not a Delta table.
         """
-        check_session(sparkSession)
         if is_remote(sparkSession):
-            return cast("DeltaTable", RemoteDeltaTable.forName(sparkSession, tableOrViewName))
-        check_type(tableOrViewName, str, what="tableOrViewName")
+            chain = Chain(sparkSession).opened(Call("forName", (tableOrViewName,)))
+            return cast("DeltaTable", RemoteDeltaTable(chain, name=tableOrViewName))
         with user_errors():
             return cls(sparkSession, log_for_name(sparkSession, tableOrViewName))
 
     @classmethod
+    @checked(sparkSession=check_session, identifier=of_type(str))
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Tell whether a Delta table is at the path ``identifier``."""
-        check_session(sparkSession)
         if is_remote(sparkSession):
-            return RemoteDeltaTable.isDeltaTable(sparkSession, identifier)
-        check_type(identifier, str, what="identifier")
+            return bool(Chain(sparkSession).then(Call("isDeltaTable", (identifier,))).rows().collect()[0][0])
         with user_errors():
             return log_for_path(sparkSession, identifier).table_exists()
 
     @classmethod
+    @checked(sparkSession=check_session, identifier=of_type(str), partitionSchema=of_type(str, StructType, NoneType))
     def convertToDelta(
         cls, sparkSession: SparkSession, identifier: str, partitionSchema: str | StructType | None = None
     ) -> DeltaTable:
@@ -150,11 +150,10 @@ class DeltaTable:
             SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
             StorageError: A file is not a Parquet file.
         """
-        check_session(sparkSession)
         if is_remote(sparkSession):
-            return cast("DeltaTable", RemoteDeltaTable.convertToDelta(sparkSession, identifier, partitionSchema))
-        check_type(identifier, str, what="identifier")
-        check_type(partitionSchema, str, StructType, type(None), what="partitionSchema")
+            Chain(sparkSession).opened(Call("convertToDelta", (identifier, partitionSchema)))
+            path = identifier.partition(".")[2].strip("`") if identifier.lower().startswith("parquet.") else None
+            return cls.forPath(sparkSession, path) if path else cls.forName(sparkSession, identifier)
         with user_errors():
             parts = parse_identifier(sparkSession, identifier)
             log = convert(sparkSession, parts, partition_schema=partition_fields(partitionSchema))
@@ -183,10 +182,10 @@ class DeltaTable:
     @classmethod
     def _builder(cls, spark: SparkSession | None, start: str, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
         if spark is not None:
-            check_session(spark)
+            check_session(spark, "sparkSession")
         remote = spark if spark is not None else active_remote()
         if is_remote(remote):
-            return cast("DeltaTableBuilder[DeltaTable]", RemoteTableBuilder(remote, start))
+            return cast("DeltaTableBuilder[DeltaTable]", RemoteTableBuilder(remote, start, cls))
         return DeltaTableBuilder(active_session(spark), mode, cls)
 
     def toDF(self) -> DataFrame:
@@ -218,11 +217,12 @@ class DeltaTable:
         with user_errors(self._log):
             run_in_session(self._spark, EnableRowTracking(), self._log)
 
+    @checked(aliasName=of_type(str))
     def alias(self, aliasName: str) -> DeltaTable:
         """Name this table, for conditions that use the name as a qualifier."""
-        check_type(aliasName, str, what="aliasName")
         return DeltaTable(self._spark, self._log, alias=aliasName, columns=self._columns)
 
+    @checked(condition=check_condition)
     def delete(self, condition: str | Column | None = None) -> DeleteResult:
         """Delete the rows for which ``condition`` is true; all rows without one.
 
@@ -240,11 +240,11 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
-        check_condition(condition)
         with user_errors(self._log):
             command = Delete(condition=self._columns.by_name(condition), always=("true",))
             return run_in_session(self._spark, command, self._log, alias=self._alias)
 
+    @checked(set=given_values(), condition=check_condition)
     def update(
         self,
         condition: str | Column | None = None,
@@ -268,13 +268,12 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
-        values = given_values(set, "'set'")
-        check_condition(condition)
         with user_errors(self._log):
-            assignments = tuple(self._columns.values_by_name(dict(values)).items())
+            assignments = tuple(self._columns.values_by_name(set or {}).items())
             command = Update(assignments=assignments, condition=self._columns.by_name(condition))
             return run_in_session(self._spark, command, self._log, alias=self._alias)
 
+    @checked(check_source)
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.
 
@@ -282,13 +281,13 @@ class DeltaTable:
             source: The rows; give it an alias (``source.alias("s")``), and this table too (``table.alias("t")``).
             condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
         """
-        check_source(source, condition)
         with user_errors(self._log):
             condition = self._columns.by_name(condition, alias=self._alias or TARGET_ALIAS, source=source)
         return DeltaMergeBuilder(
             spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition, own=self._columns
         )
 
+    @checked(mode=of_type(str))
     def generate(self, mode: str) -> None:
         """Publish the symlink manifests of the newest version, as far as they changed.
 
@@ -298,7 +297,6 @@ class DeltaTable:
         Raises:
             UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
         """
-        check_type(mode, str, what="mode")
         with user_errors(self._log):
             run_in_session(self._spark, Generate(mode=mode), self._log)
 
@@ -310,6 +308,7 @@ class DeltaTable:
         """
         return DeltaOptimizeBuilder(self._spark, self._log, alias=self._alias)
 
+    @checked(condition=check_condition)
     def purge(self, condition: str | Column | None = None) -> PurgeResult:
         """Rewrite the files that have deletion vectors without the deleted rows, as REORG … APPLY (PURGE) does.
 
@@ -325,11 +324,11 @@ class DeltaTable:
             InvalidArgumentError, ParseError, BindError: The condition cannot be used.
             DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
         """
-        check_condition(condition)
         with user_errors(self._log):
             command = Purge(condition=self._columns.by_name(condition))
             return run_in_session(self._spark, command, self._log, alias=self._alias)
 
+    @checked(**VACUUM)
     def vacuum(
         self,
         retentionHours: float | None = None,
@@ -353,20 +352,18 @@ class DeltaTable:
             SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
             StorageError: Some files could not be deleted; the message says how many were.
         """
-        check_vacuum(dryRun, mode, inventory, where)
-        hours = hours_of(retentionHours)
         with user_errors(self._log):
-            command = Vacuum(retention_hours=hours, dry_run=dryRun, mode=mode, where=where)
+            command = Vacuum(retention_hours=retentionHours, dry_run=dryRun, mode=mode, where=where)
             result = run_vacuum(self._spark, self._log, command, inventory=inventory)
             return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
 
+    @checked(limit=of_type(int, NoneType))
     def history(self, limit: int | None = None) -> DataFrame:
         """Return the commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
 
         Args:
             limit: How many; None for all that the log retains.
         """
-        check_type(limit, int, type(None), what="limit")
         with user_errors(self._log):
             return history_frame(self._spark, self._log, limit)
 
@@ -375,6 +372,7 @@ class DeltaTable:
         with user_errors(self._log):
             return detail_frame(self._spark, self._log)
 
+    @checked(version=needed(int))
     def restoreToVersion(self, version: int) -> DataFrame:
         """Make an earlier version the current state, as a new version; one row of counts comes back.
 
@@ -382,16 +380,16 @@ class DeltaTable:
             VersionNotFoundError: The log does not reach it.
             UnsafeOperationError: Files of that version no longer exist; they are named and nothing is changed.
         """
-        check_needed("version", version, int)
         return self._restore(version=version)
 
+    @checked(timestamp=needed(str, datetime))
     def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
         """Restore the newest version at or before a time (text in the session's zone); see ``restoreToVersion``."""
-        check_needed("timestamp", timestamp, str, datetime)
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
         return self._restore(timestamp_ms=epoch_ms)
 
+    @checked(**CLONE)
     def clone(
         self,
         target: str,
@@ -415,9 +413,9 @@ class DeltaTable:
             UnsafeOperationError: The table to be replaced is append-only.
             StorageError: A file could not be copied; no version was made.
         """
-        check_clone(target, isShallow, replace, properties)
         return self._clone(target, self._cloning(isShallow, replace, properties))
 
+    @checked(version=needed(int), **CLONE)
     def cloneAtVersion(
         self,
         version: int,
@@ -431,11 +429,10 @@ class DeltaTable:
         Raises:
             VersionNotFoundError: The log does not reach it.
         """
-        check_needed("version", version, int)
-        check_clone(target, isShallow, replace, properties)
         command = dataclasses.replace(self._cloning(isShallow, replace, properties), version=version)
         return self._clone(target, command)
 
+    @checked(**CLONE, timestamp=needed(str, datetime))
     def cloneAtTimestamp(
         self,
         timestamp: str | datetime,
@@ -445,8 +442,6 @@ class DeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
         """Clone the newest version at or before a time (text in the session's zone); see ``clone``."""
-        check_clone(target, isShallow, replace, properties)
-        check_needed("timestamp", timestamp, str, datetime)
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
         command = dataclasses.replace(self._cloning(isShallow, replace, properties), timestamp_ms=epoch_ms)
@@ -464,6 +459,7 @@ class DeltaTable:
                 register_table(self._spark, name, log)
             return DeltaTable(self._spark, log)
 
+    @checked(readerVersion=needed(int), writerVersion=needed(int))
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
         """Raise the table's protocol to at least these versions; it never falls.
 
@@ -477,11 +473,10 @@ class DeltaTable:
 
         Protocol: "Protocol Evolution".
         """
-        check_needed("readerVersion", readerVersion, int)
-        check_needed("writerVersion", writerVersion, int)
         with user_errors(self._log):
             run_in_session(self._spark, UpgradeProtocol(readerVersion, writerVersion), self._log)
 
+    @checked(featureName=needed(str))
     def addFeatureSupport(self, featureName: str) -> None:
         """Let the table support a feature, in lists of features; that alone turns nothing on.
 
@@ -490,10 +485,10 @@ class DeltaTable:
 
         Protocol: "Table Features".
         """
-        check_needed("featureName", featureName, str)
         with user_errors(self._log):
             run_in_session(self._spark, AddFeature(featureName), self._log)
 
+    @checked(featureName=needed(str), truncateHistory=needed(bool, NoneType))
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Take a feature out of the table's protocol.
 
@@ -507,8 +502,6 @@ class DeltaTable:
 
         Protocol: "Table Features", "Checkpoint Protection".
         """
-        check_needed("featureName", featureName, str)
-        check_flag("truncateHistory", truncateHistory)
         with user_errors(self._log):
             command = DropFeature(name=featureName, truncate_history=bool(truncateHistory))
             run_in_session(self._spark, command, self._log)
@@ -518,3 +511,73 @@ class DeltaTable:
             command = Restore(version=version, timestamp_ms=timestamp_ms)
             result: RestoreResult = run_in_session(self._spark, command, self._log)
             return restore_frame(self._spark, result)
+
+
+def _named(table: RemoteDeltaTable, call: Call) -> RemoteDeltaTable:
+    (label,) = call.arguments
+    chain = dataclasses.replace(table.chain.then(call), given=Given(table.chain.given.ids, label))
+    return dataclasses.replace(table, chain=chain, label=label)
+
+
+def _merging(table: RemoteDeltaTable, call: Call) -> RemoteMergeBuilder:
+    chain = table.chain
+    given = chain.given.merging(call.arguments[0], chain.spark.client, TARGET_ALIAS)
+    return RemoteMergeBuilder(dataclasses.replace(chain, given=given).then(call))
+
+
+def _optimizing(table: RemoteDeltaTable, call: Call) -> RemoteOptimizeBuilder:
+    return RemoteOptimizeBuilder(table.chain.then(call))
+
+
+def _cloned(table: RemoteDeltaTable, call: Call) -> DeltaTable:
+    nothing(table, call)
+    target = call.arguments[0 if call.method == "clone" else 1]
+    open_table = DeltaTable.forPath if "/" in target or ":" in target else DeltaTable.forName
+    return open_table(table.chain.spark, target)
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteDeltaTable(Remote):
+    """A Delta table on the server: the methods of ``DeltaTable``, which makes it, run there in one command each.
+
+    Args:
+        name: Its name in the server's catalog, or None.
+        path: Its location, where it was opened by it.
+        label: Name of the table in conditions.
+    """
+
+    name: str | None = None
+    path: str | None = None
+    label: str | None = None
+
+    forPath = DeltaTable.forPath
+    forName = DeltaTable.forName
+    isDeltaTable = DeltaTable.isDeltaTable
+    convertToDelta = DeltaTable.convertToDelta
+    alias = sent(DeltaTable.alias, _named)
+    delete = sent(DeltaTable.delete, counts)
+    update = sent(DeltaTable.update, counts)
+    merge = sent(DeltaTable.merge, _merging)
+    optimize = sent(DeltaTable.optimize, _optimizing)
+    purge = sent(DeltaTable.purge, counts)
+    vacuum = sent(DeltaTable.vacuum, rows)
+    history = sent(DeltaTable.history, rows)
+    detail = sent(DeltaTable.detail, rows)
+    generate = sent(DeltaTable.generate, nothing)
+    restoreToVersion = sent(DeltaTable.restoreToVersion, rows)
+    restoreToTimestamp = sent(DeltaTable.restoreToTimestamp, rows)
+    clone = sent(DeltaTable.clone, _cloned)
+    cloneAtVersion = sent(DeltaTable.cloneAtVersion, _cloned)
+    cloneAtTimestamp = sent(DeltaTable.cloneAtTimestamp, _cloned)
+    upgradeTableProtocol = sent(DeltaTable.upgradeTableProtocol, nothing)
+    addFeatureSupport = sent(DeltaTable.addFeatureSupport, nothing)
+    dropFeatureSupport = sent(DeltaTable.dropFeatureSupport, nothing)
+    enableRowTracking = sent(DeltaTable.enableRowTracking, nothing)
+
+    def toDF(self) -> DataFrame:
+        """Return the table as a DataFrame of the client's session."""
+        spark = self.chain.spark
+        frame: DataFrame = spark.table(self.name) if self.name else spark.read.format("delta").load(self.path)
+        frame = frame.alias(self.label) if self.label else frame
+        self.chain.given.note(frame)
+        return frame

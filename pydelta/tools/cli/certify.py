@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pydelta.api.console.command_line import named_values, storage_options
+from pydelta.api.console.command_line import StorageOptions, named_values, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError, first_line
 from pydelta.errors.redaction import hide_text
 
@@ -58,9 +58,6 @@ _Report = Annotated[Path, typer.Option("--report", metavar="FOLDER", help="Where
 _Replay = Annotated[
     str | None, typer.Option("--replay", metavar="FILE", help="A report: with a URI, run its plan again.")
 ]
-_Options = Annotated[
-    _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
-]
 
 
 def add_certify(app: typer.Typer) -> None:
@@ -85,7 +82,7 @@ def add_certify(app: typer.Typer) -> None:
         keep: _Keep = False,
         report: _Report = Path(),
         replay: _Replay = None,
-        option: _Options = None,
+        option: StorageOptions = None,
     ) -> None:
         """Test whether a store, its settings and engines keep a table's promises, by concurrent histories with faults.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pydelta.api.console.command_line import storage_options
+from pydelta.api.console.command_line import AsJson, StorageOptions, storage_options
 from pydelta.api.console.output import print_json
 
 __all__ = ["add_doctor"]
@@ -15,18 +15,13 @@ _Uri = Annotated[str | None, typer.Argument(help="A directory of a store to test
 _Log = Annotated[
     str | None, typer.Option("--log", metavar="FILE", help="A job's log to search for known messages; - for stdin.")
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-_Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),
-]
 
 
 def add_doctor(app: typer.Typer) -> None:
     """Add the command to an application."""
 
     @app.command()
-    def doctor(uri: _Uri = None, log: _Log = None, as_json: _Json = False, option: _Options = None) -> None:
+    def doctor(uri: _Uri = None, log: _Log = None, as_json: AsJson = False, option: StorageOptions = None) -> None:
         """Check this machine and a store, if one is named; or explain the known troubles in a job's log."""
         from pydelta.tools.doctor.doctor import examine
 

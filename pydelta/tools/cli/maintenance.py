@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.api.console.command_line import named_values, storage_options
+from pydelta.api.console.command_line import AsJson, StorageOptions, named_values, storage_options
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.settings.clock import epoch_ms
 
@@ -35,10 +35,6 @@ _Default = Annotated[
         "--default", metavar="NAME=VALUE", help="A policy default, for a property that the table does not set."
     ),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_Options = Annotated[
-    _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
-]
 _BOOK = "ops.maintenance"
 _INVENTORY = "inventory.datalake_report"
 
@@ -53,8 +49,8 @@ def add_maintenance(app: typer.Typer) -> None:
         metastore: _Metastore = None,
         book: _BookOption = None,
         default: _Default = None,
-        as_json: _Json = False,
-        option: _Options = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
     ) -> None:
         """Show what a table needs by its properties pydelta.maintenance.*, and why. Changes nothing.
 

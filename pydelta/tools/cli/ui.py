@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.api.console.command_line import storage_options
+from pydelta.api.console.command_line import StorageOptions, storage_options
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -66,9 +66,6 @@ _Inventory = Annotated[
     str | None,
     typer.Option("--inventory", metavar="LOCATION", help="With --garbage: a list of files to use instead of listings."),
 ]
-_Options = Annotated[
-    _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
-]
 
 
 def add_ui(app: typer.Typer) -> None:
@@ -93,7 +90,7 @@ def add_ui(app: typer.Typer) -> None:
         garbage: _Garbage = False,
         garbage_seconds: _GarbageSeconds = 300.0,
         inventory: _Inventory = None,
-        option: _Options = None,
+        option: StorageOptions = None,
     ) -> None:
         """Show tables, their commits, twins and streams on a page that only reads."""
         options = storage_options(option)

@@ -8,11 +8,11 @@ from datetime import datetime
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator
-from pydelta.api.python.merge import DeltaMergeBuilder
-from pydelta.api.python.optimize import DeltaOptimizeBuilder
-from pydelta.api.python.remote import RemoteDeltaTable, RemoteMergeBuilder, RemoteOptimizeBuilder, RemoteTableBuilder
+from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator, RemoteTableBuilder
+from pydelta.api.python.merge import DeltaMergeBuilder, RemoteMergeBuilder
+from pydelta.api.python.optimize import DeltaOptimizeBuilder, RemoteOptimizeBuilder
 from pydelta.api.python.remote_calls import Chain
+from pydelta.api.python.table import RemoteDeltaTable
 from pydelta.commands.create import CreateMode
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -181,7 +181,7 @@ def test_a_wrong_argument_of_any_method_is_named_and_nothing_is_written(spark, o
 )
 def test_a_wrong_argument_of_any_remote_method_is_named_before_anything_is_sent(spark, remote, classic):
     source, away = spark.range(1), Unreachable()
-    owner = RemoteTableBuilder(away, "create") if remote is RemoteTableBuilder else remote(Chain(away))
+    owner = RemoteTableBuilder(away, "create", DeltaTable) if remote is RemoteTableBuilder else remote(Chain(away))
     missing = set(methods_of(classic)) - set(methods_of(remote))
     assert missing <= {"run", "toDFWithRowTracking", "create", "createIfNotExists", "replace", "createOrReplace"}
     for name in methods_of(remote):
