@@ -74,9 +74,9 @@ def run(stage: Stage) -> None:
 
 def _merge(state: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
     cancelled = changes.filter("cancelled").select("id")
-    kept = state.join(cancelled, on="id", how="anti")
+    remaining = state.join(cancelled, on="id", how="anti")
     new = changes.filter(~pl.col("cancelled")).select("id", "customer", "amount")
-    updated = kept.join(new.select("id", fresh="amount"), on="id", how="left").with_columns(
+    updated = remaining.join(new.select("id", fresh="amount"), on="id", how="left").with_columns(
         amount=pl.coalesce("fresh", "amount"),
         note=pl.when(pl.col("fresh").is_not_null()).then(pl.lit("corrected")).otherwise("note"),
     )
@@ -94,12 +94,12 @@ def _replayed(stage: Stage, path: str, version: int) -> DataFrame:
         .option("startingVersion", version + 1)
         .load(path)
     )
-    gone = feed.where("_change_type IN ('delete', 'update_preimage')").select("id").distinct()
+    removed = feed.where("_change_type IN ('delete', 'update_preimage')").select("id").distinct()
     last = feed.where("_change_type IN ('insert', 'update_postimage')")
     newest = last.groupBy("id").agg(F.max_by(F.struct("customer", "amount", "note"), "_commit_version").alias("row"))
     deleted = feed.groupBy("id").agg(F.max_by("_change_type", "_commit_version").alias("kind")).where("kind = 'delete'")
     arrived = newest.join(deleted, "id", "left_anti").select("id", "row.customer", "row.amount", "row.note")
-    return first.join(gone, "id", "left_anti").unionByName(arrived)
+    return first.join(removed, "id", "left_anti").unionByName(arrived)
 
 
 def _rows_in_files(path: str) -> int:

@@ -53,10 +53,10 @@ def run(stage: Stage) -> None:
     stage.check("nothing is left that no version needs", expected={name: set() for name in _NAMES}, found=left)
     after = {name: stage.spark.read.format("delta").load(str(lake / name)).count() for name in _NAMES}
     stage.check("rows are what they were", expected=before, found=after)
-    asked = {Path(row["location"]).name: row["list_requests"] for row in done}
+    requests = {Path(row["location"]).name: row["list_requests"] for row in done}
     # A folder that is about to lose files is checked for a table in it, because an inventory cannot show one.
     folders = {name: len({Path(path).parent for path in files if "/" in path}) for name, files in doomed.items()}
-    stage.check("one request for each folder that loses files, no listing", expected=folders, found=asked)
+    stage.check("one request for each folder that loses files, no listing", expected=folders, found=requests)
     history = DeltaTable.forPath(stage.spark, named[0]).history(2).select("operation").collect()
     stage.check("the history tells", expected=["VACUUM END", "VACUUM START"], found=[row[0] for row in history])
     stage.table(

@@ -75,9 +75,9 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
 
     with stage.step("DELETE flights that never took off in the first quarter"):
         deleted = sql("DELETE FROM flights WHERE quarter = 1 AND dep_time IS NULL")
-    gone = (pl.col("quarter") == 1) & pl.col("dep_time").is_null()
-    stage.check("rows deleted", expected=state.filter(gone).height, found=_first(deleted)[0])
-    before, state = state, state.filter(~gone)
+    deleted_rows = (pl.col("quarter") == 1) & pl.col("dep_time").is_null()
+    stage.check("rows deleted", expected=state.filter(deleted_rows).height, found=_first(deleted)[0])
+    before, state = state, state.filter(~deleted_rows)
     _compare(stage, "deleted", state, sql("TABLE flights"))
 
     with stage.step("MERGE a plane's December from its log: some not flown, one new"):

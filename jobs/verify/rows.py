@@ -106,9 +106,9 @@ def merged(rows: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
     """Apply MERGE by id: delete matches with ``id % 20 = 0``, update the customer of the others, insert new rows."""
     matched = pl.col("fresh").is_not_null()
     joined = rows.join(source.select("id", fresh="customer"), on="id", how="left")
-    kept = joined.filter((matched & (pl.col("id") % 20 == 0)).not_())
-    kept = kept.with_columns(customer=pl.when(matched).then("fresh").otherwise("customer")).drop("fresh")
-    return pl.concat([kept, source.join(rows, on="id", how="anti").select(kept.columns)])
+    remaining = joined.filter((matched & (pl.col("id") % 20 == 0)).not_())
+    remaining = remaining.with_columns(customer=pl.when(matched).then("fresh").otherwise("customer")).drop("fresh")
+    return pl.concat([remaining, source.join(rows, on="id", how="anti").select(remaining.columns)])
 
 
 def appended(rows: pl.DataFrame, number: int, customer: str, city: str) -> pl.DataFrame:

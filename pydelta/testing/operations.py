@@ -208,12 +208,12 @@ def delete_value(value: int) -> LogOperation:
         actions: list[Action] = []
         for add in txn.snapshot.files.adds(found):
             values = live_values(add, txn.snapshot.table_uri)
-            kept = [item for item in values if item != value]
-            if kept == values:
+            remaining = [item for item in values if item != value]
+            if remaining == values:
                 continue
             actions.append(add.remove(deletion_timestamp=NOW_MS))
-            if kept:
-                actions.append(add_file(add.partition_values["p"] or "", kept))
+            if remaining:
+                actions.append(add_file(add.partition_values["p"] or "", remaining))
         return txn.commit(actions, Operation(name="DELETE")) if actions else None
 
     return LogOperation(

@@ -26,12 +26,12 @@ def parquet_rows(snapshot: Snapshot, store: Store) -> Counter[tuple[Any, ...]]:
     found: Counter[tuple[Any, ...]] = Counter()
     for add in snapshot.files.adds(snapshot.files.core):
         rows = pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path).text))).to_pylist()
-        gone: set[int] = set()
+        deleted: set[int] = set()
         if add.deletion_vector is not None:
             (hidden,) = read_deleted_rows([add.deletion_vector], store=store, root=snapshot.table_uri, options=None)
-            gone = set(hidden.tolist())
+            deleted = set(hidden.tolist())
         for position, row in enumerate(rows):
-            if position not in gone:
+            if position not in deleted:
                 values = {**row, **{name: add.partition_values[name] for name in snapshot.partition_columns}}
                 found[tuple(values.get(field.name) for field in snapshot.schema.fields)] += 1
     return found

@@ -96,8 +96,8 @@ def written_rows(adds: Sequence[AddFile]) -> list[int]:
 
 def live_values(add: AddFile, root: str) -> list[int]:
     """Return the values in the file, without those that its deletion vector hides."""
-    gone = _hidden_rows(add, root)
-    return [value for position, value in enumerate(written_values(add)) if position not in gone]
+    hidden = _hidden_rows(add, root)
+    return [value for position, value in enumerate(written_values(add)) if position not in hidden]
 
 
 def _hidden_rows(add: AddFile, root: str) -> set[int]:

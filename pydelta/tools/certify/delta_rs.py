@@ -111,10 +111,10 @@ class DeltaRsWorker:
 
     def failure(self, error: Exception) -> Failed:
         """Classify an error. Only a conflict has a known outcome."""
-        said = hide_text(f"{type(error).__name__}: {first_line(error)}")
+        reason = hide_text(f"{type(error).__name__}: {first_line(error)}")
         if type(error).__name__ == "CommitFailedError":
-            return Failed(known=True, trouble="conflict", error=said)
-        return Failed(known=False, trouble="store", error=said)
+            return Failed(known=True, trouble="conflict", error=reason)
+        return Failed(known=False, trouble="store", error=reason)
 
     def close(self) -> None:
         """Do nothing, because there is nothing to stop."""

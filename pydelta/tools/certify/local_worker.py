@@ -73,16 +73,16 @@ def tuples_of(table: pa.Table) -> tuple[Row, ...]:
 
 def failure_of(error: Exception) -> Failed:
     """Classify an error of this engine: whether its outcome is known, and whether a conflict or the store caused it."""
-    said = f"{type(error).__name__}: {first_line(error)}"
+    reason = f"{type(error).__name__}: {first_line(error)}"
     if isinstance(error, CommitStateUnknownError):
-        return Failed(known=False, trouble="store", error=said)
+        return Failed(known=False, trouble="store", error=reason)
     if isinstance(error, DeltaConcurrentModificationException):
-        return Failed(known=True, trouble="conflict", error=said)
+        return Failed(known=True, trouble="conflict", error=reason)
     if isinstance(error, (UnsafeOperationError, VersionNotFoundError, UnsupportedFeatureError)):
-        return Failed(known=True, trouble="refused", error=said)
+        return Failed(known=True, trouble="refused", error=reason)
     if isinstance(error, StorageError) and not isinstance(error, (UnsafeStoreError, ObjectNotFoundError)):
-        return Failed(known=True, trouble="store", error=said)
-    return Failed(known=isinstance(error, DeltaError), trouble="broken", error=said)
+        return Failed(known=True, trouble="store", error=reason)
+    return Failed(known=isinstance(error, DeltaError), trouble="broken", error=reason)
 
 
 def version_of(log: DeltaLog, op: str) -> int | None:

@@ -49,10 +49,10 @@ def endpoint_of(uri: str, options: Mapping[str, str]) -> str | None:
 def with_endpoint(options: Mapping[str, str], address: str) -> dict[str, str]:
     """Return options that use another endpoint, with path-style addresses instead of bucket hosts."""
     names = {_ENDPOINT, f"spark.hadoop.{_ENDPOINT}", _SSL, f"spark.hadoop.{_SSL}"}
-    kept = {name: value for name, value in options.items() if name not in names}
+    others = {name: value for name, value in options.items() if name not in names}
     prefix = "spark.hadoop." if any(name.startswith("spark.hadoop.fs.s3a.") for name in options) else ""
     path_style = {f"{prefix}fs.s3a.path.style.access": "true"}
-    return kept | {f"{prefix}{_ENDPOINT}": address, f"{prefix}{_SSL}": "false"} | path_style
+    return others | {f"{prefix}{_ENDPOINT}": address, f"{prefix}{_SSL}": "false"} | path_style
 
 
 class Proxy:

@@ -156,8 +156,8 @@ class _Run:
             events, faults = self._work()
         finally:
             watcher.stop()
-        told = max((event.version or 0 for event in acknowledged(events)), default=0)
-        found = collect(store, watcher, told)
+        newest = max((event.version or 0 for event in acknowledged(events)), default=0)
+        found = collect(store, watcher, newest)
         head = max((commit.version for commit in found.commits), default=0)
         history = History(
             level=level,

@@ -54,10 +54,10 @@ class TrinoWorker:
 
     def failure(self, error: Exception) -> Failed:
         """Classify an error. Only a conflict has a known outcome."""
-        said = hide_text(f"{type(error).__name__}: {first_line(error)}")
+        reason = hide_text(f"{type(error).__name__}: {first_line(error)}")
         if isinstance(error, TrinoError) and error.name == "TRANSACTION_CONFLICT":
-            return Failed(known=True, trouble="conflict", error=said)
-        return Failed(known=False, trouble="store", error=said)
+            return Failed(known=True, trouble="conflict", error=reason)
+        return Failed(known=False, trouble="store", error=reason)
 
     def close(self) -> None:
         """Do nothing, because there is nothing to stop."""

@@ -164,10 +164,10 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> tuple[Chec
 
 
 def _python(version: tuple[int, ...]) -> Check:
-    said = f"{version[0]}.{version[1]} ({sys.executable})"
+    found = f"{version[0]}.{version[1]} ({sys.executable})"
     if version in _PYTHONS:
-        return Check(name="Python", state="ok", says=said)
-    return Check(name="Python", state="failed", says=f"{said} is not supported", cure="Use Python 3.11, 3.12 or 3.13.")
+        return Check(name="Python", state="ok", says=found)
+    return Check(name="Python", state="failed", says=f"{found} is not supported", cure="Use Python 3.11, 3.12 or 3.13.")
 
 
 def _version_of(package: str) -> str | None:
@@ -198,13 +198,13 @@ def _output(*command: str) -> str | None:
 def _java(environment: Mapping[str, str]) -> Check:
     home = environment.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
-    said = _output(java, "-version") if java else None
-    if said is None:
+    output = _output(java, "-version") if java else None
+    if output is None:
         where = f"JAVA_HOME is {home}, and no Java starts there" if home else "there is none"
         return Check(
             name="Java", state="failed", says=where, cure="Install Java 17, 21 or 25, and let JAVA_HOME name it."
         )
-    found = re.search(r'version "(\d+)', said)
+    found = re.search(r'version "(\d+)', output)
     major = found.group(1) if found else "of an unknown version"
     if major in _JAVAS:
         return Check(name="Java", state="ok", says=f"{major} ({java})")
@@ -224,10 +224,10 @@ def _worker_python(environment: Mapping[str, str]) -> Check:
     cure = f"export PYSPARK_PYTHON={sys.executable}"
     if program is None:
         return Check(name=name, state="failed", says=f"{what}, which is not a program", cure=cure)
-    said = _output(program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    output = _output(program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
     mine = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if said is None or said.strip() != mine:
-        theirs = f"Python {said.strip()}" if said else "no Python"
+    if output is None or output.strip() != mine:
+        theirs = f"Python {output.strip()}" if output else "no Python"
         says = f"{what}: {program} is {theirs}, and this is Python {mine}"
         return Check(name=name, state="failed", says=says, cure=cure)
     if _output(program, "-c", "import pyarrow, pydelta") is None:
@@ -401,10 +401,10 @@ def _delete(store: Store, path: str) -> Check:
     cure = "VACUUM and log clean-up need permission to delete; a key that only appends does not need it."
     try:
         report = store.delete_many([path])
-        gone = store.head(path) is None
+        deleted = store.head(path) is None
     except StorageError as error:
         return _failed("delete", error, cure)
-    if report.failed or not gone:
+    if report.failed or not deleted:
         why = report.failed[0][1] if report.failed else "it is still there"
         return Check(name="delete", state="failed", says=f"{path} was left behind: {why}", cure=cure)
     return Check(name="delete", state="ok", says="permitted")

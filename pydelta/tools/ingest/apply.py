@@ -154,11 +154,11 @@ def apply_batch(session: SparkSession, decoded: DataFrame, batch: Batch, writing
 
 @contextmanager
 def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
-    kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    cached = frame.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        yield kept
+        yield cached
     finally:
-        kept.unpersist()
+        cached.unpersist()
 
 
 def _set_aside(session: SparkSession, bad: DataFrame, count: int, batch: Batch, writing: Writing) -> None:
@@ -264,8 +264,8 @@ def _refuse_twins(newest: DataFrame, upsert: Upsert) -> None:
 def _run_merge(session: SparkSession, newest: DataFrame, count: int, batch: Batch, writing: Writing) -> MergeResult:
     upsert = writing.upsert
     assert upsert is not None
-    gone = "__ingest_deleted"
-    source = newest.select("row.*", F.col("deleted").alias(gone))
+    flag = "__ingest_deleted"
+    source = newest.select("row.*", F.col("deleted").alias(flag))
     columns = source.columns[:-1]
 
     def of(side: str, name: str) -> Column:
@@ -277,7 +277,7 @@ def _run_merge(session: SparkSession, newest: DataFrame, count: int, batch: Batc
         condition = equal if condition is None else condition & equal
     values = tuple((quoted(name), of("s", name)) for name in columns)
     clauses = (
-        [MergeClause(on=ClauseOn.MATCHED, action=ClauseAction.DELETE, condition=of("s", gone))]
+        [MergeClause(on=ClauseOn.MATCHED, action=ClauseAction.DELETE, condition=of("s", flag))]
         if upsert.deletes
         else []
     )
@@ -290,7 +290,7 @@ def _run_merge(session: SparkSession, newest: DataFrame, count: int, batch: Batc
         MergeClause(
             on=ClauseOn.NOT_MATCHED,
             action=ClauseAction.INSERT,
-            condition=~of("s", gone) if upsert.deletes else None,
+            condition=~of("s", flag) if upsert.deletes else None,
             assignments=values,
         ),
     ]

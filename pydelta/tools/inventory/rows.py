@@ -267,8 +267,8 @@ def inventory_rows(
         },
     )
     rows = rows.with_columns(isDir=(pl.col("length") == 0) & pl.col("key").str.ends_with("/"))
-    kept = rows.filter(pl.col("modificationTime") <= manifest.created_ms)
-    return kept.select(pl.col(name).cast(kind) for name, kind in ROW_SCHEMA.items()).collect()
+    listed = rows.filter(pl.col("modificationTime") <= manifest.created_ms)
+    return listed.select(pl.col(name).cast(kind) for name, kind in ROW_SCHEMA.items()).collect()
 
 
 def write_parquet(frame: pl.DataFrame, target: BinaryIO) -> None:

@@ -55,8 +55,8 @@ def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[
                 numbers,
                 into="number",
             )
-            kept = rows.filter(pl.col("number").is_not_null()).collect()
-            for (number,), part in kept.partition_by("number", as_dict=True).items():
+            matched = rows.filter(pl.col("number").is_not_null()).collect()
+            for (number,), part in matched.partition_by("number", as_dict=True).items():
                 named = part.with_columns(path=pl.col("key").str.slice(cuts[str(number)]))
                 own_rows = named.filter(pl.col("path") != "").select(_SCHEMA.names)
                 writers[str(number)].write_table(own_rows.to_arrow().cast(_SCHEMA))

@@ -209,9 +209,9 @@ def _compaction(snapshot: Snapshot, policy: MaintenancePolicy, now_ms: int) -> C
 
 
 def _removals(snapshot: Snapshot) -> tuple[Removals, ...]:
-    gone = snapshot.tombstones().filter(pl.col("deletion_timestamp").is_not_null())
+    removed = snapshot.tombstones().filter(pl.col("deletion_timestamp").is_not_null())
     hours = (
-        gone.group_by(pl.col("deletion_timestamp") // _HOUR_MS)
+        removed.group_by(pl.col("deletion_timestamp") // _HOUR_MS)
         .agg(last_ms=pl.col("deletion_timestamp").max(), files=pl.len(), bytes=pl.col("size").fill_null(0).sum())
         .sort("last_ms")
     )

@@ -204,15 +204,15 @@ def sum_files(snapshot: Snapshot, min_bytes: int | None) -> ShownSums:
     parts = (
         core.group_by(keys) if keys else core.with_columns(all=pl.lit(value=True)).group_by("all")
     ).agg(files=pl.len(), small=is_small.sum())  # fmt: skip
-    gone = snapshot.tombstones()
+    removed = snapshot.tombstones()
     return ShownSums(
         live=core.height,
         live_bytes=int(core["size"].sum()),
         small=int(parts.filter(pl.col("small") > 1)["small"].sum()),
         small_below_bytes=small_below,
         with_vectors=core.height - core["dv_id"].null_count(),
-        removed=gone.height,
-        removed_bytes=int(gone["size"].sum()),
+        removed=removed.height,
+        removed_bytes=int(removed["size"].sum()),
         most_in_partition=int(str(parts["files"].max() or 0)),
     )
 

@@ -328,8 +328,8 @@ class Watch:
 
     def _late(self, what: str, who: str, job: _Job) -> Trouble:
         """Describe a slow read. After the patience of a request it counts as an error."""
-        asked = job.asked
-        seconds = self._clock() - asked if asked is not None else 0.0
+        since = job.asked
+        seconds = self._clock() - since if since is not None else 0.0
         if not self._is_late(job):
             return Trouble(what=f"{what}.", next="Load the page again in a moment.")
         return Trouble(
