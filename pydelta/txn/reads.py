@@ -96,7 +96,7 @@ class ReadSet:
         app_ids: Applications whose ``txn`` version was looked up.
         whole_table: Whether the outcome depends on all files.
         exactly: Whether rows of a blind append conflict like other rows.
-        brings_back: Whether unneeded files become live again, so that no VACUUM may delete them at the same time.
+        brings_back: Whether removed files become live again, so that no VACUUM may delete them at the same time.
         rows_stand_alone: Whether the outcome for a row depends only on that row; see ``OptimisticTransaction``.
         matcher: Decides which added files a scan would have read.
         root: URI of the table. It completes paths, so that two spellings of a file compare equal.

@@ -293,7 +293,7 @@ class Checkpoint:
         return [add for _, add in found]
 
     def is_plain(self, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Return for each row, in order, whether its core columns and statistics are all that its add has."""
+        """Return for each row, in order, whether its add has no fields besides core columns and statistics."""
         result = np.ones(len(locators), dtype=bool)
         for part, rows, positions in self._by_part(locators):
             present = [name for name in _ADD_REST if part.has("add", name)]
