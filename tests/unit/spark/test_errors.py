@@ -124,8 +124,8 @@ def test_an_error_that_spark_quotes_keeps_its_condition():
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "conditions.md"
 INTRODUCTION = """# Conditions
 
-The values of an error's `getCondition()`, with their SQLSTATE, generated from `pydelta/errors/conditions.py`; a test compares
-the two. All other conditions are Spark's, unchanged. [How to branch on them](../guides/errors.md).
+The values of an error's `getCondition()`, with their SQLSTATE, generated from `pydelta/errors/conditions.py`; a test
+compares the two. All other conditions are Spark's, unchanged. [How to branch on them](../guides/errors.md).
 
 | condition | SQLSTATE | additional class of `pydelta.errors` |
 |---|---|---|
