@@ -1,4 +1,4 @@
-# `make help` lists what there is. Everything runs from the project's root; the virtual environment is .venv here.
+# `make help` lists the targets. They run from the project's root, in the virtual environment .venv.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
@@ -26,11 +26,11 @@ TARGET ?=
 VERSION ?=
 FROM ?= 0
 SEED ?=
-# make hands down the shell's own SECONDS, a clock: only one that was typed counts
+# make inherits the shell's SECONDS, a clock, so only a SECONDS of the command line counts.
 ifneq ($(origin SECONDS),command line)
 SECONDS := 60
 endif
-# as they were typed: neither make nor a shell looks for anything in them
+# These arrive as typed: neither make nor a shell expands anything in them.
 export RAW_SQL := $(value SQL)
 export RAW_ARGS := $(value ARGS)
 export RAW_JOB := $(value JOB)
@@ -41,13 +41,13 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 
 ##@ Start here
 .PHONY: demo
-demo: $(VENV)/.demo ## The main job on real data: load, correct, delete, time travel, checked (CHAPTER=… runs one)
+demo: $(VENV)/.demo ## Run the main job on real data: load, correct, delete, time travel, checked (CHAPTER=… runs one)
 	@scripts/check-java
 	@$(PY) -m jobs.demo $(if $(CHAPTER),--chapter $(CHAPTER)) $(ARGS)
 
-# beeline in the stack needs nothing of this machine but Docker
+# beeline in the stack needs only Docker on this machine.
 .PHONY: sql
-sql: $(if $(SERVER),,$(VENV)/.run) ## A SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script; SERVER=stack: beeline)
+sql: $(if $(SERVER),,$(VENV)/.run) ## Open a SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script; SERVER=stack: beeline)
 ifeq ($(SERVER),)
 	@scripts/check-java
 	@$(PY) -m pydelta.api.cli.cli sql $(if $(RAW_SQL),-e "$$RAW_SQL") $(ARGS)
@@ -56,23 +56,23 @@ else
 endif
 
 .PHONY: test
-test: $(VENV)/.dev ## Every test that needs neither a container nor a server, in the cases that run something new (SERVERS=all, or serve,kafka: servers, too; ARGS=… goes to pytest)
+test: $(VENV)/.dev ## Run the tests without containers and servers, in the cases that add coverage (SERVERS=all or serve,kafka adds servers; ARGS=… goes to pytest)
 	@scripts/check-java
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(if $(filter all,$(SERVERS)),,--servers $(or $(SERVERS),none)) $(ARGS)
 
 .PHONY: test-servers
-test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, MinIO, a KDC, pydelta serve
+test-servers: $(VENV)/.dev ## Run the tests that start a server: Hive Metastore, Kafka, HDFS, MinIO, a KDC, pydelta serve
 	@scripts/check-java
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected tests/hdfs tests/kafka tests/metastore tests/minio tests/serve $(ARGS)
 
 .PHONY: test-whole
-test-whole: $(VENV)/.dev ## Every case of every test that needs no container
+test-whole: $(VENV)/.dev ## Run every case of every test that needs no container
 	@scripts/check-java
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-##@ The stack: MinIO or HDFS, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
+##@ The stack: MinIO or HDFS, Hive Metastore on Postgres, Spark, Trino (needs only Docker)
 .PHONY: up
-up: ## Build, start, wait until healthy; prints addresses, time and memory (STORE=minio, versity, hdfs or external: where tables are kept; PROFILES=kafka,serve,presto,history,notebook,monitor: these, too; SECURE=yes: TLS, and passwords at Trino)
+up: ## Build, start, wait until healthy; print addresses, time and memory (STORE=minio, versity, hdfs or external; PROFILES=kafka,serve,presto,history,notebook,monitor adds these; SECURE=yes adds TLS, and passwords at Trino)
 	@PROFILES="$(PROFILES)" STORE="$(STORE)" scripts/stack-up
 
 .PHONY: down
@@ -84,47 +84,47 @@ reset: ## Remove the stack with all its data (asks; CONFIRM=yes answers)
 	@CONFIRM="$(CONFIRM)" scripts/stack-reset
 
 .PHONY: backup
-backup: ## The metastore, the configuration and the secrets in one file (FILE=name.tar.gz); the tables' files are the store's to keep
+backup: ## Back up the metastore, the configuration and the secrets to one file (FILE=name.tar.gz), but not the tables' files
 	@scripts/stack-backup
 
 .PHONY: restore
-restore: ## Put back what make backup wrote: FILE=name.tar.gz (asks where there is a metastore; CONFIRM=yes answers)
+restore: ## Restore a file of make backup: FILE=name.tar.gz (asks if a metastore exists; CONFIRM=yes answers)
 	@CONFIRM="$(CONFIRM)" scripts/stack-restore
 
 .PHONY: status
-status: ## Health, memory and addresses
+status: ## Show health, memory and addresses
 	@PROFILES="$(PROFILES)" scripts/stack-status
 
 .PHONY: logs
-logs: ## What the services say (SERVICE=trino for one; ARGS=-f goes on)
+logs: ## Show the services' logs (SERVICE=trino for one; ARGS=-f follows)
 	@SERVICE="$(SERVICE)" scripts/stack-logs
 
 .PHONY: policies
-policies: ## The rights of the store's users as JSON policies, for an S3 of your own (USERS="trino presto": of these)
+policies: ## Print the rights of the store's users as JSON policies, for an S3 of your own (USERS="trino presto": only these)
 	@RAW_USERS="$(USERS)" scripts/stack-policies
 
 .PHONY: submit
-submit: ## Run a job of jobs/, or a script of yours, on the cluster: JOB=ingest ARGS="--table s3a://warehouse/lake/t …"; JOB=my/script.py
+submit: ## Run a job of jobs/, or your own script, on the cluster: JOB=ingest ARGS="--table s3a://warehouse/lake/t …"; JOB=my/script.py
 	@scripts/stack-submit
 
 .PHONY: put
-put: ## Put a file of this machine into the stack's store: FILE=day.csv (TO=s3a://work/day.csv)
+put: ## Upload a file to the stack's store: FILE=day.csv (TO=s3a://work/day.csv)
 	@scripts/stack-put
 
 .PHONY: pyspark
-pyspark: ## A Python prompt on the cluster, with the engine enabled
+pyspark: ## Open a Python prompt on the cluster, with the engine enabled
 	@scripts/stack-run prompt
 
 .PHONY: cluster-sql
-cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …", ARGS="-f FILE"; at the SQL server where that runs, else in a session that goes on (AS_USER=vacuum: with the key that may delete)
+cluster-sql: ## Open a SQL prompt on the cluster, or run SQL="SELECT …", ARGS="-f FILE"; at the SQL server if it runs, otherwise in a session that stays (AS_USER=vacuum uses the key that may delete)
 	@scripts/stack-cluster-sql
 
 .PHONY: trino
-trino: ## Trino's prompt (SQL="SELECT …" runs one statement)
+trino: ## Open Trino's prompt (SQL="SELECT …" runs one statement)
 	@scripts/stack-trino
 
 .PHONY: presto
-presto: ## Presto's prompt (SQL="SELECT …" runs one statement; make up PROFILES=presto starts it)
+presto: ## Open Presto's prompt (SQL="SELECT …" runs one statement; make up PROFILES=presto starts it)
 	@scripts/stack-presto
 
 .PHONY: verify
@@ -132,7 +132,7 @@ verify: ## Follow rows through every hop of the running stack, compare with Pola
 	@scripts/stack-verify
 
 .PHONY: inventory
-inventory: ## List what is in the warehouse and load the list, now; the scheduler does it once a day (docs/guides/inventory.md)
+inventory: ## List the warehouse and load the list now; the scheduler does it once a day (docs/guides/inventory.md)
 	@scripts/stack-inventory
 
 .PHONY: archive
@@ -140,43 +140,43 @@ archive: ## Pack the engine for a cluster whose workers lack it, into build/envi
 	@scripts/make-archive build/environment.tar.gz
 
 .PHONY: test-stack
-test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too; TURN=1/3: of the tests that take minutes a third, and one of the last steps)
+test-stack: ## Test every hop of the stack from inside it; starts it if needed (PROFILES=kafka,presto adds these; TURN=1/3: a third of the tests that take minutes, and one of the last steps)
 	@PROFILES="$(PROFILES)" STORE="$(STORE)" TURN="$(TURN)" scripts/test-stack
 
 ##@ Work on the code
 .PHONY: test-peers
-test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, then make test-programs
+test-peers: $(VENV)/.dev $(PEER)/.installed ## Test both directions with the reference engine, then make test-programs
 	@scripts/check-java
 	@PYDELTA_PEER_PYTHON=$(CURDIR)/$(PEER)/bin/python $(PY) -m pytest -o addopts="-ra --strict-markers -p no:cacheprovider" tests/peers $(ARGS)
 	@$(MAKE) test-programs
 
 .PHONY: test-programs
-test-programs: $(VENV)/.dev $(PEER)/.installed ## Programs on the reference engine and on this one, compared (PART=1/1: all; RECORD=1 keeps answers; DOOR=thrift or connect: by pydelta serve)
+test-programs: $(VENV)/.dev $(PEER)/.installed ## Compare programs on the reference engine and on this one (PART=1/1: all; RECORD=1 keeps answers; DOOR=thrift or connect: by pydelta serve)
 	@scripts/check-java
 	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(if $(DOOR),$(PY),$(PEER)/bin/python) --part $(PART) $(if $(RECORD),--record) \
 		$(if $(DOOR),--door $(DOOR))
 	@$(if $(RECORD),cd tests/peers && $(CURDIR)/$(PY) -m differ.report)
 
 .PHONY: interop
-interop: $(VENV)/.bench $(PEER)/.installed ## What each engine writes, read by all, compared with what is kept (RECORD=1 keeps it, docs/reference/interop.md)
+interop: $(VENV)/.bench $(PEER)/.installed ## Read each engine's tables by all engines and compare with the kept answers (RECORD=1 keeps them, docs/reference/interop.md)
 	@scripts/check-java
 	@cd tests/peers && $(CURDIR)/$(PY) -m matrix --python $(CURDIR)/$(PEER)/bin/python $(if $(RECORD),--record) $(ARGS)
 
 .PHONY: interop-pairs
-interop-pairs: $(VENV)/.bench $(PEER)/.installed ## Two engines write one table at once, each pair, judged as by certify (RECORD=1 keeps the counts)
+interop-pairs: $(VENV)/.bench $(PEER)/.installed ## Let each pair of engines write one table at once, checked like certify (RECORD=1 keeps the counts)
 	@scripts/check-java
 	@cd tests/peers && $(CURDIR)/$(PY) -m matrix.pairs --python $(CURDIR)/$(PEER)/bin/python $(if $(RECORD),--record) $(ARGS)
 
 .PHONY: test-spark
-test-spark: ## A few tests with another PySpark (VERSION=4.1.0, the oldest that is claimed)
+test-spark: ## Run a few tests with another PySpark (VERSION=4.1.0, the oldest supported)
 	@scripts/test-spark-version $(or $(VERSION),4.1.0)
 
 .PHONY: test-fast
-test-fast: $(VENV)/.dev ## The tests that start no Spark session
+test-fast: $(VENV)/.dev ## Run the tests that start no Spark session
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
 
 .PHONY: selection
-selection: $(VENV)/.dev ## Choose the cases of make test anew: runs all, noting branches and time
+selection: $(VENV)/.dev ## Choose the cases of make test again: runs all, recording branches and time
 	@scripts/check-java
 	@mkdir -p build/selection && rm -f build/selection/*
 	@CPU_SECONDS=$(CURDIR)/build/selection/cpu.jsonl COVERAGE_FILE=$(CURDIR)/build/selection/tests.cov PYTHONPATH=tests \
@@ -185,11 +185,11 @@ selection: $(VENV)/.dev ## Choose the cases of make test anew: runs all, noting 
 	@$(PY) -m tests.selection build/selection
 
 .PHONY: mutants
-mutants: $(VENV)/.dev ## Which changes of the code that rows depend on does no test notice? (ARGS="--module masks")
+mutants: $(VENV)/.dev ## Find changes of the code that rows depend on that no test notices (ARGS="--module masks")
 	@$(PY) -m tests.mutation $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev ## Feed the engine with what nobody should write (SECONDS=60 TARGET=commit SEED=7; FILE=… runs one kept input again)
+fuzz: $(VENV)/.dev ## Feed the engine broken inputs (SECONDS=60 TARGET=commit SEED=7; FILE=… runs one kept input again)
 	@$(PY) -m tests.fuzz --seconds "$(SECONDS)" $(if $(TARGET),--target "$(TARGET)") $(if $(SEED),--seed "$(SEED)") \
 	$(if $(FILE),--replay "$(FILE)") $(ARGS)
 
@@ -199,11 +199,11 @@ simulation: $(VENV)/.dev ## Run the engine by seeds that decide clock, store and
 	--jobs $(if $(filter command line,$(origin WORKERS)),$(WORKERS),0) $(ARGS)
 
 .PHONY: lint
-lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports
+lint: $(VENV)/.dev ## Run ruff, mypy --strict and the check of imports
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
 
 .PHONY: sbom
-sbom: $(VENV)/.dev ## What is installed here and downloaded into the images, with hashes, as CycloneDX JSON: build/sbom.json
+sbom: $(VENV)/.dev ## List installed packages and downloads of the images, with hashes, as CycloneDX JSON: build/sbom.json
 	@$(PY) scripts/sbom.py $(ARGS)
 
 .PHONY: fmt
@@ -211,42 +211,42 @@ fmt: $(VENV)/.dev ## Format the code
 	@$(VENV)/bin/ruff check --fix -q . ; $(VENV)/bin/ruff format -q .
 
 .PHONY: docs
-docs: $(DOCS)/.installed ## The guides and the API reference as a site in build/site; a broken link fails
+docs: $(DOCS)/.installed ## Build the guides and the API reference as a site in build/site; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet && echo "The site is in build/site: open build/site/index.html"
 
 .PHONY: shell
-shell: $(VENV)/.run ## A Python prompt with a local session in which format("delta") is this engine
+shell: $(VENV)/.run ## Open a Python prompt with a local session in which format("delta") is this engine
 	@scripts/check-java
 	@$(PY) -i -c 'import pydelta; spark = pydelta.session(); print("spark is ready: spark.read.format(\"delta\").load(PATH)")'
 
 .PHONY: bench
-bench: $(VENV)/.bench ## Benchmarks as ratios beside the peers (BENCH=name runs one)
+bench: $(VENV)/.bench ## Run benchmarks as ratios to the peers (BENCH=name runs one)
 	@scripts/check-java
 	@$(PY) -m benchmarks $(BENCH) $(ARGS)
 
 .PHONY: bench-compare
-bench-compare: $(VENV)/.bench ## What make bench measured since, beside the kept runs; fails where a target was lost
+bench-compare: $(VENV)/.bench ## Compare runs of make bench with the kept ones; fails if a target was lost
 	@$(PY) -m benchmarks.report compare $(ARGS)
 
 .PHONY: bench-report
-bench-report: $(VENV)/.bench ## Keep what make bench measured and draw docs/benchmarks.md
+bench-report: $(VENV)/.bench ## Keep the runs of make bench and draw docs/benchmarks.md
 	@$(PY) -m benchmarks.report draw
 
 .PHONY: doctor
-doctor: ## What is installed, what is missing, what to do (URI=s3a://… tries a store; ARGS="--log FILE")
+doctor: ## Show what is installed, what is missing, what to do (URI=s3a://… tests a store; ARGS="--log FILE")
 	@scripts/check-python --report && scripts/check-java --report
 	@if [ -x $(VENV)/bin/pydelta ]; then $(VENV)/bin/pydelta doctor $(URI) $(ARGS); else \
-	echo "$(VENV) is not there yet: make demo or make test makes it."; fi
+	echo "$(VENV) does not exist yet: make demo or make test creates it."; fi
 
 .PHONY: clean
-clean: ## Remove what the targets above made, the virtual environment included
+clean: ## Remove everything that the targets above made, also the virtual environment
 	rm -rf $(VENV) $(PEER) $(DOCS) .venv-spark demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 .PHONY: help
-help: ## This list
+help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# One stamp per set of packages; a changed pyproject.toml or constraints.txt installs again.
+# Each set of packages has a stamp; a changed pyproject.toml or constraints.txt installs it again.
 $(VENV)/.run: pyproject.toml constraints.txt
 	@scripts/install-venv $(VENV) ""
 	@touch $@

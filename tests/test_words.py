@@ -47,14 +47,13 @@ TO_REWRITE = (
     "pydelta/storage/",
 )
 """Rooms whose texts have not been rewritten yet. The list may only shrink."""
-PAGES_TO_REWRITE = ("docs/", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/")
 
 SOURCES = sorted(path for root in ("pydelta", "catalog_sync", "jobs") for path in (ROOT / root).rglob("*.py"))
 REWRITTEN = [path for path in SOURCES if not str(path.relative_to(ROOT)).startswith(TO_REWRITE)]
 PAGES = [
     path
-    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
-    if path.name != "style.md" and not str(path.relative_to(ROOT)).startswith(PAGES_TO_REWRITE)
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[bt]e*/README.md")])
+    if path.name != "style.md"
 ]
 
 

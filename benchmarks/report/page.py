@@ -13,19 +13,19 @@ __all__ = ["PICTURES", "page_of"]
 
 PICTURES: Final = "images/benchmarks"
 _TEXTS: Final = {
-    "targets": "Each target: how much of it is used",
+    "targets": "Each target, and how much of it is used",
     "slopes": "Processor seconds of each step by the number of live files",
     "tpc": "Each query of TPC-H and TPC-DS over Delta tables: its time over that over Parquet",
 }
-_INTRODUCTION: Final = """# Benchmarks: what was promised, and what was measured
+_INTRODUCTION: Final = """# Benchmarks: targets and measurements
 
-Drawn by `make bench-report` of the runs in `benchmarks/results`; nothing here is written by hand but the reasons for
-misses, which are in `benchmarks/report/targets.toml`. Contestants take turns in one run on the same data, and their
-rows are compared. Ratios carry over to another machine, seconds do not.
-[What each benchmark does, and older figures](../benchmarks/README.md)."""
+`make bench-report` draws this page from the runs in `benchmarks/results`; only the reasons for misses are written by
+hand, in `benchmarks/report/targets.toml`. Contestants take turns in one run on the same data, and their rows are
+compared. Ratios carry over to another machine, seconds do not.
+[Each benchmark, with older figures](../benchmarks/README.md)."""
 _RUNS: Final = """## The runs
 
-Load: how many processes waited for the processors, in the minute before the run.
+Load: number of processes waiting for the processors, in the minute before the run.
 
 | benchmark | ended (UTC) | commit | processors | load | seconds | pyspark, delta-rs |
 |---|---|---|---|---|---|---|"""

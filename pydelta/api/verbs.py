@@ -163,7 +163,7 @@ def interfaces_page() -> str:
         [
             "# Which interface has which verb",
             "",
-            "Generated from `pydelta/api/verbs.py`; a test compares the rows with the interfaces. "
+            "Generated from `pydelta/api/verbs.py`; a test compares the rows with the interfaces.",
             "Cells without a name have a reason.",
             "",
             "| verb | SQL | Python, in a session | by Spark Connect | `pydelta.open` | `pydelta` | job |",

@@ -141,7 +141,7 @@ class Settings:
     hooks_timeout_ms: int = setting("hooks.timeout", parse_duration_ms, "10s",
         "How long what runs after a commit may wait for others, each hook in all.")
     sync_name: str = setting("sync.name", parse_text, "{database}_symlink",
-        "Database of a table's external twin; {database} stands for that of its own entry.")
+        "Database of a table's external twin; {database} stands for its native entry's database.")
     sync_metastore: str | None = unset("sync.metastore", parse_text, None,
         "Address of the metastore that tables are synced to after a commit.", alias="spark.hadoop.hive.metastore.uris")
     sync_partition_value_length: int = setting("sync.partitionValueLength", parse_integer, "255",

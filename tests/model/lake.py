@@ -144,7 +144,7 @@ class Rules(NamedTuple):
     query_conflicts: bool = True
     """A commit of a query conflicts with an unseen commit of the same query."""
     looks_after: bool = True
-    """A writer that named sidecars again checks that their checkpoint is the newest; else it writes a full one."""
+    """A writer that named sidecars again checks that their checkpoint is still the newest, or writes a full one."""
     hinted: bool = True
     """Only sidecars of the checkpoint in the hint are named again."""
     young: bool = True

@@ -99,7 +99,7 @@ def published_in_order(lake: Lake, names: tuple[str, ...]) -> str:
     later = [version for version, _ in lake.history if version >= lake.state]
     if any(lake.manifest == live(lake, version) for version in later):
         return ""
-    return f"the state says version {lake.state}, the manifest is of an earlier one"
+    return f"the state has version {lake.state}, the manifest an earlier one"
 
 
 ALWAYS: tuple[Promise, ...] = (gapless, once, told_the_truth, readable, named, whole, serial, published)
