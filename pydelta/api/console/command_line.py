@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from pydelta import __version__
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
 
@@ -43,7 +42,9 @@ TimeZone = Annotated[
 
 def _show_version(context: typer.Context, asked: bool) -> None:
     if asked:
-        typer.echo(f"{context.command.name} {__version__}")
+        from pydelta.txn.context import engine_info
+
+        typer.echo(f"{context.command.name} {engine_info().partition('/')[2]}")
         raise typer.Exit
 
 
