@@ -11,8 +11,8 @@ from pydelta.errors import InvalidArgumentError, UnknownSettingError
 from pydelta.errors.conditions import Condition
 from pydelta.errors.suggestions import did_you_mean
 from pydelta.settings.maintenance import POLICY_PREFIX, MaintenancePolicy, policy_names
+from pydelta.settings.row import rows_of, setting, unset
 from pydelta.settings.values import (
-    DAY_MS,
     choice,
     parse_bool,
     parse_bytes,
@@ -21,6 +21,7 @@ from pydelta.settings.values import (
     parse_interval_ms,
     parse_on_or_auto,
     parse_positive_int,
+    parse_text,
 )
 
 __all__ = [
@@ -42,134 +43,80 @@ def _isolation_level(text: str, *, name: str) -> str:
 
 
 _SNAPSHOT_ISOLATION: Final = "SnapshotIsolation"
-_PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
-    "delta.checkpointInterval": ("checkpoint_interval", parse_positive_int),
-    "delta.logRetentionDuration": ("log_retention_ms", parse_interval_ms),
-    "delta.deletedFileRetentionDuration": ("deleted_file_retention_ms", parse_interval_ms),
-    "delta.setTransactionRetentionDuration": ("set_transaction_retention_ms", parse_interval_ms),
-    "delta.enableExpiredLogCleanup": ("enable_expired_log_cleanup", parse_bool),
-    "delta.appendOnly": ("append_only", parse_bool),
-    "delta.checkpoint.writeStatsAsJson": ("checkpoint_write_stats_as_json", parse_bool),
-    "delta.checkpoint.writeStatsAsStruct": ("checkpoint_write_stats_as_struct", parse_bool),
-    "pydelta.log.compactionInterval": ("log_compaction_interval", parse_positive_int),
-    "delta.checkpointPolicy": ("checkpoint_policy", choice("classic", "v2")),
-    "delta.dataSkippingNumIndexedCols": ("data_skipping_num_indexed_cols", parse_integer),
-    "delta.dataSkippingStatsColumns": ("data_skipping_stats_columns", parse_columns),
-    "delta.isolationLevel": ("isolation_level", _isolation_level),
-    "delta.enableInCommitTimestamps": ("in_commit_timestamps_enabled", parse_bool),
-    "delta.inCommitTimestampEnablementVersion": ("in_commit_timestamp_enablement_version", parse_integer),
-    "delta.inCommitTimestampEnablementTimestamp": ("in_commit_timestamp_enablement_timestamp_ms", parse_integer),
-    "delta.enableDeletionVectors": ("enable_deletion_vectors", parse_bool),
-    "delta.enableChangeDataFeed": ("enable_change_data_feed", parse_bool),
-    "delta.enableRowTracking": ("enable_row_tracking", parse_bool),
-    "delta.enableTypeWidening": ("enable_type_widening", parse_bool),
-    "delta.rowTrackingSuspended": ("row_tracking_suspended", parse_bool),
-    "delta.rowTracking.materializedRowIdColumnName": ("row_id_column", lambda text, *, name: text),
-    "delta.rowTracking.materializedRowCommitVersionColumnName": ("row_version_column", lambda text, *, name: text),
-    "delta.columnMapping.mode": ("column_mapping_mode", choice("none", "name", "id")),
-    "delta.columnMapping.maxColumnId": ("column_mapping_max_id", parse_integer),
-    "delta.targetFileSize": ("target_file_size_bytes", parse_bytes),
-    "delta.parquet.compression.codec": (
-        "compression_codec",
-        choice("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
-    ),
-    "delta.randomizeFilePrefixes": ("randomize_file_prefixes", parse_bool),
-    "delta.autoOptimize.autoCompact": ("auto_compact", parse_on_or_auto),
-    "delta.autoOptimize.optimizeWrite": ("optimize_write", parse_bool),
-    "delta.compatibility.symlinkFormatManifest.enabled": ("symlink_manifest_enabled", parse_bool),
-}
-
-_KNOWN_WITHOUT_FIELD: Final = frozenset(
-    {
-        "delta.autoOptimize",
-        "delta.checkpointRetentionDuration",
-        "delta.columnMapping.hasDroppedOrRenamed",
-        "delta.dataSkippingStringPrefixLength",
-        "delta.dropFeatureTruncateHistory.retentionDuration",
-        "delta.enableFullRetentionRollback",
-        "delta.enableIcebergCompatV1",
-        "delta.enableIcebergCompatV2",
-        "delta.enableIcebergCompatV3",
-        "delta.enableIcebergWriterCompatV1",
-        "delta.enableMaterializePartitionColumnsFeature",
-        "delta.enableVariantShredding",
-        "delta.minReaderVersion",
-        "delta.minWriterVersion",
-        "delta.parquet.format.version",
-        "delta.randomPrefixLength",
-        "delta.requireCheckpointProtectionBeforeVersion",
-        "delta.sampleRetentionDuration",
-        "delta.tuneFileSizesForRewrites",
-        "delta.universalFormat.enabledFormats",
-        "delta.writePartitionColumnsToParquet",
-    }
-)
-_CHECKED_WHEN_SET: Final[Mapping[str, Callable[..., Any]]] = {
-    **dict.fromkeys(
-        (
-            "delta.autoOptimize",
-            "delta.enableFullRetentionRollback",
-            "delta.enableIcebergCompatV1",
-            "delta.enableIcebergCompatV2",
-            "delta.enableIcebergCompatV3",
-            "delta.enableVariantShredding",
-        ),
-        parse_bool,
-    ),
-    **dict.fromkeys(
-        (
-            "delta.checkpointRetentionDuration",
-            "delta.dropFeatureTruncateHistory.retentionDuration",
-            "delta.sampleRetentionDuration",
-        ),
-        parse_interval_ms,
-    ),
-    "delta.dataSkippingNumIndexedCols": functools.partial(parse_integer, least=-1),
-    "delta.dataSkippingStringPrefixLength": functools.partial(parse_integer, least=0),
-    "delta.randomPrefixLength": parse_positive_int,
-}
-"""What is looked at when a property is set, and not when a table that has it is read."""
-_KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
-_PROPERTY_NAMES: Final = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD, *policy_names())}
-"""As they are written in lower case -> as the format spells them."""
-_CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX, "pydelta.log.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
-    """The ``delta.*`` properties that the engine acts on, parsed. Times in milliseconds, sizes in bytes."""
+    """The ``delta.*`` properties that the engine acts on, a row each. Times in milliseconds, sizes in bytes."""
 
-    checkpoint_interval: int = 10
-    log_retention_ms: int = 30 * DAY_MS
-    deleted_file_retention_ms: int = 7 * DAY_MS
-    set_transaction_retention_ms: int | None = None
-    enable_expired_log_cleanup: bool = True
-    append_only: bool = False
-    checkpoint_write_stats_as_json: bool = True
-    checkpoint_write_stats_as_struct: bool = True
-    checkpoint_policy: str = "classic"
-    log_compaction_interval: int | None = None
-    data_skipping_num_indexed_cols: int = 32
-    data_skipping_stats_columns: tuple[str, ...] | None = None
-    isolation_level: str = "Serializable"
-    in_commit_timestamps_enabled: bool = False
-    in_commit_timestamp_enablement_version: int | None = None
-    in_commit_timestamp_enablement_timestamp_ms: int | None = None
-    enable_deletion_vectors: bool = False
-    enable_change_data_feed: bool = False
-    enable_row_tracking: bool = False
-    row_tracking_suspended: bool = False
-    row_id_column: str | None = None
-    row_version_column: str | None = None
-    enable_type_widening: bool = False
-    column_mapping_mode: str = "none"
-    column_mapping_max_id: int = 0
-    target_file_size_bytes: int | None = None
-    compression_codec: str = "snappy"
-    randomize_file_prefixes: bool = False
-    symlink_manifest_enabled: bool = False
-    auto_compact: bool | None = None
-    optimize_write: bool | None = None
+    # fmt: off
+    checkpoint_interval: int = setting("delta.checkpointInterval", parse_positive_int, "10",
+        "Commits from one checkpoint to the next.")
+    log_retention_ms: int = setting("delta.logRetentionDuration", parse_interval_ms, "interval 30 days",
+        "How long the log files of old versions are kept.")
+    deleted_file_retention_ms: int = setting(
+        "delta.deletedFileRetentionDuration", parse_interval_ms, "interval 7 days",
+        "How long VACUUM keeps files that were removed from the table.")
+    set_transaction_retention_ms: int | None = unset("delta.setTransactionRetentionDuration", parse_interval_ms, None,
+        "How long the version of an application that wrote is remembered; unset: for ever.")
+    enable_expired_log_cleanup: bool = setting("delta.enableExpiredLogCleanup", parse_bool, "true",
+        "Delete log files that are past their retention after a checkpoint.")
+    append_only: bool = setting("delta.appendOnly", parse_bool, "false", "Refuse to delete or change rows.")
+    checkpoint_write_stats_as_json: bool = setting("delta.checkpoint.writeStatsAsJson", parse_bool, "true",
+        "Checkpoints hold statistics as text.")
+    checkpoint_write_stats_as_struct: bool = setting("delta.checkpoint.writeStatsAsStruct", parse_bool, "true",
+        "Checkpoints hold statistics as columns.")
+    checkpoint_policy: str = setting("delta.checkpointPolicy", choice("classic", "v2"), "classic",
+        "Kind of checkpoints; `v2` has sidecars.")
+    log_compaction_interval: int | None = unset("pydelta.log.compactionInterval", parse_positive_int, None,
+        "Commits after which a log compaction file is written; unset: none is.")
+    data_skipping_num_indexed_cols: int = setting("delta.dataSkippingNumIndexedCols", parse_integer, "32",
+        "Leading columns that get statistics; -1 for all.")
+    data_skipping_stats_columns: tuple[str, ...] | None = unset("delta.dataSkippingStatsColumns", parse_columns, None,
+        "Columns that get statistics, instead of the leading ones.")
+    isolation_level: str = setting("delta.isolationLevel", _isolation_level, "Serializable",
+        "What a commit has to be checked for; `WriteSerializable` lets more of them pass.")
+    in_commit_timestamps_enabled: bool = setting("delta.enableInCommitTimestamps", parse_bool, "false",
+        "Commits hold their own time, which grows from version to version.")
+    in_commit_timestamp_enablement_version: int | None = unset(
+        "delta.inCommitTimestampEnablementVersion", parse_integer, None,
+        "First version with such a time; kept by the engine.")
+    in_commit_timestamp_enablement_timestamp_ms: int | None = unset(
+        "delta.inCommitTimestampEnablementTimestamp", parse_integer, None,
+        "Time of that version; kept by the engine.")
+    enable_deletion_vectors: bool = setting("delta.enableDeletionVectors", parse_bool, "false",
+        "Hide deleted rows by bitmaps and leave their files as they are.")
+    enable_change_data_feed: bool = setting("delta.enableChangeDataFeed", parse_bool, "false",
+        "Record changed rows for `readChangeFeed`.")
+    enable_row_tracking: bool = setting("delta.enableRowTracking", parse_bool, "false",
+        "Give each row an id that stays.")
+    row_tracking_suspended: bool = setting("delta.rowTrackingSuspended", parse_bool, "false", "Give new rows no ids.")
+    row_id_column: str | None = unset("delta.rowTracking.materializedRowIdColumnName", parse_text, None,
+        "Column of files that holds ids of copied rows; kept by the engine.")
+    row_version_column: str | None = unset(
+        "delta.rowTracking.materializedRowCommitVersionColumnName", parse_text, None,
+        "Column of files that holds versions of copied rows; kept by the engine.")
+    enable_type_widening: bool = setting("delta.enableTypeWidening", parse_bool, "false",
+        "Let the type of a column become a wider one.")
+    column_mapping_mode: str = setting("delta.columnMapping.mode", choice("none", "name", "id"), "none",
+        "How columns are found in files: by their names, by physical names or by ids.")
+    column_mapping_max_id: int = setting("delta.columnMapping.maxColumnId", parse_integer, "0",
+        "Highest id that a column has had; kept by the engine.")
+    target_file_size_bytes: int | None = unset("delta.targetFileSize", parse_bytes, None,
+        "Size of files that the writer and OPTIMIZE make.")
+    compression_codec: str = setting(
+        "delta.parquet.compression.codec",
+        choice("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"), "snappy",
+        "Compression of data files.")
+    randomize_file_prefixes: bool = setting("delta.randomizeFilePrefixes", parse_bool, "false",
+        "Put data files into folders with random names.")
+    symlink_manifest_enabled: bool = setting("delta.compatibility.symlinkFormatManifest.enabled", parse_bool, "false",
+        "Publish symlink manifests after each commit.")
+    auto_compact: bool | None = unset("delta.autoOptimize.autoCompact", parse_on_or_auto, None,
+        "Compact small files after a write.")
+    optimize_write: bool | None = unset("delta.autoOptimize.optimizeWrite", parse_bool, None,
+        "Shuffle rows before a write, so that partitions get few files.")
+    # fmt: on
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str]) -> TableProperties:
@@ -178,12 +125,44 @@ class TableProperties:
         Raises:
             InvalidArgumentError: A value that cannot be right, named.
         """
-        values = {
-            name: parser(configuration[key], name=key)
-            for key, (name, parser) in _PROPERTY_PARSERS.items()
-            if key in configuration
-        }
-        return cls(**values)
+        found = [row for key, row in _ROWS.items() if key in configuration]
+        return cls(**{row.field: row.parse(configuration[row.key], name=row.key) for row in found})
+
+
+_ROWS: Final = rows_of(TableProperties)
+_WITHOUT_FIELD: Final[Mapping[str, Callable[..., Any] | None]] = {
+    "delta.autoOptimize": parse_bool,
+    "delta.checkpointRetentionDuration": parse_interval_ms,
+    "delta.columnMapping.hasDroppedOrRenamed": None,
+    "delta.dataSkippingStringPrefixLength": functools.partial(parse_integer, least=0),
+    "delta.dropFeatureTruncateHistory.retentionDuration": parse_interval_ms,
+    "delta.enableFullRetentionRollback": parse_bool,
+    "delta.enableIcebergCompatV1": parse_bool,
+    "delta.enableIcebergCompatV2": parse_bool,
+    "delta.enableIcebergCompatV3": parse_bool,
+    "delta.enableIcebergWriterCompatV1": None,
+    "delta.enableMaterializePartitionColumnsFeature": None,
+    "delta.enableVariantShredding": parse_bool,
+    "delta.minReaderVersion": None,
+    "delta.minWriterVersion": None,
+    "delta.parquet.format.version": None,
+    "delta.randomPrefixLength": parse_positive_int,
+    "delta.requireCheckpointProtectionBeforeVersion": None,
+    "delta.sampleRetentionDuration": parse_interval_ms,
+    "delta.tuneFileSizesForRewrites": None,
+    "delta.universalFormat.enabledFormats": None,
+    "delta.writePartitionColumnsToParquet": None,
+}
+"""Other properties that are known."""
+_CHECKED_WHEN_SET: Final[Mapping[str, Callable[..., Any]]] = {
+    **{name: check for name, check in _WITHOUT_FIELD.items() if check is not None},
+    "delta.dataSkippingNumIndexedCols": functools.partial(parse_integer, least=-1),
+}
+"""What is looked at when a property is set, and not when a table that has it is read."""
+_KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
+_PROPERTY_NAMES: Final = {name.lower(): name for name in (*_ROWS, *_WITHOUT_FIELD, *policy_names())}
+"""As they are written in lower case -> as the format spells them."""
+_CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX, "pydelta.log.")
 
 
 def canonical_properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ __all__ = [
     "parse_on_or_auto",
     "parse_positive_int",
     "parse_ratio",
+    "parse_text",
 ]
 
 DAY_MS: Final = 86_400_000
@@ -64,6 +65,11 @@ def parse_interval_ms(text: str, *, name: str = "interval") -> int:
             condition=Condition.of("DELTA_INVALID_INTERVAL", interval=text),
         )
     return int(total)
+
+
+def parse_text(text: str, *, name: str) -> str:
+    """Take any text as it is."""
+    return text
 
 
 def parse_bool(text: str, *, name: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
@@ -14,6 +16,8 @@ from pydelta.settings import (
     parse_bytes,
     parse_interval_ms,
 )
+from pydelta.settings.maintenance import MaintenancePolicy
+from pydelta.settings.row import rows_of
 
 HOUR = 3_600_000
 
@@ -203,3 +207,14 @@ def test_a_value_of_a_property_that_cannot_be_right_is_refused_when_a_table_is_m
 def test_a_table_that_has_such_a_value_is_read_all_the_same():
     assert TableProperties.parse({"delta.dataSkippingNumIndexedCols": "-2"}).data_skipping_num_indexed_cols == -2
     assert checked_properties({"delta.dataSkippingNumIndexedCols": "-1", "delta.dataSkippingStringPrefixLength": "0"})
+
+
+@pytest.mark.parametrize("kind", [Settings, TableProperties, MaintenancePolicy])
+def test_a_setting_is_one_row_whose_default_is_what_its_parser_makes_of_the_text(kind):
+    rows = rows_of(kind)
+    assert len({row.key.lower() for row in rows.values()}) == len({row.field for row in rows.values()}) == len(rows)
+    assert {field.name for field in fields(kind)} - {row.field for row in rows.values()} <= {"default_properties"}
+    for key, row in rows.items():
+        assert row.meaning.endswith(".")
+        if row.default:
+            assert getattr(kind(), row.field) == row.parse(row.default, name=key)
