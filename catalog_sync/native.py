@@ -19,6 +19,7 @@ from catalog_sync.thrift.client import Metastore
 from pydelta.errors import DeltaError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
+from pydelta.storage.kinds import spark_scheme
 
 __all__ = [
     "PROVIDER_KEY",
@@ -141,8 +142,7 @@ def _plain(uri: str) -> str:
 
 def _same_place(uri: str) -> str:
     scheme, separator, rest = uri.rstrip("/").partition(":")
-    known = {"s3": "s3a", "s3n": "s3a"}
-    return f"{known.get(scheme, scheme)}:{rest.lstrip('/')}" if separator else rest
+    return f"{spark_scheme(scheme)}:{rest.lstrip('/')}" if separator else rest
 
 
 def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> Any:

@@ -19,6 +19,7 @@ from catalog_sync.thrift.client import Metastore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests.native_entry import TABLE_PROPERTY
+from pydelta.storage import kinds
 
 __all__ = [
     "ENABLED_PROPERTY",
@@ -151,4 +152,4 @@ def _required(name: TableName | None) -> TableName:
 def spark_scheme(location: str) -> str:
     """Turn ``s3://``, as Trino registers it, into ``s3a://``: one table, one location."""
     scheme, separator, rest = location.partition("://")
-    return f"s3a://{rest}" if separator and scheme in ("s3", "s3n") else location
+    return f"{kinds.spark_scheme(scheme)}://{rest}" if separator else location

@@ -12,7 +12,10 @@ _KEYS: Final = r"(?:access|account|private|api|shared)[._\- ]?key"
 _WORDS: Final = rf"(?:secret|passw(?:or)?d|pwd|token|credential|signature|{_KEYS}|sas[._]key)"
 _NAME: Final = re.compile(_WORDS, re.IGNORECASE)
 # every repetition before a fixed text is bounded: the time grows with the text, whatever it holds
-_USER_INFO: Final = re.compile(r"(\b(?!abfss?:|wasbs?:)[a-z][a-z0-9+.\-]{0,20}://)[^/\s@'\"]{1,300}@", re.IGNORECASE)
+# Before the host of these schemes stands a container. `pydelta.storage.kinds` is above this room: a test compares them.
+_USER_INFO: Final = re.compile(
+    r"(\b(?!abfss?:|az:|wasbs?:)[a-z][a-z0-9+.\-]{0,20}://)[^/\s@'\"]{1,300}@", re.IGNORECASE
+)
 _PASSWORD_INFO: Final = re.compile(r"(://)[^/\s@:'\"]{1,200}:[^/\s@'\"]{1,300}@")
 _SIGNED: Final = re.compile(r"([?&](?:X-Amz-[A-Za-z\-]{1,40}|sig|AWSAccessKeyId)=)[^&\s'\"]+", re.IGNORECASE)
 _AWS_KEY: Final = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")

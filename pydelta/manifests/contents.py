@@ -22,6 +22,7 @@ from pydelta.protocol.partitions import HIVE_NULL, hive_unescape, parse_partitio
 from pydelta.protocol.paths import plain_root, resolve_data_path
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
+from pydelta.storage.kinds import KINDS
 
 __all__ = [
     "DEFAULT_SCHEMES",
@@ -43,7 +44,9 @@ MANIFEST_DIR: Final = "_symlink_format_manifest"
 MANIFEST_NAME: Final = "manifest"
 FOLDER_PATH: Final = f"{MANIFEST_DIR}/_folder"
 """An empty object that readers do not see, in the folder of a table that has no partition yet."""
-DEFAULT_SCHEMES: Final[Mapping[str, str]] = {"s3a": "s3", "s3n": "s3"}
+DEFAULT_SCHEMES: Final[Mapping[str, str]] = {
+    scheme: kind.elsewhere for kind in KINDS if kind.elsewhere for scheme in kind.schemes if scheme != kind.elsewhere
+}
 """Scheme in the table's location -> scheme in manifests: Spark says ``s3a``, Trino and Presto know ``s3``."""
 
 

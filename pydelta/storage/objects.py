@@ -22,6 +22,7 @@ from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentErr
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.cloud_options import azure_options, gcs_options
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
+from pydelta.storage.kinds import kind_of
 from pydelta.storage.object_errors import StoreFailure, read_failure, to_storage_error
 from pydelta.storage.options import Connection, s3_options
 from pydelta.storage.pages import ListPage
@@ -47,11 +48,10 @@ def open_object_store(uri: str, options: Mapping[str, str]) -> ObjectStore:
     scheme, host, _ = split_location(uri)
     if not host:
         raise InvalidArgumentError(f"{uri!r} does not name a bucket.", hint=f"Write it as {scheme}://bucket/path.")
-    if scheme == "gs":
-        return ObjectStore(uri, gcs_options(host, options))
-    if scheme.startswith("s3"):
-        return ObjectStore(uri, s3_options(host, options))
-    return ObjectStore(uri, azure_options(host, options))
+    # A user may register a scheme such as s3x for a look-alike.
+    kind = "s3" if scheme.startswith("s3") else kind_of(scheme).name
+    read = {"s3": s3_options, "gs": gcs_options}.get(kind, azure_options)
+    return ObjectStore(uri, read(host, options))
 
 
 class ObjectStore:

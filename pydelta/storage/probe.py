@@ -10,17 +10,14 @@ import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
 from urllib.parse import urlsplit
 
 from pydelta.errors import ObjectNotFoundError, StorageError, UnsafeStoreError
 from pydelta.storage.interface import PutOutcome, Store
+from pydelta.storage.kinds import kind_of
 from pydelta.storage.uris import scheme_of
 
 __all__ = ["ProbeResult", "ensure_safe", "probe_put_if_absent"]
-
-_KNOWN_SAFE: Final = frozenset({"file", "memory", "hdfs"})
-"""Stores whose put-if-absent is a single atomic step of the operating system, this process or the NameNode."""
 
 _SAFE_BUCKETS: set[str] = set()
 _LOCK = threading.Lock()
@@ -101,7 +98,7 @@ def ensure_safe(store: Store) -> None:
         UnsafeStoreError: Two writers created the same object.
         StorageError: The store could not be written to at all.
     """
-    if scheme_of(store.root) in _KNOWN_SAFE:
+    if kind_of(scheme_of(store.root)).atomic:
         return
     parts = urlsplit(store.root)
     bucket = f"{parts.scheme}://{parts.netloc}"

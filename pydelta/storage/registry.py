@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.storage.interface import Store
+from pydelta.storage.kinds import KINDS
 from pydelta.storage.uris import normalize_uri, scheme_of
 
 __all__ = ["StoreFactory", "open_store", "register_store"]
@@ -18,18 +19,7 @@ __all__ = ["StoreFactory", "open_store", "register_store"]
 StoreFactory: TypeAlias = Callable[[str, Mapping[str, str]], Store]
 """Takes a normalised URI and Hadoop-style options, returns the store of that root."""
 
-_BUILT_IN: Mapping[str, str] = {
-    "file": "pydelta.storage.registry:_local",
-    "memory": "pydelta.storage.registry:_memory",
-    "s3": "pydelta.storage.objects:open_object_store",
-    "s3a": "pydelta.storage.objects:open_object_store",
-    "s3n": "pydelta.storage.objects:open_object_store",
-    "gs": "pydelta.storage.objects:open_object_store",
-    "abfs": "pydelta.storage.objects:open_object_store",
-    "abfss": "pydelta.storage.objects:open_object_store",
-    "az": "pydelta.storage.objects:open_object_store",
-    "hdfs": "pydelta.storage.hdfs:open_hdfs_store",
-}
+_BUILT_IN: Mapping[str, str] = {scheme: kind.factory for kind in KINDS if kind.factory for scheme in kind.schemes}
 _REGISTERED: dict[str, StoreFactory] = {}
 _LOCK = threading.Lock()
 _SETTING = "spark.pydelta.logStore."

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from pydelta.errors import InvalidArgumentError
+from pydelta.storage.kinds import kind_of
 
 __all__ = ["check_path", "normalize_uri", "plain_location", "scheme_of", "split_location"]
 
@@ -82,7 +83,7 @@ def split_location(uri: str) -> tuple[str, str, str]:
     """
     scheme = scheme_of(uri)
     host, _, key = uri.partition(":")[2].removeprefix("//").partition("/")
-    if "@" in host and not scheme.startswith(("abfs", "az")):
+    if "@" in host and not kind_of(scheme).container:
         raise InvalidArgumentError(
             f"The {scheme} location carries credentials before the bucket's name.",
             hint="Remove them from the location; set fs.s3a.access.key and fs.s3a.secret.key instead.",

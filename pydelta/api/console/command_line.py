@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.storage.kinds import KINDS
 
 __all__ = [
     "AsJson",
@@ -22,9 +23,8 @@ __all__ = [
     "storage_options",
 ]
 
-TablePath = Annotated[
-    str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")
-]
+_SCHEMES: Final = ", ".join(f"{kind.schemes[0]}://" for kind in KINDS if kind.named)
+TablePath = Annotated[str, typer.Argument(help=f"Location of the table: a local path, {_SCHEMES}.")]
 StorageOptions = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),

@@ -25,6 +25,7 @@ from pydelta.commands.vacuum.plan import KeptFiles
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.paths import decoded_paths, plain_root
+from pydelta.storage.kinds import kind_of
 
 __all__ = ["CLOCKS_DIFFER_MS", "INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "version_columns"]
 
@@ -113,17 +114,11 @@ class _Root:
     def of(cls, uri: str) -> _Root:
         location = plain_root(uri)
         parts = pl.Series([location]).str.extract_groups(_LOCATION).struct.unnest().row(0)
-        return cls(family=_family(parts[0] or "file"), host=parts[1] or "", base=parts[2])
+        return cls(family=kind_of((parts[0] or "file").lower()).name, host=parts[1] or "", base=parts[2])
 
     def is_store_of(self, other: _Root) -> bool:
         """Whether the two lie in one store: ``file:/x`` says no host."""
         return (self.family, self.host) == (other.family, other.host)
-
-
-def _family(scheme: str) -> str:
-    """Schemes of one store are one: s3, s3a and s3n; abfs and abfss."""
-    lower = scheme.lower()
-    return {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}.get(lower, lower)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, first_line
 from pydelta.errors.redaction import hide_text
 from pydelta.log import DeltaLog
+from pydelta.storage.kinds import kind_of
 from pydelta.storage.options import s3_options
 from pydelta.storage.uris import normalize_uri, scheme_of, split_location
 from pydelta.tools.certify.history import PlannedStep, Row
@@ -42,7 +43,7 @@ def _place(uri: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     scheme = scheme_of(uri)
     if scheme == "file":
         return normalize_uri(uri), {}
-    if scheme not in ("s3", "s3a", "s3n"):
+    if kind_of(scheme).name != "s3":
         raise InvalidArgumentError(
             f"delta-rs is only tested on local paths and S3, not on {scheme}://.", hint="Leave it out of --with."
         )

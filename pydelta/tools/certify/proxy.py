@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
+from pydelta.storage.kinds import kind_of
 from pydelta.storage.options import HadoopOptions
 from pydelta.storage.uris import scheme_of
 
@@ -35,7 +36,7 @@ _BUSY: Final = b"<Error><Code>SlowDown</Code><Message>pydelta certify refused th
 
 def endpoint_of(uri: str, options: Mapping[str, str]) -> str | None:
     """Return the endpoint that a proxy can be put in front of, or None if there is none."""
-    if scheme_of(uri) not in ("s3", "s3a", "s3n"):
+    if kind_of(scheme_of(uri)).name != "s3":
         return None
     found = HadoopOptions(options)
     endpoint = found.get(_ENDPOINT)

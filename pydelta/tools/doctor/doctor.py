@@ -29,6 +29,7 @@ from urllib.parse import unquote, urlsplit
 from pydelta.engines.spark.versions import SPARKS
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, StorageError
 from pydelta.storage import Store, open_store
+from pydelta.storage.kinds import KINDS
 from pydelta.storage.probe import probe_put_if_absent
 from pydelta.storage.uris import normalize_uri, scheme_of
 from pydelta.tools.doctor.doctor_log import LogReport, read_log
@@ -42,7 +43,11 @@ _SKEW_NOTED_SECONDS: Final = 5.0
 _SKEW_FAILED_SECONDS: Final = 60.0
 """Retention, time travel and VACUUM's minimum file ages are counted in minutes or more."""
 _EXTRAS: Final = (
-    ("hdfs", ("hdfs_native",), "tables on hdfs://", "pip install '.[hdfs]'"),
+    *(
+        (kind.extra[1], (kind.extra[0],), f"tables on {kind.schemes[0]}://", f"pip install '.[{kind.extra[1]}]'")
+        for kind in KINDS
+        if kind.extra is not None
+    ),
     ("sync", ("pymetastore",), "catalog_sync", "pip install '.[sync]'"),
     ("kerberos", ("gssapi",), "a metastore with Kerberos", "pip install '.[kerberos]'"),
 )

@@ -26,6 +26,7 @@ from pydelta.commands.vacuum.places import place_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store, normalize_uri, open_store, scheme_of
+from pydelta.storage.kinds import kind_of
 from pydelta.tools.inventory.listing import key_source, list_keys
 from pydelta.tools.inventory.manifest import (
     CHECKSUM,
@@ -251,7 +252,7 @@ def data_path(store: Store, file: DeliveredFile, delivery: Delivery) -> str:
 def _key_prefix(destination: str) -> str:
     """Return the key prefix of all paths below a destination in its bucket; "" on a file system."""
     uri = normalize_uri(destination)
-    if not scheme_of(uri).startswith(("s3", "gs", "abfs", "az")):
+    if not kind_of(scheme_of(uri)).buckets:
         return ""
     key = place_of(uri).key
     return f"{key}/" if key else ""

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from pydelta.errors.redaction import hide_text
 from pydelta.log import Snapshot
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructType
+from pydelta.storage.kinds import elsewhere_scheme, kind_of
 
 __all__ = ["Run", "dataset_name", "input_of", "output_of", "place_of_input", "run_event"]
 
@@ -24,7 +25,6 @@ _FACETS: Final = {
     "processing_engine": "1-1-1/ProcessingEngineRunFacet",
     "jobType": "2-0-4/JobTypeJobFacet",
 }
-_S3: Final = ("s3", "s3a", "s3n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +120,10 @@ def dataset_name(uri: str) -> tuple[str, str]:
     if scheme in ("", "file"):
         return "file", unquote(parts.path).rstrip("/") or "/"
     place, host = parts.netloc, parts.netloc.rpartition("@")[2]
-    if not scheme.startswith(("abfs", "wasb")):  # In these schemes, the container comes before the @.
+    if not kind_of(scheme).container:  # In these schemes, the container comes before the @.
         place = host
     path = uri.split("://", 1)[1].partition("/")[2].strip("/")
-    return f"{'s3' if scheme in _S3 else scheme}://{place}", hide_text(path) or "/"
+    return f"{elsewhere_scheme(scheme)}://{place}", hide_text(path) or "/"
 
 
 def input_of(snapshot: Snapshot, engine: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import SessionSettings
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
+from pydelta.storage.kinds import kind_of
 from pydelta.storage.uris import scheme_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["drop_managed_tables", "is_on_objects", "refuse_default_collation"]
 
 _BYTES: Final = "UTF8_BINARY"
-_WITH_DIRECTORIES = frozenset({"file", "hdfs", "viewfs"})
 
 
 def is_on_objects(spark: SparkSession, database: str) -> bool:
@@ -32,7 +32,7 @@ def is_on_objects(spark: SparkSession, database: str) -> bool:
     if not bool(catalog.databaseExists(database)):
         return False
     location = str(catalog.getDatabaseMetadata(database).locationUri())
-    return scheme_of(location) not in _WITH_DIRECTORIES
+    return not kind_of(scheme_of(location)).folders
 
 
 def refuse_default_collation(spark: SparkSession, parts: Sequence[str], given: str | None = None) -> None:

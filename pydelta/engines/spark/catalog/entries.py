@@ -49,6 +49,7 @@ from pydelta.errors import (
 from pydelta.errors.conditions import Condition
 from pydelta.manifests.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
+from pydelta.storage.kinds import kind_of, spark_scheme
 from pydelta.storage.uris import normalize_uri, scheme_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ _log = logging.getLogger(__name__)
 _PROVIDER: Final = "delta"
 _NO_STATISTICS: Final = {"DO_NOT_UPDATE_STATS": "true"}
 """Otherwise the metastore lists every file of the table when its entry is written."""
-_MOVABLE: Final = ("file", "hdfs", "viewfs")
 _noted: set[tuple[str, ...]] = set()
 _NOTED: Final = 10_000
 _TRIES: Final = 5
@@ -339,7 +339,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
     check_new_name(jvm, target)
     uri = normalize_uri(entry.location)
     moves = entry.managed and _same_place(default_place(jvm, source), uri)
-    if moves and scheme_of(uri) not in _MOVABLE:
+    if moves and not kind_of(scheme_of(uri)).folders:
         raise UnsafeOperationError(
             f"{name_of(entry.qualifier[1:])} is managed by the catalog, and renaming it would move its files at {uri}, "
             "which an object store cannot do in one step.",
@@ -579,7 +579,7 @@ def _digest(entry: DeltaEntry) -> str | None:
 def _same_place(first: str, second: str) -> bool:
     def plain(uri: str) -> str:
         scheme, _, rest = normalize_uri(uri).partition(":")
-        return f"{'s3a' if scheme in ('s3', 's3n') else scheme}:{rest}"
+        return f"{spark_scheme(scheme)}:{rest}"
 
     return plain(first) == plain(second)
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from pydelta.errors import LogCorruptedError
 from pydelta.protocol.paths import are_absolute, decoded_paths
+from pydelta.storage.kinds import kind_of
 
 __all__ = ["encode_statuses", "file_uris", "hadoop_uri"]
 
@@ -62,8 +63,9 @@ def file_uris(paths: pl.Series, root: str) -> pl.Series:
         )
     plain = pl.col("path").str.replace(r"^(?i:file):(?://localhost)?/+", "file:/")
     scheme = root.split(":", 1)[0]
-    if scheme in ("s3a", "s3n", "s3"):  # one store, three spellings: the session has one of them configured
-        plain = plain.str.replace(r"^s3[an]?://", f"{scheme}://")
+    kind = kind_of(scheme)
+    if kind.in_spark is not None:  # one store, several spellings: the session has one of them configured
+        plain = plain.str.replace(rf"^(?:{'|'.join(kind.schemes)})://", f"{scheme}://")
     plain = (
         pl.when(pl.col("path").str.starts_with("/")).then(pl.lit(_authority(root)) + pl.col("path")).otherwise(plain)
     )

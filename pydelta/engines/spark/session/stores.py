@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,44 +17,16 @@ from pyspark.find_spark_home import _find_spark_home
 
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.storage.kinds import KINDS, kind_of
 from pydelta.storage.uris import scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "check_store", "packages_for"]
+__all__ = ["check_store", "packages_for"]
 
 _CHECKED: Final = "_pydelta_stores_checked"
 _VERSION: Final = re.compile(r"hadoop-client-api-(\d[\w.-]*)\.jar")
-
-
-@dataclass(frozen=True, slots=True)
-class _Store:
-    """A kind of store.
-
-    Args:
-        package: Maven group and artifact of its file system. The version is that of Spark's Hadoop.
-        keys: Settings that it needs, for the hint.
-        prefix: Common prefix of its settings.
-    """
-
-    package: str
-    keys: str
-    prefix: str
-
-
-_S3: Final = _Store(
-    "org.apache.hadoop:hadoop-aws",
-    "spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key; for a store that is not Amazon's "
-    "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.path.style.access=true, too",
-    "spark.hadoop.fs.s3a.",
-)
-_AZURE: Final = _Store(
-    "org.apache.hadoop:hadoop-azure",
-    "spark.hadoop.fs.azure.account.key.<account>.dfs.core.windows.net",
-    "spark.hadoop.fs.azure.",
-)
-PACKAGES: Final[Mapping[str, _Store]] = {"s3a": _S3, "s3": _S3, "s3n": _S3, "abfs": _AZURE, "abfss": _AZURE}
 
 
 def check_store(spark: SparkSession, uri: str) -> None:
@@ -77,7 +48,7 @@ def check_store(spark: SparkSession, uri: str) -> None:
     try:
         jvm.view.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, jvm.hadoop_conf())
     except Py4JError as error:
-        store = PACKAGES.get(scheme)
+        store = kind_of(scheme).spark
         hint = f"Put the jars of Hadoop's file system for {scheme} on the class path of the driver and the executors."
         if store is not None:
             version = str(jvm.view.org.apache.hadoop.util.VersionInfo.getVersion())
@@ -111,7 +82,7 @@ def packages_for(settings: Mapping[str, str], *, jars: Path | None = None) -> st
     version = next((found.group(1) for found in map(_VERSION.fullmatch, names) if found), None)
     given = [item.strip() for item in settings.get("spark.jars.packages", "").split(",") if item.strip()]
     wanted = []
-    for store in (_S3, _AZURE):
+    for store in (kind.spark for kind in KINDS if kind.spark is not None):
         artifact = store.package.partition(":")[2]
         named = any(key.startswith(store.prefix) for key in settings)
         there = any(name.startswith(f"{artifact}-") for name in names) or any(store.package in item for item in given)
