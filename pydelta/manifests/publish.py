@@ -48,12 +48,12 @@ __all__ = [
     "delete_manifests",
     "directories_with_manifest",
     "forget_emptied",
-    "forget_under",
     "holding",
     "listed_manifests",
     "manifests_of_changes",
     "publish",
     "publish_ahead",
+    "publish_from",
     "publish_under",
     "put_manifests",
 ]
@@ -137,10 +137,14 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
         ManifestsBusyError, LeaseLostError: Another process publishes; try again.
         StorageError: The store failed; the state is that of before, and the next run writes what is missing.
     """
-    options = options or ManifestOptions()
-    snapshot = _newest(log)
+    return publish_from(log, _newest(log), read_state(log.store), options or ManifestOptions())
+
+
+def publish_from(
+    log: DeltaLog, snapshot: Snapshot, before: ManifestState | None, options: ManifestOptions
+) -> PublishResult:
+    """Do what ``publish`` does, for a caller that has just read the newest snapshot, and the state."""
     store = log.store
-    before = read_state(store)
 
     def is_published(state: ManifestState | None) -> bool:
         wanted = not options.full and options.where is None and _is_current(state, snapshot, options)
@@ -521,29 +525,20 @@ def forget_emptied(log: DeltaLog, directories: Iterable[str], *, wait_seconds: f
     Raises:
         ManifestsBusyError, LeaseLostError, StorageError: As ``publish``.
     """
-    wanted = set(directories)
-    state = read_state(log.store)
-    if state is None or not wanted & set(state.emptied):
-        return ()
+    store = log.store
     with holding(log, wait_seconds=wait_seconds) as lease:
         assert lease is not None
-        return forget_under(log, wanted, lease)
-
-
-def forget_under(log: DeltaLog, directories: Iterable[str], lease: Lease) -> tuple[str, ...]:
-    """Do what ``forget_emptied`` does, for a caller that holds the lease."""
-    store = log.store
-    state = read_state(store)
-    gone = sorted(set(directories) & set(state.emptied)) if state else []
-    if state is None or not gone:
-        return ()
-    delete_manifests(store, [manifest_path(name) for name in gone], lease)
-    after = msgspec.structs.replace(
-        state,
-        generation=lease.number,
-        partitions={name: version for name, version in state.partitions.items() if name not in gone},
-        emptied=tuple(name for name in state.emptied if name not in gone),
-    )
-    lease.check()
-    store.put(STATE_PATH, after.encode())
+        state = read_state(store)
+        gone = sorted(set(directories) & set(state.emptied)) if state else []
+        if state is None or not gone:
+            return ()
+        delete_manifests(store, [manifest_path(name) for name in gone], lease)
+        after = msgspec.structs.replace(
+            state,
+            generation=lease.number,
+            partitions={name: version for name, version in state.partitions.items() if name not in gone},
+            emptied=tuple(name for name in state.emptied if name not in gone),
+        )
+        lease.check()
+        store.put(STATE_PATH, after.encode())
     return tuple(gone)
