@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from catalog_sync.diff import FoundTable, check_ours
 from catalog_sync.errors import NotOursError
-from catalog_sync.limits import check_partitions, partition_directory
+from catalog_sync.limits import check_partitions
 from catalog_sync.names import TableName
 from catalog_sync.thrift.client import Metastore, found_table, is_symlink
 from catalog_sync.twin import Twin, twin_of
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import Lease, ManifestsBusyError, ManifestState, read_state
 from pydelta.manifests.contents import DEFAULT_SCHEMES
+from pydelta.manifests.plan import partition_directory
 from pydelta.storage.deadline import Deadline
 
 __all__ = ["ATOMIC_KEY", "SyncInputs", "SyncOptions", "is_atomic"]
@@ -87,12 +88,7 @@ class SyncInputs:
     def read(
         cls, log: DeltaLog, metastore: Metastore, name: TableName, options: SyncOptions, snapshot: Snapshot
     ) -> SyncInputs:
-        """Read entry and manifests before any lease is taken.
-
-        Raises:
-            SchemaError, UnsupportedFeatureError: The table cannot have a twin.
-            NotOursError: The metastore has something else of that name.
-        """
+        """Read entry and manifests before any lease is taken; raises as ``sync_table``."""
         twin = twin_of(snapshot)
         # The metastore comes first: while it does not answer, nobody waits for a lease of this sync.
         entry = _entry(metastore, name, twin, options)
@@ -112,12 +108,7 @@ class SyncInputs:
         """Read again what others may have changed before the twin's lease was won.
 
         Another sync may have brought the entry to a later version, whose manifests were published before that. With
-        the state of then, this sync would take the twin back. The snapshot follows the state that is found: a commit
-        that is not published yet is left to its own sync.
-
-        Raises:
-            ManifestsBusyError: Somebody deleted the state.
-            PartitionTooLongError: A commit that came since then has a partition that the metastore cannot hold.
+        the state of then, this sync would take the twin back. The snapshot is that of the state that is found.
         """
         entry = _entry(self.metastore, self.name, self.twin, self.options)
         manifests = read_state(self.log.store)
@@ -179,9 +170,9 @@ class SyncInputs:
     @property
     def changes_atomic(self) -> bool:
         """Whether every partition has to move, since the twin changes the way it is synced."""
-        found = self.found
-        partitioned = found is not None and bool(found.partition_columns)
-        return partitioned and self.becomes_atomic != is_atomic(self.entry.parameters or {})
+        if self.entry is None or not self.entry.partitionKeys:
+            return False
+        return self.becomes_atomic != is_atomic(self.entry.parameters or {})
 
 
 def is_atomic(parameters: Mapping[str, str]) -> bool:

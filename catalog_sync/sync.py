@@ -14,7 +14,7 @@ manifests' lease is never held while the metastore is waited for: whoever publis
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from catalog_sync.atomic import move_partitions
@@ -31,12 +31,12 @@ from catalog_sync.diff import (
 )
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
 from catalog_sync.inputs import ATOMIC_KEY, SyncInputs, SyncOptions, is_atomic
-from catalog_sync.limits import check_partitions, partition_directory
+from catalog_sync.limits import check_partitions
 from catalog_sync.names import TableName
 from catalog_sync.thrift.client import Metastore, found_partition, hive_name, partition_entry, table_entry
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
 from catalog_sync.withdrawal import withdraw
-from pydelta.errors import SchemaError, TableNotFoundError, UnsupportedFeatureError, VersionNotFoundError
+from pydelta.errors import SchemaError, TableNotFoundError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import (
     EMPTY_DIR,
@@ -51,8 +51,9 @@ from pydelta.manifests import (
     publish_from,
     values_of_directory,
 )
-from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import FOLDER_PATH
+from pydelta.manifests.plan import partition_directory
+from pydelta.manifests.publish import changes_since
 
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
 
@@ -76,9 +77,9 @@ class SyncResult:
 
     twin: TableName
     version: int
-    previous: int | None
-    plan: SyncPlan
-    manifests: PublishResult | None
+    previous: int | None = None
+    plan: SyncPlan = field(default_factory=SyncPlan)
+    manifests: PublishResult | None = None
     calls: int
     left_out: bool = False
 
@@ -351,14 +352,10 @@ def _plan(inputs: SyncInputs) -> SyncPlan:
 
 def _touched(inputs: SyncInputs, since: int) -> set[str] | None:
     """Return partitions that commits after ``since`` touched; None where the log no longer has them."""
-    snapshot = inputs.snapshot
-    try:
-        changes = changed_partitions(inputs.log.changes(since, snapshot.version), snapshot.files.spec)
-    except VersionNotFoundError:
-        return None
+    changes = changes_since(inputs.log, since, inputs.snapshot)
     if changes.unknown is not None:
         return None
-    return {partition_directory(snapshot, values) for values in changes.values}
+    return {partition_directory(inputs.snapshot, values) for values in changes.values}
 
 
 def partitions_of(

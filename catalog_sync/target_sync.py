@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from catalog_sync.diff import SyncPlan
 from catalog_sync.errors import MetastoreUnavailableError, NotOursError
 from catalog_sync.native import native_location, sync_native, update_native
 from catalog_sync.removal import drop_twin
@@ -77,16 +76,8 @@ def _leave_out(
         drop_twin(metastore, target.twin, location=target.log.uri, dry_run=how.dry_run, options=target.log.options)
     if target.native is not None and not how.dry_run:
         changed = sync_native(metastore, target.native, snapshot, create=not target.registered)
-    result = SyncResult(
-        twin=target.twin,
-        version=snapshot.version,
-        previous=None,
-        plan=SyncPlan(),
-        manifests=None,
-        calls=len(metastore.calls) - before,
-        left_out=True,
-    )
-    return result, changed
+    calls = len(metastore.calls) - before
+    return SyncResult(twin=target.twin, version=snapshot.version, calls=calls, left_out=True), changed
 
 
 def _refuse_gone_since(metastore: Metastore, target: SyncTarget, entry: Any) -> None:
