@@ -21,7 +21,7 @@ from pydelta.commands.context import Context
 from pydelta.commands.run import Task
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
-from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
+from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside, own_paths
 from pydelta.errors import (
     DeltaError,
     LogCorruptedError,
@@ -34,13 +34,11 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.checkpoint.hint import HINT_PATH, read_hint
 from pydelta.log.checkpoint.read import read_checkpoint
-from pydelta.log.columns import canonical_path
 from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.protocol.actions import AddFile
-from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name, plain_root
+from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name
 from pydelta.protocol.vectors import stored_range, vector_path
-from pydelta.settings.clock import epoch_ms
 from pydelta.storage import open_store
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.readers import read_all
@@ -150,7 +148,7 @@ class Fsck(Task[FsckReport]):
         report = _check_log(log, objects, listing)
         try:
             txn = context.start()
-            checked = _check_files(log, txn.snapshot, report)
+            checked = _check_files(log, txn.snapshot, report, now_ms=context.clock())
         except (LogCorruptedError, LogGapError) as error:
             return replace(report, unreadable=error.message)
         return _repair(context, txn, checked) if self.repair else checked
@@ -212,13 +210,13 @@ def _damage_of(log: DeltaLog, files: CheckpointFiles) -> list[tuple[str, str]]:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport:
+def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport, *, now_ms: int) -> FsckReport:
     names = names_of(snapshot)
     batches = [batch.files for batch in list_batches(log.store, enter=names.enters)]
     listed = pl.concat(batches) if batches else _nothing()
     adds = snapshot.files.core
     there = listed.select(key="path", found="size").unique("key")
-    sized = adds.with_columns(key=_plain(adds["path"], log.uri)).join(there, on="key", how="left")
+    sized = adds.with_columns(key=own_paths(adds["path"], log.uri)).join(there, on="key", how="left")
     wrong = sized.filter(pl.col("found") != pl.col("size")).select("path", "size", "found").rows()
     looked = _Looked(log)
     suspects = snapshot.files.adds(sized.filter(pl.col("found").is_null()).select(adds.columns))
@@ -238,18 +236,8 @@ def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckR
         damaged_files=tuple((path, _sizes(found, said)) for path, said, found in wrong),
         damaged_vectors=tuple(short),
         unreachable=tuple(sorted(looked.unreachable.items())),
-        stray_files=_nothing() if report.damaged_commits else _stray(log, snapshot, listed),
+        stray_files=_nothing() if report.damaged_commits else _stray(log, snapshot, listed, now_ms=now_ms),
     )
-
-
-def _plain(paths: pl.Series, root: str) -> pl.Series:
-    """Paths as a listing of the table spells them; others as locations. Rows are walked only where one is odd."""
-    odd = paths.str.contains_any(["%", ":"]) | paths.str.starts_with("/")
-    if not bool(odd.any()):
-        return paths
-    base = plain_root(root)
-    wanted = [canonical_path(path, root).removeprefix(base) for path in paths.filter(odd)]
-    return paths.clone().scatter(odd.arg_true(), pl.Series(wanted, dtype=pl.String))
 
 
 def _sizes(found: int, said: int) -> str:
@@ -328,7 +316,7 @@ def _check_vectors(
         paths.append((vector_path(vector) if vector is not None else None) or "")
         ends.append(sum(stored) if stored is not None else 0)
     frame = pl.DataFrame({"vector": paths, "end": ends}, schema={"vector": pl.String, "end": pl.Int64})
-    known = frame.with_columns(key=_plain(frame["vector"], looked.root)).join(
+    known = frame.with_columns(key=own_paths(frame["vector"], looked.root)).join(
         there, on="key", how="left", maintain_order="left"
     )
     looked.look(known.filter(pl.col("found").is_null())["vector"].unique(maintain_order=True).to_list())
@@ -342,11 +330,10 @@ def _check_vectors(
     return missing, short
 
 
-def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFrame:
+def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame, *, now_ms: int) -> pl.DataFrame:
     """Files that no version in the log names, whatever their age."""
     needed = find_needed(log, snapshot, cutoff_ms=0)
-    now = epoch_ms()
-    found = doomed_files(listed, needed, cutoff_ms=2 * now, names=names_of(snapshot))
+    found = doomed_files(listed, needed, cutoff_ms=2 * now_ms, names=names_of(snapshot))
     return outside(found, nested_tables(listed["path"])).select(list(LISTED_SCHEMA))
 
 
@@ -375,7 +362,7 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
     if report.damaged_checkpoints:
         # A sound one first, with files of its own: what is damaged may be all that is left of the versions before it.
         written = log.checkpoint(log.update(), whole=True)
-        kept = {written.name, *written.sidecars, *_under_way(log)}
+        kept = {written.name, *written.sidecars, *_under_way(log, now_ms=context.clock())}
         paths = [f"{LOG_DIR}/{name}" for name, _ in report.damaged_checkpoints]
         log.store.delete_many([path for path in paths if path not in kept])
         replaced = [path for path in paths if path == written.name or path not in kept]
@@ -385,9 +372,9 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
     return replace(report, repaired_version=repaired, removed_checkpoints=removed)
 
 
-def _under_way(log: DeltaLog) -> list[str]:
+def _under_way(log: DeltaLog, *, now_ms: int) -> list[str]:
     """Parts of checkpoints that somebody may be writing just now."""
-    since = epoch_ms() - _WRITING_MS
+    since = now_ms - _WRITING_MS
     found = []
     for info in log.store.list_from("", prefix=LOG_DIR):
         file = parse_log_name(info.path.rpartition("/")[2])

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from pydelta.commands.engine import Assignments
-from pydelta.commands.vacuum.list_sources import Inventory
+from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.engines.spark.errors import to_spark
 from pydelta.errors import DeltaError, InvalidArgumentError
 

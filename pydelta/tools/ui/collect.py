@@ -12,9 +12,8 @@ import polars as pl
 
 from pydelta.commands.context import Context
 from pydelta.commands.run import run
-from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_rows import Inventory
-from pydelta.commands.vacuum.result import VacuumProgress
+from pydelta.commands.vacuum.command import Vacuum, VacuumProgress
+from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import DeltaError, ProtocolError, StorageError, TableNotFoundError, VersionNotFoundError
 from pydelta.errors.redaction import hide_text, hide_value
 from pydelta.log import DeltaLog, Snapshot

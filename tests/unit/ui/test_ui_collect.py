@@ -14,7 +14,7 @@ from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import SyncTarget
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.watching import WatchedMetastore
-from pydelta.commands.vacuum.list_sources import from_frame
+from pydelta.commands.vacuum.inventory_sources import from_frame
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, VersionNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish
