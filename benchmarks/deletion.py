@@ -22,8 +22,7 @@ import deltalake
 
 from benchmarks._peer import reference_engine
 from benchmarks._timing import ratios
-from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.result import VacuumMode
+from pydelta.commands.vacuum.command import Vacuum, VacuumMode
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, Metadata
 from pydelta.testing.commands import vacuum

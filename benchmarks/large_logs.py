@@ -87,7 +87,7 @@ STEPS: Final = """
 VACUUM: Final = """
     from pydelta.testing.commands import vacuum
     from pydelta.commands.vacuum.command import Vacuum
-    from pydelta.commands.vacuum.list_sources import from_parquet
+    from pydelta.commands.vacuum.inventory_sources import from_parquet
     from pydelta.log import DeltaLog
     started, spent = time.perf_counter(), time.process_time()
     found = vacuum(DeltaLog.for_table(path), Vacuum(

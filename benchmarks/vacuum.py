@@ -38,7 +38,7 @@ HOUR_FILES = {"MinIO": (200_000, 8_760), "simulated": (1_000_000, 17_520)}
 OURS = """
     import json, sys, time
     from benchmarks._timing import peak_mb
-    from pydelta.commands.vacuum.list_sources import inventory_from_delta
+    from pydelta.commands.vacuum.inventory_sources import inventory_from_delta
     from pydelta.testing.commands import vacuum
     from pydelta.commands.vacuum.command import Vacuum
     from pydelta.log import DeltaLog

@@ -14,82 +14,36 @@ What a reader then sees is of one version as far as it asks the metastore once: 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from catalog_sync.names import TableName
-from catalog_sync.thrift.client import Metastore, partition_entry
-from catalog_sync.twin import Twin
-from pydelta.log import DeltaLog, Snapshot
-from pydelta.manifests import EMPTY_DIR, Lease, publish_version, remove_retired
+from catalog_sync.inputs import SyncInputs
+from catalog_sync.thrift.client import partition_entry
+from pydelta.manifests import EMPTY_DIR, publish_version, remove_retired
 from pydelta.settings.clock import epoch_ms
 
-__all__ = ["ATOMIC_KEY", "Moves", "Site", "is_atomic", "move_partitions"]
-
-ATOMIC_KEY: Final = "pydelta.sync.atomic"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """Where a twin is, and of which table.
-
-    Args:
-        log: The table.
-        metastore: Where the twin is.
-        name: Its name.
-    """
-
-    log: DeltaLog
-    metastore: Metastore
-    name: TableName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moves:
-    """Which partitions to move.
-
-    Args:
-        since: Version that the twin is of; None to move every partition.
-        empty: Partitions without files that were asked for ahead, and stay.
-        dropped: Partitions to drop in any case.
-    """
-
-    since: int | None
-    empty: Collection[str]
-    dropped: Collection[str]
-
-
-def is_atomic(parameters: Mapping[str, str]) -> bool:
-    """Tell whether an entry's partitions lie in directories by version."""
-    return parameters.get(ATOMIC_KEY) == "true"
+__all__ = ["move_partitions"]
 
 
 def move_partitions(
-    site: Site,
-    twin: Twin,
-    snapshot: Snapshot,
-    moves: Moves,
-    *,
-    schemes: Mapping[str, str],
-    lease: Lease,
+    inputs: SyncInputs, *, since: int | None, dropped: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Publish a version and move the twin to it.
 
     Args:
-        site: Where the twin is.
-        twin: What it is of the snapshot.
-        snapshot: Of the version.
-        moves: The partitions.
-        schemes: Scheme of a location -> scheme in manifests.
-        lease: Held by the caller.
+        inputs: The snapshot of the version, and the twin, whose lease is held. Partitions without files that were
+            asked for ahead stay.
+        since: Version that the twin is of; None to move every partition.
+        dropped: Partitions to drop in any case.
 
     Returns:
         The partitions that moved, and those that were dropped.
     """
     now_ms = epoch_ms()
-    log, metastore, name = site.log, site.metastore, site.name
-    published = publish_version(log, snapshot, since=moves.since, schemes=schemes, lease=lease, now_ms=now_ms)
-    paths = dict.fromkeys((*moves.empty, *published.gone), EMPTY_DIR) | dict(published.locations)
+    log, metastore, name, twin, snapshot = inputs.log, inputs.metastore, inputs.name, inputs.twin, inputs.snapshot
+    lease = inputs.held
+    ahead = inputs.manifests.ahead if inputs.manifests is not None else ()
+    published = publish_version(log, snapshot, since=since, schemes=inputs.options.schemes, lease=lease, now_ms=now_ms)
+    paths = dict.fromkeys((*ahead, *published.gone), EMPTY_DIR) | dict(published.locations)
     names = sorted(paths)
 
     def entries(where: Mapping[str, str]) -> list[Any]:
@@ -104,7 +58,7 @@ def move_partitions(
     metastore.add_partitions(name.database, name.name, entries(dict.fromkeys(names, EMPTY_DIR)))
     lease.check()
     metastore.alter_partitions(name.database, name.name, entries(paths), at_once=True)
-    gone = tuple(sorted({*published.gone, *moves.dropped} - set(published.locations) - set(moves.empty)))
+    gone = tuple(sorted({*published.gone, *dropped} - set(published.locations) - set(ahead)))
     lease.check()
     metastore.drop_partitions(name.database, name.name, gone)
     remove_retired(log, lease, retention_ms=snapshot.properties.deleted_file_retention_ms, now_ms=now_ms)

@@ -462,8 +462,7 @@ def ddl(
     option: _Storage = None,
 ) -> None:
     """Print the statement that creates the external table; asks no metastore for a table given by its location."""
-    from catalog_sync.ddl import create_statement
-    from catalog_sync.twin import twin_of
+    from catalog_sync.twin import create_statement, twin_of
     from pydelta.manifests import read_state
 
     offline = Metastore(MetastoreAddress(hosts=()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from catalog_sync.names import twin_name
-from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions
-from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY, configured_name, is_enabled
+from catalog_sync.target_sync import sync_target
+from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY, SyncTarget, configured_name, is_enabled
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
@@ -25,7 +25,7 @@ def sync_after_commit(context: HookContext) -> None:
 
     Raises:
         InvalidArgumentError: The table does not say its name.
-        DeltaError: What ``sync_entries`` raises; one that may be tried again says with which command.
+        DeltaError: What ``sync_target`` raises; one that may be tried again says with which command.
     """
     newest = context.log.update()  # a table that was renamed meanwhile says its new name there
     if not is_enabled(newest):
@@ -41,8 +41,8 @@ def sync_after_commit(context: HookContext) -> None:
     address = MetastoreAddress.parse(settings.sync_metastore)
     try:
         with Metastore(address, deadline=context.deadline) as metastore:
-            twin = twin_name(native, settings.sync_name)
-            sync_entries(context.log, metastore, native, twin, SyncOptions(deadline=context.deadline))
+            target = SyncTarget(log=context.log, native=native, twin=twin_name(native, settings.sync_name))
+            sync_target(metastore, target, SyncOptions(deadline=context.deadline), snapshot=newest)
     except DeltaError as error:
         if error.retryable:
             command = f"catalog_sync sync {shlex.quote(context.log.uri)} --table {native} --metastore {address}"

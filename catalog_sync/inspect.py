@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from catalog_sync.atomic import is_atomic
 from catalog_sync.diff import SyncPlan, compare_partitions, has_columns_of, is_partitioned_alike
 from catalog_sync.errors import PartitionTooLongError
+from catalog_sync.inputs import is_atomic
 from catalog_sync.limits import check_partitions
 from catalog_sync.names import TableName
 from catalog_sync.sync import partitions_of

@@ -16,20 +16,14 @@ from catalog_sync.thrift.client import hive_name
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.manifests import values_of_directory
-from pydelta.manifests.contents import hive_values, refuse_null_name
-from pydelta.protocol.partitions import partition_dir
+from pydelta.manifests.contents import refuse_null_name
+from pydelta.manifests.plan import partition_directory
 
-__all__ = ["NAME_LENGTH", "check_partitions", "partition_directory"]
+__all__ = ["NAME_LENGTH", "check_partitions"]
 
 NAME_LENGTH: Final = 767
 """Of a partition's name in the metastore's database (``PARTITIONS.PART_NAME``)."""
 _SHOWN: Final = 60
-
-
-def partition_directory(snapshot: Snapshot, values: tuple[str | None, ...]) -> str:
-    """Turn the log's texts of a partition's values, in the order of the columns, into its directory."""
-    types = [item.data_type for item in snapshot.files.spec.partition_schema().fields]
-    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(list(values), types), strict=True)))
 
 
 def check_partitions(snapshot: Snapshot, *, value_length: int) -> None:

@@ -12,12 +12,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from catalog_sync.columns import change_columns
-from catalog_sync.errors import MetastoreUnavailableError, NotOursError
+from catalog_sync.errors import NotOursError
 from catalog_sync.names import TableName
-from catalog_sync.sync import SyncOptions, SyncResult, sync_table
 from catalog_sync.thrift.client import Metastore
-from pydelta.errors import DeltaError, TableNotFoundError
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.log import Snapshot
 from pydelta.manifests.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
 from pydelta.storage.kinds import spark_scheme
 
@@ -27,8 +25,8 @@ __all__ = [
     "native_entry",
     "native_location",
     "native_tables",
-    "sync_entries",
     "sync_native",
+    "update_native",
 ]
 
 
@@ -71,7 +69,11 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot, *, cr
         NotOursError: There is something else of that name.
         MetastoreError: The metastore refused.
     """
-    before = metastore.table(name.database, name.name)
+    return update_native(metastore, name, snapshot, metastore.table(name.database, name.name), create=create)
+
+
+def update_native(metastore: Metastore, name: TableName, snapshot: Snapshot, before: Any, *, create: bool) -> bool:
+    """Do what ``sync_native`` does, for a caller that has just read the entry (None without one)."""
     wanted = native_entry(name, snapshot, before=before)
     if before is None and not create:
         return False
@@ -91,48 +93,6 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot, *, cr
         return False
     change_columns(metastore, before, wanted)
     return True
-
-
-def sync_entries(
-    log: DeltaLog,
-    metastore: Metastore,
-    native: TableName | None,
-    twin: TableName,
-    options: SyncOptions,
-    *,
-    create: bool = True,
-) -> tuple[SyncResult, bool]:
-    """Bring the twin and the native entry to the newest version; a twin that cannot be made keeps no other back.
-
-    Args:
-        log: The table.
-        metastore: Where the entries are.
-        native: Name of its own entry; None where it has none.
-        twin: Name of its twin.
-        options: How; with ``dry_run`` the native entry stays as it is.
-        create: Make a native entry where there is none.
-
-    Returns:
-        What was done to the twin, and whether the native entry was changed.
-
-    Raises:
-        Others: As ``sync_table`` and ``sync_native``.
-    """
-    result: SyncResult | None = None
-    failed: DeltaError | None = None
-    try:
-        result = sync_table(log, metastore, twin, options)
-    except (MetastoreUnavailableError, TableNotFoundError):
-        raise
-    except DeltaError as error:
-        failed = error
-    changed = False
-    if native is not None and not options.dry_run:
-        changed = sync_native(metastore, native, log.update(), create=create)
-    if failed is not None:
-        raise failed
-    assert result is not None
-    return result, changed
 
 
 def _plain(uri: str) -> str:

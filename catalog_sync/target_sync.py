@@ -3,74 +3,94 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
-from catalog_sync.diff import SyncPlan
-from catalog_sync.errors import NotOursError
-from catalog_sync.native import native_location, sync_entries, sync_native
+from catalog_sync.errors import MetastoreUnavailableError, NotOursError
+from catalog_sync.native import native_location, sync_native, update_native
 from catalog_sync.removal import drop_twin
-from catalog_sync.sync import SyncOptions, SyncResult
+from catalog_sync.sync import SyncOptions, SyncResult, sync_table
 from catalog_sync.targets import SyncTarget, is_left_out, spark_scheme
 from catalog_sync.thrift.client import Metastore
-from pydelta.errors import TableNotFoundError
+from pydelta.errors import DeltaError, TableNotFoundError
+from pydelta.log import Snapshot
 from pydelta.storage import normalize_uri
 
 __all__ = ["sync_target"]
 
 
-def sync_target(metastore: Metastore, target: SyncTarget, how: SyncOptions) -> tuple[SyncResult, bool]:
-    """Sync a table's twin and its own entry.
+def sync_target(
+    metastore: Metastore, target: SyncTarget, how: SyncOptions, *, snapshot: Snapshot | None = None
+) -> tuple[SyncResult, bool]:
+    """Bring a table's twin and its own entry to its newest version; a twin that cannot be made does not stop the other.
 
     One that was found by its own entry, and was dropped or renamed since, gets neither back. One whose property says
     that it has no twin gets none, and loses the one that it had.
+
+    Args:
+        metastore: Where the entries are.
+        target: The table.
+        how: How; with ``dry_run`` the table's own entry stays as it is.
+        snapshot: The newest one, for a caller that has just read it.
 
     Returns:
         What was done for the twin, and whether the table's own entry was changed.
 
     Raises:
         TableNotFoundError: The entry is gone, or stands for another table now.
-        Others as ``sync_entries``.
+        Others: As ``sync_table`` and ``sync_native``.
     """
-    if target.registered:
-        _refuse_gone(metastore, target)  # a list of many tables is old when its last one comes
-    create = not target.registered
-    if is_left_out(target.log.update()):
-        return _leave_out(metastore, target, how, create=create)
-    result, changed = sync_entries(target.log, metastore, target.native, target.twin, how, create=create)
-    if target.registered and result.manifests is not None:  # whoever drops a table looks for a twin after that
-        try:
-            _refuse_gone(metastore, target)
-        except TableNotFoundError:
-            with suppress(TableNotFoundError, NotOursError):
-                drop_twin(metastore, target.twin, location=target.log.uri, options=target.log.options)
-            raise
+    native, create = target.native, not target.registered
+    if target.registered:  # A list of many tables may be outdated when its last one is reached.
+        assert native is not None
+        _refuse_gone(target, metastore.table(native.database, native.name))
+    snapshot = target.log.update() if snapshot is None else snapshot
+    if is_left_out(snapshot):
+        return _leave_out(metastore, target, how, snapshot)
+    result: SyncResult | None = None
+    failed: DeltaError | None = None
+    changed = False
+    try:
+        result = sync_table(target.log, metastore, target.twin, how, snapshot=snapshot)
+    except (MetastoreUnavailableError, TableNotFoundError):
+        raise
+    except DeltaError as error:
+        failed = error
+    if native is not None and not how.dry_run:
+        # Both are read again before the entry changes: a later commit may have changed it while the twin was synced,
+        # and it must not go back; and whoever dropped the table looked for a twin before this one was made.
+        newest, entry = target.log.update(), metastore.table(native.database, native.name)
+        changed = update_native(metastore, native, newest, entry, create=create)
+        if target.registered and result is not None and result.manifests is not None:
+            _refuse_gone_since(metastore, target, entry)
+    if failed is not None:
+        raise failed
+    assert result is not None
     return result, changed
 
 
-def _leave_out(metastore: Metastore, target: SyncTarget, how: SyncOptions, *, create: bool) -> tuple[SyncResult, bool]:
-    before, snapshot, changed = len(metastore.calls), target.log.update(), False
+def _leave_out(
+    metastore: Metastore, target: SyncTarget, how: SyncOptions, snapshot: Snapshot
+) -> tuple[SyncResult, bool]:
+    before, changed = len(metastore.calls), False
     with suppress(TableNotFoundError, NotOursError):  # no twin, or an entry of that name that is not this table's
         drop_twin(metastore, target.twin, location=target.log.uri, dry_run=how.dry_run, options=target.log.options)
     if target.native is not None and not how.dry_run:
-        changed = sync_native(metastore, target.native, snapshot, create=create)
+        changed = sync_native(metastore, target.native, snapshot, create=not target.registered)
     calls = len(metastore.calls) - before
-    version = snapshot.version
-    return (
-        SyncResult(
-            twin=target.twin,
-            version=version,
-            previous=None,
-            plan=SyncPlan(),
-            manifests=None,
-            calls=calls,
-            left_out=True,
-        ),
-        changed,
-    )
+    return SyncResult(twin=target.twin, version=snapshot.version, calls=calls, left_out=True), changed
 
 
-def _refuse_gone(metastore: Metastore, target: SyncTarget) -> None:
-    assert target.native is not None
-    entry = metastore.table(target.native.database, target.native.name)
+def _refuse_gone_since(metastore: Metastore, target: SyncTarget, entry: Any) -> None:
+    """Drop the twin again if the table's own entry is gone by the time that the twin is there."""
+    try:
+        _refuse_gone(target, entry)
+    except TableNotFoundError:
+        with suppress(TableNotFoundError, NotOursError):
+            drop_twin(metastore, target.twin, location=target.log.uri, options=target.log.options)
+        raise
+
+
+def _refuse_gone(target: SyncTarget, entry: Any) -> None:
     location = native_location(entry) if entry is not None else None
     if location is None or normalize_uri(spark_scheme(location)) != target.log.uri:
         raise TableNotFoundError(

@@ -7,15 +7,18 @@ parameters name the table's location and id.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from catalog_sync.hive_types import hive_type, unsupported_columns
+from catalog_sync.names import TableName
 from pydelta.errors import SchemaError
 from pydelta.log import Snapshot
-from pydelta.manifests import MANIFEST_DIR, check_publishable
-from pydelta.manifests.native_entry import ID_KEY, LOCATION_KEY, SCHEMA_KEY
+from pydelta.manifests import MANIFEST_DIR, check_publishable, values_of_directory
+from pydelta.manifests.native_entry import HIVE_NAMES, ID_KEY, LOCATION_KEY, SCHEMA_KEY, hive_type_or_none
+from pydelta.protocol.names import quoted
+from pydelta.protocol.partitions import HIVE_NULL
+from pydelta.protocol.types import DataType, DecimalType, StructType
 
 __all__ = [
     "GENERATOR",
@@ -28,6 +31,7 @@ __all__ = [
     "WITHDRAWN_KEY",
     "HiveColumn",
     "Twin",
+    "create_statement",
     "twin_of",
 ]
 
@@ -39,6 +43,7 @@ NOT_READABLE_KEY: Final = "object_not_readable"
 """Trino and Presto refuse to read a table with this parameter, and say its text."""
 GENERATOR: Final = "2"
 """Raised when what this package writes changes: entries of an older one are brought up to date in full."""
+_PARTITION_TYPES: Final = frozenset(HIVE_NAMES) - {"binary"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +100,7 @@ def twin_of(snapshot: Snapshot) -> Twin:
         UnsupportedFeatureError: Column mapping gave a column another name in the files.
     """
     check_publishable(snapshot)
-    refused = list(unsupported_columns(snapshot.schema, snapshot.partition_columns))
+    refused = list(_unsupported_columns(snapshot.schema, snapshot.partition_columns))
     if refused:
         listed = "; ".join(f"{name!r}: {why}" for name, why in refused)
         raise SchemaError(
@@ -112,7 +117,7 @@ def twin_of(snapshot: Snapshot) -> Twin:
         item = by_name[name]
         comment = item.metadata.get("comment")
         return HiveColumn(
-            name=name, type=hive_type(item.name, item.data_type), comment=str(comment) if comment else None
+            name=name, type=_hive_type(item.name, item.data_type), comment=str(comment) if comment else None
         )
 
     return Twin(
@@ -124,3 +129,66 @@ def twin_of(snapshot: Snapshot) -> Twin:
         table_id=snapshot.metadata.id,
         version=snapshot.version,
     )
+
+
+def _unsupported_columns(schema: StructType, partition_columns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield columns that a Hive table cannot have, each with the reason."""
+    partitions = {name.lower() for name in partition_columns}
+    for field in schema.fields:
+        kind = field.data_type
+        if field.name.lower() in partitions:
+            if not isinstance(kind, DecimalType) and getattr(kind, "name", "") not in _PARTITION_TYPES:
+                yield field.name, f"Hive cannot partition by {kind}"
+        elif hive_type_or_none(kind) is None:
+            yield field.name, f"Hive has no type for {kind}"
+
+
+def _hive_type(name: str, data_type: DataType) -> str:
+    found = hive_type_or_none(data_type)
+    if found is None:
+        raise SchemaError(f"The column {name!r} is {data_type}, for which Hive has no type.")
+    return found
+
+
+def create_statement(twin: Twin, name: TableName, partitions: Iterable[str] = ()) -> str:
+    """Return HiveQL that creates the external table and adds its partitions.
+
+    Args:
+        twin: What to create.
+        name: Its name.
+        partitions: Directories of the partitions there are.
+    """
+    lines = [f"CREATE EXTERNAL TABLE {quoted(name.database)}.{quoted(name.name)} (", _columns(twin.columns), ")"]
+    if twin.comment:
+        lines.append(f"COMMENT {_text(twin.comment)}")
+    if twin.partition_columns:
+        lines += ["PARTITIONED BY (", _columns(twin.partition_columns), ")"]
+    lines += [
+        "ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe'",
+        "STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'",
+        "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'",
+        f"LOCATION {_text(twin.location)};",
+    ]
+    target = f"{quoted(name.database)}.{quoted(name.name)}"
+    for directory in partitions:
+        lines.append(
+            f"ALTER TABLE {target} ADD IF NOT EXISTS PARTITION ({_spec(directory)}) "
+            f"LOCATION {_text(twin.partition_location(directory))};"
+        )
+    return "\n".join(lines)
+
+
+def _spec(directory: str) -> str:
+    values = values_of_directory(directory).items()
+    return ", ".join(f"{quoted(key.lower())} = {_text(HIVE_NULL if value is None else value)}" for key, value in values)
+
+
+def _columns(columns: Iterable[HiveColumn]) -> str:
+    return ",\n".join(
+        f"  {quoted(item.name)} {item.type}" + (f" COMMENT {_text(item.comment)}" if item.comment else "")
+        for item in columns
+    )
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"

@@ -39,7 +39,7 @@ from pydelta.settings import Settings, parse_bytes
 from pydelta.settings.clock import epoch_ms
 from pydelta.settings.maintenance import MaintenancePolicy
 from pydelta.storage import normalize_uri
-from pydelta.tools.inventory import loaded_until, place_of
+from pydelta.tools.inventory import bucket_of, loaded_until
 from pydelta.tools.jobs import JobParser, JobReport, pairs, run_job
 from pydelta.tools.maintenance import ActionKind, DailyBudget
 from pydelta.tools.maintenance.journal import Journal, Outcome
@@ -425,7 +425,7 @@ class _InventoryTimes:
             except TableNotFoundError:
                 return None
         snapshot = self._log.update()
-        return None if snapshot.version < 0 else loaded_until(snapshot, place_of(location).bucket)
+        return None if snapshot.version < 0 else loaded_until(snapshot, bucket_of(location).bucket)
 
 
 def _shown(looked: Looked) -> dict[str, Any]:

@@ -26,14 +26,14 @@ from catalog_sync.registered import metastore_of, registered_locations, table_lo
 from catalog_sync.thrift.client import Metastore
 from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
-from pydelta.commands.vacuum.command import Vacuum, VacuumOptions, VacuumResult
-from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
-from pydelta.commands.vacuum.result import VacuumMode
+from pydelta.commands.vacuum.command import Vacuum, VacuumMode, VacuumOptions, VacuumResult
+from pydelta.commands.vacuum.inventory import Inventory
+from pydelta.commands.vacuum.inventory_sources import inventory_from_delta
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.settings.clock import epoch_ms
-from pydelta.tools.inventory import loaded_until, place_of, places_of, read_split, split_by_table
+from pydelta.tools.inventory import bucket_of, loaded_until, places_of, read_split, split_by_table
 from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 from pydelta.tools.maintenance.decide import MAKE_INVENTORY
 
@@ -118,7 +118,7 @@ def _tables(metastore: Metastore | None, options: argparse.Namespace) -> dict[st
         found |= registered_locations(metastore, None if options.all else options.database)
     places: dict[tuple[str, str], str] = {}
     for name in sorted(found):
-        place = place_of(found[name])
+        place = bucket_of(found[name])
         places.setdefault((place.bucket, place.key), name)
     return {name: found[name] for name in sorted(places.values())}
 
@@ -152,7 +152,7 @@ def _inventories(
     known = set(snapshot.files.core["pv:bucket"].drop_nulls().unique())
     found: dict[str, Inventory | InvalidArgumentError] = {}
     for bucket, root in places_of(list(tables.values())).items():
-        inside = {name: location for name, location in tables.items() if place_of(location).bucket == bucket}
+        inside = {name: location for name, location in tables.items() if bucket_of(location).bucket == bucket}
         as_of = loaded_until(snapshot, bucket)
         if as_of is None and bucket not in known:
             error = InvalidArgumentError(

@@ -13,8 +13,8 @@ from jobs.verify.answers import HINTS, reading_hops, same, same_paths
 from jobs.verify.hops import storing_hops
 from jobs.verify.lake import Lake
 from jobs.verify.plan import Answer, Hop
-from pydelta.commands.vacuum.places import place_of
 from pydelta.errors import DeltaError
+from pydelta.storage.uris import bucket_of
 
 __all__ = ["cleaning_hops"]
 
@@ -46,7 +46,7 @@ def _inventory(lake: Lake) -> Answer:
     (found,) = inventory.run(lake.conf_of("inventory"), ["--source", source, "--destination", deliveries])
     _raise(found)
     lake.listed = pl.DataFrame(
-        {"key": [f"{place_of(source).key}/{path}" for path in listed], "length": list(listed.values())},
+        {"key": [f"{bucket_of(source).key}/{path}" for path in listed], "length": list(listed.values())},
         schema={"key": pl.String(), "length": pl.Int64()},
     )
     loaded = load_inventory.run(lake.conf, ["--source", deliveries, "--table", str(lake.names.report)])

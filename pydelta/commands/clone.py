@@ -23,7 +23,7 @@ import polars as pl
 from pydelta.commands.convert import ParquetFolder
 from pydelta.commands.create import REPLACES, refuse_foreign_files
 from pydelta.commands.run import Attempt, Command, refuse_append_only
-from pydelta.commands.vacuum.clone_notes import note_clone
+from pydelta.commands.vacuum.notes import note_clone
 from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
@@ -43,7 +43,7 @@ from pydelta.protocol.iceberg_compat import check_files_made_for, compat_version
 from pydelta.protocol.paths import are_absolute, decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
-from pydelta.settings.clock import epoch_ms
+from pydelta.settings.clock import Clock
 from pydelta.storage import Store, open_store
 from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction
@@ -205,7 +205,8 @@ class Clone(Command[CloneResult]):
             cloned = self._cloned()
             properties = checked_properties(self.properties)
         self._refuse_target(attempt)
-        work = _Clone(attempt.txn, source, target, cloned, properties, self.copier or ThreadCopier())
+        copier = self.copier or ThreadCopier()
+        work = _Clone(attempt.txn, source, target, cloned, properties, copier, attempt.now_ms)
         result = work.run(shallow=self.shallow)
         if self.shallow and self.folder is None:
             note_clone(source, target.uri, version=cloned.version)
@@ -292,6 +293,7 @@ class _Clone:
     cloned: _Cloned
     properties: Mapping[str, str]
     copier: Copier
+    clock: Clock
 
     def run(self, *, shallow: bool) -> CloneResult:
         wanted = self.cloned.adds
@@ -371,7 +373,7 @@ class _Clone:
 
     def _commit(self, coming: Sequence[AddFile], leaving: Sequence[AddFile], copied: Sequence[AddFile]) -> CloneResult:
         txn, cloned = self.txn, self.cloned
-        now_ms = epoch_ms()
+        now_ms = self.clock()
         metadata = cloned_metadata(
             cloned.metadata, replaced=txn.snapshot.metadata, properties=self.properties, now_ms=now_ms
         )

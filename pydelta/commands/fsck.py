@@ -20,7 +20,7 @@ import polars as pl
 from pydelta.commands.run import Context, Task
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
-from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
+from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside, own_paths
 from pydelta.errors import (
     DeltaError,
     LogCorruptedError,
@@ -33,13 +33,11 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.checkpoint.hint import HINT_PATH, read_hint
 from pydelta.log.checkpoint.read import read_checkpoint
-from pydelta.log.columns import canonical_path
 from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.protocol.actions import AddFile
-from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name, plain_root
+from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name
 from pydelta.protocol.vectors import stored_range, vector_path
-from pydelta.settings.clock import epoch_ms
 from pydelta.storage import open_store
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.readers import read_all
@@ -148,7 +146,7 @@ class Fsck(Task[FsckReport]):
         report = _check_log(log, objects, listing)
         try:
             txn = context.start()
-            checked = _check_files(log, txn.snapshot, report)
+            checked = _check_files(log, txn.snapshot, report, now_ms=context.clock())
         except (LogCorruptedError, LogGapError) as error:
             return replace(report, unreadable=error.message)
         return _repair(context, txn, checked) if self.repair else checked
@@ -210,13 +208,13 @@ def _damage_of(log: DeltaLog, files: CheckpointFiles) -> list[tuple[str, str]]:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport:
+def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport, *, now_ms: int) -> FsckReport:
     names = names_of(snapshot)
     batches = [batch.files for batch in list_batches(log.store, enter=names.enters)]
     listed = pl.concat(batches) if batches else _nothing()
     adds = snapshot.files.core
     listed_sizes = listed.select(key="path", found="size").unique("key")
-    sized = adds.with_columns(key=_plain(adds["path"], log.uri)).join(listed_sizes, on="key", how="left")
+    sized = adds.with_columns(key=own_paths(adds["path"], log.uri)).join(listed_sizes, on="key", how="left")
     wrong = sized.filter(pl.col("found") != pl.col("size")).select("path", "size", "found").rows()
     looked = _Looked(log)
     suspects = snapshot.files.adds(sized.filter(pl.col("found").is_null()).select(adds.columns))
@@ -236,18 +234,8 @@ def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckR
         damaged_files=tuple((path, _sizes(found, logged)) for path, logged, found in wrong),
         damaged_vectors=tuple(short),
         unreachable=tuple(sorted(looked.unreachable.items())),
-        stray_files=_nothing() if report.damaged_commits else _stray(log, snapshot, listed),
+        stray_files=_nothing() if report.damaged_commits else _stray(log, snapshot, listed, now_ms=now_ms),
     )
-
-
-def _plain(paths: pl.Series, root: str) -> pl.Series:
-    """Spell paths as a listing of the table does, others as locations; loop in Python only over unusual paths."""
-    odd = paths.str.contains_any(["%", ":"]) | paths.str.starts_with("/")
-    if not bool(odd.any()):
-        return paths
-    base = plain_root(root)
-    wanted = [canonical_path(path, root).removeprefix(base) for path in paths.filter(odd)]
-    return paths.clone().scatter(odd.arg_true(), pl.Series(wanted, dtype=pl.String))
 
 
 def _sizes(found: int, logged: int) -> str:
@@ -326,7 +314,7 @@ def _check_vectors(
         paths.append((vector_path(vector) if vector is not None else None) or "")
         ends.append(sum(stored) if stored is not None else 0)
     frame = pl.DataFrame({"vector": paths, "end": ends}, schema={"vector": pl.String, "end": pl.Int64})
-    known = frame.with_columns(key=_plain(frame["vector"], looked.root)).join(
+    known = frame.with_columns(key=own_paths(frame["vector"], looked.root)).join(
         listed_sizes, on="key", how="left", maintain_order="left"
     )
     looked.look(known.filter(pl.col("found").is_null())["vector"].unique(maintain_order=True).to_list())
@@ -340,11 +328,10 @@ def _check_vectors(
     return missing, short
 
 
-def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFrame:
+def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame, *, now_ms: int) -> pl.DataFrame:
     """Return files that no version in the log names, of any age."""
     needed = find_needed(log, snapshot, cutoff_ms=0)
-    now = epoch_ms()
-    found = doomed_files(listed, needed, cutoff_ms=2 * now, names=names_of(snapshot))
+    found = doomed_files(listed, needed, cutoff_ms=2 * now_ms, names=names_of(snapshot))
     return outside(found, nested_tables(listed["path"])).select(list(LISTED_SCHEMA))
 
 
@@ -373,7 +360,7 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
     if report.damaged_checkpoints:
         # Write a complete new one first: the damaged one may be the only record of the versions before it.
         written = log.checkpoint(log.update(), whole=True)
-        kept = {written.name, *written.sidecars, *_under_way(log)}
+        kept = {written.name, *written.sidecars, *_under_way(log, now_ms=context.clock())}
         paths = [f"{LOG_DIR}/{name}" for name, _ in report.damaged_checkpoints]
         log.store.delete_many([path for path in paths if path not in kept])
         replaced = [path for path in paths if path == written.name or path not in kept]
@@ -383,9 +370,9 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
     return replace(report, repaired_version=repaired, removed_checkpoints=removed)
 
 
-def _under_way(log: DeltaLog) -> list[str]:
+def _under_way(log: DeltaLog, *, now_ms: int) -> list[str]:
     """List parts of checkpoints that another writer may still be writing."""
-    since = epoch_ms() - _WRITING_MS
+    since = now_ms - _WRITING_MS
     found = []
     for info in log.store.list_from("", prefix=LOG_DIR):
         file = parse_log_name(info.path.rpartition("/")[2])

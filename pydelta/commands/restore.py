@@ -16,7 +16,7 @@ import polars as pl
 
 from pydelta.commands.alter.clustering import restored_clustering
 from pydelta.commands.run import Attempt, Command, Refusal, refuse_append_only
-from pydelta.commands.vacuum.marks import find_running
+from pydelta.commands.vacuum.notes import find_running
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError, VersionNotFoundError
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot

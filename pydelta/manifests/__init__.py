@@ -9,21 +9,21 @@
 
 from pydelta.manifests.contents import MANIFEST_DIR, Manifest, check_publishable, manifests_of, values_of_directory
 from pydelta.manifests.lease import MANIFESTS, TWIN, Lease, LeaseLostError, ManifestsBusyError, is_doubted
-from pydelta.manifests.named import NamedFiles, named_files
+from pydelta.manifests.named import named_files
 from pydelta.manifests.publish import (
     MANY_FILES,
     ManifestOptions,
     PublishResult,
     forget_emptied,
-    forget_under,
     holding,
     publish,
     publish_ahead,
+    publish_from,
     publish_under,
 )
 from pydelta.manifests.state import ManifestState, read_state
 from pydelta.manifests.verify import ManifestReport, verify_manifests
-from pydelta.manifests.versions import EMPTY_DIR, VersionedResult, publish_version, remove_retired
+from pydelta.manifests.versions import EMPTY_DIR, publish_version, remove_retired
 
 __all__ = [
     "EMPTY_DIR",
@@ -38,18 +38,16 @@ __all__ = [
     "ManifestReport",
     "ManifestState",
     "ManifestsBusyError",
-    "NamedFiles",
     "PublishResult",
-    "VersionedResult",
     "check_publishable",
     "forget_emptied",
-    "forget_under",
     "holding",
     "is_doubted",
     "manifests_of",
     "named_files",
     "publish",
     "publish_ahead",
+    "publish_from",
     "publish_under",
     "publish_version",
     "read_state",

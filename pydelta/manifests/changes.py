@@ -18,7 +18,7 @@ class PartitionChanges:
 
     Args:
         values: A row for each distinct partition that a commit touched.
-        unknown: Why they cannot be told, as a phrase; None when they can.
+        unknown: Why they are not known, as a phrase; None when they are.
     """
 
     values: frozenset[tuple[str | None, ...]]

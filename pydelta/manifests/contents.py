@@ -80,7 +80,7 @@ def manifest_lines(text: bytes, *, source: str) -> list[str]:
         source: Its path, for messages.
 
     Raises:
-        LogCorruptedError: It is not UTF-8, so what it names cannot be told.
+        LogCorruptedError: It is not UTF-8, so the files that it names are not known.
     """
     try:
         lines = text.decode().replace("\r", "\n").split("\n")

@@ -10,7 +10,7 @@
 A table has two, so that nobody who publishes manifests waits for a metastore: ``manifests`` and ``twin``.
 
 A holder that was stopped for longer than its lease lasts (a machine that slept) may have written one thing more, over
-what its successor wrote. Whoever finds that of itself leaves a doubt, and the next holder does everything anew.
+what its successor wrote. Whoever finds that of itself leaves a doubt, and the next holder does everything again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Lease:
         number: Of this lease; the next one has a higher one.
         owner: Something that nobody else has.
         expires_ms: By this machine's wall clock.
-        is_doubted: What a former holder did is not certain: do everything anew, then call ``settle``.
+        is_doubted: What a former holder did is not certain: do everything again, then call ``settle``.
     """
 
     store: Store
@@ -153,7 +153,7 @@ class Lease:
             thread.join()
 
     def doubt(self, *, for_ms: int = 0) -> None:
-        """Let a later holder do everything anew: what was done here is not certain, or may yet take effect.
+        """Let a later holder do everything again: what was done here is not certain, or may yet take effect.
 
         Args:
             for_ms: How long something may take effect yet; until then it would be too early.

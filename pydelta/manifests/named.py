@@ -69,7 +69,7 @@ def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int
         info = log.store.head(item) if isinstance(item, str) else item
         try:
             return [] if info is None else manifest_lines(read_listed(log.store, info), source=info.path)
-        except ObjectNotFoundError:  # published anew meanwhile
+        except ObjectNotFoundError:  # Another publication replaced it.
             return []
 
     with ThreadPoolExecutor(max_workers=min(_READERS, len(found))) as pool:

@@ -12,12 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydelta.manifests.hive_types import hive_type_or_none
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.schema import EXISTENCE_DEFAULT
-from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, plain_type
+from pydelta.protocol.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    plain_type,
+)
 
 __all__ = [
+    "HIVE_NAMES",
     "ID_KEY",
     "LOCATION_KEY",
     "PROPERTIES_KEY",
@@ -27,6 +36,7 @@ __all__ = [
     "EntryColumn",
     "NativeEntry",
     "columns_to_keep_first",
+    "hive_type_or_none",
     "twin_database",
 ]
 
@@ -39,6 +49,20 @@ TABLE_PROPERTY: Final = "pydelta.sync.table"
 PROPERTIES_KEY: Final = "pydelta.entry.properties"
 """Which of the entry's parameters are properties of the table: a JSON list of names."""
 
+HIVE_NAMES: Final = {
+    "string": "string",
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp",
+}
 _SCHEMA_PREFIX: Final = "spark.sql.sources.schema"
 _PART: Final = 4000
 """Length that the metastore's databases hold in one parameter."""
@@ -193,3 +217,21 @@ def twin_database(rule: str, database: str) -> str:
         'lake_symlink'
     """
     return rule.replace("{database}", database).strip().lower()
+
+
+def hive_type_or_none(data_type: DataType) -> str | None:
+    """Spell a type as Hive does, ``array<struct<a:int>>``; None where Hive has no such type."""
+    if isinstance(data_type, PrimitiveType):
+        return HIVE_NAMES.get(data_type.name)
+    if isinstance(data_type, DecimalType):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    if isinstance(data_type, ArrayType):
+        element = hive_type_or_none(data_type.element_type)
+        return None if element is None else f"array<{element}>"
+    if isinstance(data_type, MapType):
+        key, value = hive_type_or_none(data_type.key_type), hive_type_or_none(data_type.value_type)
+        return None if key is None or value is None else f"map<{key},{value}>"
+    parts = [(field.name, hive_type_or_none(field.data_type)) for field in data_type.fields]
+    if any(part is None or set(name) & set(":<>,`") for name, part in parts):
+        return None
+    return f"struct<{','.join(f'{name}:{part}' for name, part in parts)}>"

@@ -21,23 +21,27 @@ import polars as pl
 
 from pydelta.errors import BindError, InvalidArgumentError, StorageError, TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.columns import PV_PREFIX
-from pydelta.manifests.changes import changed_partitions, partition_types
+from pydelta.manifests.changes import PartitionChanges, changed_partitions
 from pydelta.manifests.contents import (
     DEFAULT_SCHEMES,
     MANIFEST_DIR,
     MANIFEST_NAME,
-    Manifest,
     check_publishable,
-    hive_values,
     manifest_path,
     manifests_of,
     values_of_directory,
 )
 from pydelta.manifests.lease import MANIFESTS, Lease, acquire, is_doubted
+from pydelta.manifests.plan import (
+    FoundManifests,
+    manifests_of_changes,
+    partition_directory,
+    plan_publication,
+    why_full,
+)
 from pydelta.manifests.state import STATE_PATH, ManifestState, read_state
 from pydelta.predicate import Expr, NotEvaluable, is_partition_only, parse_predicate, partition_mask
-from pydelta.protocol.partitions import partition_dir, typed_frame
+from pydelta.protocol.partitions import typed_frame
 from pydelta.storage import ObjectInfo, Store
 from pydelta.storage.pages import paged
 
@@ -45,15 +49,15 @@ __all__ = [
     "MANY_FILES",
     "ManifestOptions",
     "PublishResult",
+    "changes_since",
     "delete_manifests",
     "directories_with_manifest",
     "forget_emptied",
-    "forget_under",
     "holding",
     "listed_manifests",
-    "manifests_of_changes",
     "publish",
     "publish_ahead",
+    "publish_from",
     "publish_under",
     "put_manifests",
 ]
@@ -112,17 +116,6 @@ class PublishResult:
     crowded: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """Manifests to write, directories that have no files (any more), and which directories are then known."""
-
-    manifests: Mapping[str, Manifest]
-    without_files: tuple[str, ...]
-    full: bool
-    reason: str | None
-    partial: bool
-
-
 def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishResult:
     """Bring the manifests to the newest version.
 
@@ -137,27 +130,23 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
         ManifestsBusyError, LeaseLostError: Another process publishes; try again.
         StorageError: The store failed; the state is that of before, and the next run writes what is missing.
     """
-    options = options or ManifestOptions()
-    snapshot = _newest(log)
+    return publish_from(log, _newest(log), read_state(log.store), options or ManifestOptions())
+
+
+def publish_from(
+    log: DeltaLog, snapshot: Snapshot, before: ManifestState | None, options: ManifestOptions
+) -> PublishResult:
+    """Do what ``publish`` does, for a caller that has just read the newest snapshot, and the state."""
     store = log.store
-    before = read_state(store)
 
     def is_published(state: ManifestState | None) -> bool:
-        wanted = not options.full and options.where is None and _is_current(state, snapshot, options)
-        return wanted and not is_doubted(store, MANIFESTS)
+        return _is_current(state, snapshot, options) and not is_doubted(store, MANIFESTS)
 
+    done = PublishResult(version=snapshot.version, previous=before.version if before is not None else None)
     if is_published(before):
-        assert before is not None
-        return PublishResult(version=before.version, previous=before.version)
-
-    def published() -> bool:
-        return is_published(read_state(store))
-
-    with holding(log, wait_seconds=options.wait_seconds, done=published) as lease:
-        if lease is None:
-            return PublishResult(version=snapshot.version, previous=before.version if before else None)
-        result, _ = publish_under(log, options, lease)
-        return result
+        return done
+    with holding(log, wait_seconds=options.wait_seconds, done=lambda: is_published(read_state(store))) as lease:
+        return done if lease is None else publish_under(log, options, lease)[0]
 
 
 @contextmanager
@@ -183,17 +172,17 @@ def publish_under(log: DeltaLog, options: ManifestOptions, lease: Lease) -> tupl
     Returns:
         What was done, and the state that now lies beside the table.
     """
+    # Both are read under the lease: who held it before may have published a later version, and nothing goes back.
     state, snapshot = read_state(log.store), _newest(log)
     if lease.is_doubted:
-        result, after = _publish(log, snapshot, state, replace(options, full=True, where=None), lease)
-        lease.settle()
-        return replace(
-            result, reason="a publisher was stopped for longer than its lease, and may have written late"
-        ), after
-    if options.where is None and not options.full and _is_current(state, snapshot, options):
-        assert state is not None
+        options = replace(options, full=True, where=None)
+    elif state is not None and _is_current(state, snapshot, options):
         return PublishResult(version=state.version, previous=state.version), state
-    return _publish(log, snapshot, state, options, lease)
+    result, after = _publish(log, snapshot, state, options, lease)
+    if lease.is_doubted:
+        lease.settle()
+        result = replace(result, reason="a publisher was stopped for longer than its lease, and may have written late")
+    return result, after
 
 
 def _newest(log: DeltaLog) -> Snapshot:
@@ -204,29 +193,12 @@ def _newest(log: DeltaLog) -> Snapshot:
     return snapshot
 
 
-def _why_full(state: ManifestState | None, snapshot: Snapshot, options: ManifestOptions) -> str | None:
-    if options.full:
-        return "it was asked for"
-    if state is None:
-        return "nothing was published yet"
-    assert snapshot.metadata is not None
-    reason = state.why_not_from(
-        table_id=snapshot.metadata.id,
-        location=snapshot.table_uri,
-        partition_columns=snapshot.partition_columns,
-        partition_types=partition_types(snapshot.files.spec),
-        schemes=options.schemes,
-    )
-    if reason is None and state.version > snapshot.version:
-        reason = f"version {state.version} was published, and the table is at {snapshot.version}"
-    return reason
-
-
 def _is_current(state: ManifestState | None, snapshot: Snapshot, options: ManifestOptions) -> bool:
     return (
         state is not None
+        and options.where is None
         and state.version == snapshot.version
-        and _why_full(state, snapshot, options) is None
+        and why_full(state, ManifestState.of(snapshot, options.schemes), asked=options.full) is None
         and (options.keep_emptied or not state.emptied)
     )
 
@@ -234,139 +206,62 @@ def _is_current(state: ManifestState | None, snapshot: Snapshot, options: Manife
 def _publish(
     log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, lease: Lease
 ) -> tuple[PublishResult, ManifestState]:
-    plan = _plan(log, snapshot, state, options)
-    store = log.store
-    known = None if plan.full else state
-    stale = list(plan.without_files)
-    emptied = set(known.emptied if known else ())
-    assert snapshot.metadata is not None
-    ahead = _still_ahead(state, snapshot) - set(plan.manifests)
-    if plan.full and not plan.partial:
-        stale += [name for name in directories_with_manifest(store) if name not in plan.manifests and name not in stale]
-    elif not options.keep_emptied:
-        stale += [name for name in emptied if name not in plan.manifests and name not in stale]
-    stale = [name for name in stale if name not in ahead]
-    outdated = {name for name in stale if tuple(values_of_directory(name)) != snapshot.partition_columns}
-    kept_empty = [name for name in stale if name not in outdated and (options.keep_emptied or not name)]
-    writes = {manifest_path(name): manifest.text for name, manifest in plan.manifests.items()}
-    writes |= {manifest_path(name): b"" for name in kept_empty}
-    put_manifests(store, writes, lease)
-    # What was partitioned in another way shows its old rows until the metastore knows the new partitions.
-    kept = {*kept_empty, *(outdated if options.keep_emptied else ())}
-    removed = [name for name in stale if name not in kept]
-    delete_manifests(store, [manifest_path(name) for name in removed], lease)
-    partitions = dict(known.partitions) if known else {}
-    for name in (*plan.manifests, *kept_empty):
-        partitions[name] = snapshot.version
-    left_over = (emptied | kept) - set(plan.manifests) - set(removed)
-    for name in ahead:
-        partitions.setdefault(name, snapshot.version)
-    for name in removed:
-        partitions.pop(name, None)
-    after = ManifestState(
-        table_id=snapshot.metadata.id,
-        location=snapshot.table_uri,
-        version=(known.version if known else -1) if plan.partial else snapshot.version,
-        generation=lease.number,
-        partition_columns=snapshot.partition_columns,
-        partition_types=partition_types(snapshot.files.spec),
-        schemes=dict(options.schemes),
-        partitions=partitions,
-        emptied=tuple(sorted(left_over - (set() if snapshot.partition_columns else {""}))),
-        ahead=tuple(sorted(ahead)),
-    )
-    lease.check()
-    store.put(STATE_PATH, after.encode())
+    store, table = log.store, ManifestState.of(snapshot, options.schemes)
+    found = _find(log, snapshot, state, options, why_full(state, table, asked=options.full))
+    is_whole = found.reason is not None and not found.partial
+    listed = directories_with_manifest(store) if is_whole else ()
+    plan = plan_publication(state, table, found, listed=listed, keep_emptied=options.keep_emptied)
+    writes = {manifest_path(name): manifest.text for name, manifest in found.manifests.items()}
+    put_manifests(store, writes | {manifest_path(name): b"" for name in plan.emptied}, lease)
+    delete_manifests(store, [manifest_path(name) for name in plan.removed], lease)
+    after = _put_state(store, plan.after, lease)
+    files = {name: manifest.num_files for name, manifest in found.manifests.items()}
     result = PublishResult(
         version=after.version,
-        previous=state.version if state else None,
-        full=plan.full,
-        reason=plan.reason,
-        written={name: manifest.values for name, manifest in plan.manifests.items()},
-        emptied=tuple(sorted(kept_empty)),
-        removed=tuple(sorted(removed)),
-        files=sum(manifest.num_files for manifest in plan.manifests.values()),
-        crowded={name: item.num_files for name, item in plan.manifests.items() if item.num_files > MANY_FILES},
+        previous=state.version if state is not None else None,
+        full=found.reason is not None,
+        reason=found.reason,
+        written={name: manifest.values for name, manifest in found.manifests.items()},
+        emptied=plan.emptied,
+        removed=plan.removed,
+        files=sum(files.values()),
+        crowded={name: count for name, count in files.items() if count > MANY_FILES},
     )
     return result, after
 
 
-def _still_ahead(state: ManifestState | None, snapshot: Snapshot) -> set[str]:
-    """Partitions that were asked for before they had files, of the table as it is partitioned."""
-    assert snapshot.metadata is not None
-    if state is not None and (state.table_id, state.partition_columns, state.partition_types) == (
-        snapshot.metadata.id,
-        snapshot.partition_columns,
-        partition_types(snapshot.files.spec),
-    ):
-        return set(state.ahead)
-    return set()
+# --- which manifests ---------------------------------------------------------------------------------------
 
 
-# --- what to write -----------------------------------------------------------------------------------------
+def changes_since(log: DeltaLog, version: int, snapshot: Snapshot) -> PartitionChanges:
+    """Find the partitions that commits after a version touched, up to a snapshot."""
+    try:
+        return changed_partitions(log.changes(version, snapshot.version), snapshot.files.spec)
+    except VersionNotFoundError:
+        why = f"the log no longer reaches back to version {version}"
+        return PartitionChanges(values=frozenset(), unknown=why)
 
 
-def _plan(log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions) -> _Plan:
-    reason = _why_full(state, snapshot, options)
+def _find(
+    log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, reason: str | None
+) -> FoundManifests:
     if options.where is not None:
-        return _plan_where(snapshot, state, options, reason)
-    if reason is None:
-        assert state is not None
-        try:
-            commits = log.changes(state.version, snapshot.version)
-            changes = changed_partitions(commits, snapshot.files.spec)
-            reason = changes.unknown
-        except VersionNotFoundError:
-            reason = f"the log no longer reaches back to version {state.version}"
-        else:
-            if reason is None:
-                manifests, gone = manifests_of_changes(snapshot, changes.values, options.schemes)
-                return _Plan(manifests=manifests, without_files=gone, full=False, reason=None, partial=False)
-    manifests = manifests_of(snapshot, snapshot.files.core, schemes=options.schemes)
-    missing = [] if snapshot.partition_columns or manifests else [""]
-    return _Plan(manifests=manifests, without_files=tuple(missing), full=True, reason=reason, partial=False)
+        return _find_where(snapshot, state, options, reason)
+    if state is not None and reason is None:
+        changes = changes_since(log, state.version, snapshot)
+        if changes.unknown is None:
+            manifests, gone = manifests_of_changes(snapshot, changes.values, options.schemes)
+            return FoundManifests(manifests=manifests, without_files=gone)
+        reason = changes.unknown
+    every = manifests_of(snapshot, snapshot.files.core, schemes=options.schemes)
+    missing = () if snapshot.partition_columns or every else ("",)
+    return FoundManifests(manifests=every, without_files=missing, reason=reason)
 
 
-def manifests_of_changes(
-    snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]], schemes: Mapping[str, str]
-) -> tuple[Mapping[str, Manifest], tuple[str, ...]]:
-    """Make the manifests of touched partitions with files; list those that lost their last file."""
-    touched = sorted(changed, key=lambda values: tuple(value or "" for value in values))
-    spec = snapshot.files.spec
-    keys = [PV_PREFIX + name for name in spec.physical_names]
-    frame = snapshot.files.core
-    directories = [_directory(snapshot, values) for values in touched]
-    if keys:
-        wanted = pl.DataFrame(
-            {key: [values[at] for values in touched] for at, key in enumerate(keys)},
-            schema=dict.fromkeys(keys, pl.String()),
-        )
-        frame = frame.join(wanted, on=keys, how="semi", nulls_equal=True)
-        frame = _with_other_spellings(snapshot, frame, set(directories), keys)
-    manifests = manifests_of(snapshot, frame, schemes=schemes) if touched else {}
-    return manifests, tuple(dict.fromkeys(name for name in directories if name not in manifests))
-
-
-def _with_other_spellings(
-    snapshot: Snapshot, frame: pl.DataFrame, directories: set[str], keys: Sequence[str]
-) -> pl.DataFrame:
-    """Files of the same partitions whose value the log spells in another way, such as ``01`` for ``1``."""
-    types = {str(field.data_type) for field in snapshot.files.spec.partition_schema().fields}
-    if types <= {"string", "binary"}:
-        return frame  # one spelling a value
-    distinct = snapshot.files.core.select(keys).unique()
-    same = [row for row in distinct.iter_rows() if _directory(snapshot, row) in directories]
-    wanted = pl.DataFrame(same, schema=dict.fromkeys(keys, pl.String()), orient="row")
-    return snapshot.files.core.join(wanted, on=list(keys), how="semi", nulls_equal=True)
-
-
-def _directory(snapshot: Snapshot, values: Sequence[str | None]) -> str:
-    types = [field.data_type for field in snapshot.files.spec.partition_schema().fields]
-    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(values, types), strict=True)))
-
-
-def _plan_where(snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, reason: str | None) -> _Plan:
-    """Chosen partitions of a table whose others stay as they are."""
+def _find_where(
+    snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, reason: str | None
+) -> FoundManifests:
+    """Find chosen partitions of a table whose others stay as they are."""
     assert options.where is not None
     if not snapshot.partition_columns:
         raise InvalidArgumentError(
@@ -386,7 +281,7 @@ def _plan_where(snapshot: Snapshot, state: ManifestState | None, options: Manife
     manifests = manifests_of(snapshot, frame, schemes=options.schemes)
     published = [name for name in (state.partitions if state and reason is None else ()) if name not in manifests]
     gone = [name for name in published if _matches(name, condition, snapshot, zone)]
-    return _Plan(manifests=manifests, without_files=tuple(gone), full=reason is not None, reason=reason, partial=True)
+    return FoundManifests(manifests=manifests, without_files=gone, reason=reason, partial=True)
 
 
 def _matches(directory: str, condition: Expr, snapshot: Snapshot, time_zone: str) -> bool:
@@ -416,6 +311,13 @@ def put_manifests(store: Store, writes: Mapping[str, bytes], lease: Lease) -> No
         with ThreadPoolExecutor(_WRITERS) as pool:
             for _ in pool.map(put, writes.items()):
                 pass
+
+
+def _put_state(store: Store, state: ManifestState, lease: Lease) -> ManifestState:
+    lease.check()
+    written = msgspec.structs.replace(state, generation=lease.number)
+    store.put(STATE_PATH, written.encode())
+    return written
 
 
 def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
@@ -493,20 +395,18 @@ def publish_ahead(log: DeltaLog, values: Mapping[str, str | None], options: Mani
             hint="Write each as column=value.",
             table=snapshot.table_uri,
         )
-    directory = _directory(snapshot, [by_name[name.lower()] for name in columns])
+    directory = partition_directory(snapshot, [by_name[name.lower()] for name in columns])
     if directory in state.live():
         return directory
     lease.check()
     log.store.put(manifest_path(directory), b"")
     after = msgspec.structs.replace(
         state,
-        generation=lease.number,
         partitions={**state.partitions, directory: state.version},
         emptied=tuple(name for name in state.emptied if name != directory),
         ahead=tuple(sorted({*state.ahead, directory})),
     )
-    lease.check()
-    log.store.put(STATE_PATH, after.encode())
+    _put_state(log.store, after, lease)
     return directory
 
 
@@ -521,29 +421,18 @@ def forget_emptied(log: DeltaLog, directories: Iterable[str], *, wait_seconds: f
     Raises:
         ManifestsBusyError, LeaseLostError, StorageError: As ``publish``.
     """
-    wanted = set(directories)
-    state = read_state(log.store)
-    if state is None or not wanted & set(state.emptied):
-        return ()
+    store = log.store
     with holding(log, wait_seconds=wait_seconds) as lease:
         assert lease is not None
-        return forget_under(log, wanted, lease)
-
-
-def forget_under(log: DeltaLog, directories: Iterable[str], lease: Lease) -> tuple[str, ...]:
-    """Do what ``forget_emptied`` does, for a caller that holds the lease."""
-    store = log.store
-    state = read_state(store)
-    gone = sorted(set(directories) & set(state.emptied)) if state else []
-    if state is None or not gone:
-        return ()
-    delete_manifests(store, [manifest_path(name) for name in gone], lease)
-    after = msgspec.structs.replace(
-        state,
-        generation=lease.number,
-        partitions={name: version for name, version in state.partitions.items() if name not in gone},
-        emptied=tuple(name for name in state.emptied if name not in gone),
-    )
-    lease.check()
-    store.put(STATE_PATH, after.encode())
+        state = read_state(store)
+        gone = sorted(set(directories) & set(state.emptied)) if state else []
+        if state is None or not gone:
+            return ()
+        delete_manifests(store, [manifest_path(name) for name in gone], lease)
+        after = msgspec.structs.replace(
+            state,
+            partitions={name: version for name, version in state.partitions.items() if name not in gone},
+            emptied=tuple(name for name in state.emptied if name not in gone),
+        )
+        _put_state(store, after, lease)
     return tuple(gone)

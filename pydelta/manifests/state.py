@@ -8,6 +8,8 @@ from typing import Final
 import msgspec
 
 from pydelta.errors import ObjectNotFoundError
+from pydelta.log import Snapshot
+from pydelta.manifests.changes import partition_types
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import Store
 
@@ -15,7 +17,7 @@ __all__ = ["GENERATOR", "STATE_PATH", "ManifestState", "read_state"]
 
 STATE_PATH: Final = "_pydelta/manifests.json"
 GENERATOR: Final = 1
-"""Raised when the contents of manifests change their form: tables published by an older one are published anew."""
+"""Raised when the contents of manifests change their form: tables published by an older one are published again."""
 
 
 class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,25 +63,36 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         versions = self.partitions.values() or (self.version,)
         return min(versions), max(versions)
 
-    def why_not_from(
-        self,
-        *,
-        table_id: str,
-        location: str,
-        partition_columns: tuple[str, ...],
-        partition_types: tuple[str, ...],
-        schemes: Mapping[str, str],
-    ) -> str | None:
+    @classmethod
+    def of(cls, snapshot: Snapshot, schemes: Mapping[str, str]) -> ManifestState:
+        """Make the state of a table's version before anything of it is published."""
+        assert snapshot.metadata is not None
+        return cls(
+            table_id=snapshot.metadata.id,
+            location=snapshot.table_uri,
+            version=snapshot.version,
+            generation=0,
+            partition_columns=snapshot.partition_columns,
+            partition_types=partition_types(snapshot.files.spec),
+            schemes=dict(schemes),
+        )
+
+    def is_laid_out_as(self, table: ManifestState) -> bool:
+        """Return whether it is of the same table, and a partition has the same directory."""
+        mine, other = ((item.table_id, item.partition_columns, item.partition_types) for item in (self, table))
+        return mine == other
+
+    def why_not_from(self, table: ManifestState) -> str | None:
         """Say why the difference since this state is not enough, as a phrase; None when it is."""
-        if self.table_id != table_id:
+        if self.table_id != table.table_id:
             return "another table was published here before"
-        if self.location != location:
+        if self.location != table.location:
             return f"the table lay at {self.location} when it was published"
         if self.generator != GENERATOR:
             return f"the manifests were written by generator {self.generator}"
-        if (self.partition_columns, self.partition_types) != (partition_columns, partition_types):
+        if not self.is_laid_out_as(table):
             return "the partition columns have changed"
-        if self.schemes != dict(schemes):
+        if self.schemes != table.schemes:
             return "the rewriting of schemes has changed"
         return None
 

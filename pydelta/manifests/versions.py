@@ -1,4 +1,4 @@
-"""Write changed manifests into a directory per version; readers move to it when they are told to.
+"""Write changed manifests into a directory per version; readers move to it when the metastore names it.
 
 ::
 
@@ -6,8 +6,8 @@
     _pydelta/manifests/empty/manifest                                 for partitions that have no files
     _pydelta/manifest-versions.json                                   which one is in use, which ones are not any more
 
-The state is written before anybody is told of the new directory. A manifest that is out of use stays for as long as a
-removed data file does, since a reader may have just been told of it.
+The state is written before the metastore names the new directory. A manifest that is out of use stays for as long as a
+removed data file does, since a reader may just have got its location.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 
 import msgspec
 
-from pydelta.errors import ObjectNotFoundError, VersionNotFoundError
+from pydelta.errors import ObjectNotFoundError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import MANIFEST_NAME, Manifest, manifests_of
 from pydelta.manifests.lease import Lease
-from pydelta.manifests.publish import delete_manifests, manifests_of_changes, put_manifests
+from pydelta.manifests.plan import manifests_of_changes
+from pydelta.manifests.publish import changes_since, delete_manifests, put_manifests
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import Store
 
@@ -56,12 +56,10 @@ class VersionedResult:
     Args:
         locations: Partition directory -> directory of its manifest under the table's root.
         gone: Partitions that commits touched and that have no files (any more).
-        full: Every partition was written.
     """
 
     locations: Mapping[str, str]
     gone: tuple[str, ...]
-    full: bool
 
 
 def publish_version(
@@ -108,7 +106,8 @@ def publish_version(
         kept.pop(name, None)
     current = kept | dict.fromkeys(manifests, snapshot.version)
     out_of_use = {(name, version) for name, version in before if current.get(name) != version}
-    moved = {name for name, _ in out_of_use}  # a run that broke off may have told nobody: what it retired is in use
+    # A run that broke off may not have reached the metastore, and the manifests that it retired are in use.
+    moved = {name for name, _ in out_of_use}
     entries = {(item.directory, item.version): item for item in retired if current.get(item.directory) != item.version}
     for name, version in out_of_use | {key for key in entries if key[0] in moved}:
         entries[name, version] = _Retired(directory=name, version=version, since_ms=now_ms)
@@ -122,11 +121,11 @@ def publish_version(
     )
     lease.check()
     store.put(_STATE_PATH, msgspec.json.encode(after))
-    return VersionedResult(locations=paths, gone=gone, full=full)
+    return VersionedResult(locations=paths, gone=gone)
 
 
 def remove_retired(log: DeltaLog, lease: Lease, *, retention_ms: int, now_ms: int) -> int:
-    """Delete manifests that have been out of use for longer than the retention; call it when readers were told.
+    """Delete manifests out of use for longer than the retention; call it when the metastore names the new ones.
 
     Returns:
         How many were deleted.
@@ -148,7 +147,7 @@ def remove_retired(log: DeltaLog, lease: Lease, *, retention_ms: int, now_ms: in
 
 
 def published_versions(store: Store, *, table_id: str, is_retained: Callable[[int], bool]) -> list[str]:
-    """List the manifests of atomic syncs that a reader may have been told of; those in use come first.
+    """List the manifests of atomic syncs whose location a reader may have; those in use come first.
 
     Args:
         store: Of the table.
@@ -169,14 +168,10 @@ def _changed(
 ) -> tuple[Mapping[str, Manifest], tuple[str, ...], bool]:
     """Manifests to write, partitions without files, and whether these are all partitions."""
     if since is not None:
-        try:
-            changes = changed_partitions(log.changes(since, snapshot.version), snapshot.files.spec)
-        except VersionNotFoundError:
-            pass
-        else:
-            if changes.unknown is None:
-                manifests, gone = manifests_of_changes(snapshot, changes.values, schemes)
-                return manifests, gone, False
+        changes = changes_since(log, since, snapshot)
+        if changes.unknown is None:
+            manifests, gone = manifests_of_changes(snapshot, changes.values, schemes)
+            return manifests, gone, False
     return manifests_of(snapshot, snapshot.files.core, schemes=schemes), (), True
 
 

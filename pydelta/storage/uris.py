@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.storage.kinds import kind_of
 
-__all__ = ["check_path", "normalize_uri", "plain_location", "scheme_of", "split_location"]
+__all__ = [
+    "LOCAL",
+    "BucketPlace",
+    "bucket_of",
+    "check_path",
+    "normalize_uri",
+    "plain_location",
+    "scheme_of",
+    "split_location",
+]
 
+LOCAL: Final = "file"
+"""Name under which the local file system is a bucket."""
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -89,6 +102,38 @@ def split_location(uri: str) -> tuple[str, str, str]:
             hint="Remove them from the location; set fs.s3a.access.key and fs.s3a.secret.key instead.",
         )
     return scheme, host, key.strip("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlace:
+    """A location: its bucket and the key below it, without slashes at the ends. ``root`` is the bucket's own URI.
+
+    A file system is a bucket too: its name is the host of its URIs, or ``file`` for the local one.
+    """
+
+    bucket: str
+    key: str
+    root: str
+
+
+def bucket_of(uri: str) -> BucketPlace:
+    """Take a location apart.
+
+    Raises:
+        InvalidArgumentError: It names no bucket.
+
+    Example:
+        >>> bucket_of("s3://lake/db/t/").key, bucket_of("/data/a b").bucket
+        ('db/t', 'file')
+    """
+    normalized = normalize_uri(uri)
+    scheme = scheme_of(normalized)
+    if scheme == "file":
+        return BucketPlace(bucket=LOCAL, key=unquote(urlsplit(normalized).path).strip("/"), root="file:///")
+    _, host, key = split_location(normalized)
+    if not host:
+        raise InvalidArgumentError(f"{uri!r} does not name a bucket.", hint=f"Write it as {scheme}://bucket/path.")
+    return BucketPlace(bucket=host, key=key.strip("/"), root=f"{scheme}://{host}")
 
 
 def check_path(path: str) -> str:

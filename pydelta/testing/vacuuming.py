@@ -9,8 +9,7 @@ import numpy as np
 
 from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
-from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
-from pydelta.commands.vacuum.result import VacuumMode
+from pydelta.commands.vacuum.command import Vacuum, VacuumMode, VacuumOptions
 from pydelta.log import DeltaLog
 from pydelta.log.vector_files import write_vectors
 from pydelta.protocol.paths import decode_log_path

@@ -17,7 +17,7 @@ from pydelta.protocol.actions import AddFile
 from pydelta.storage import open_store
 from pydelta.storage.options import s3_options
 from pydelta.testing.operations import create_table
-from pydelta.tools.inventory import key_source, list_keys, place_of
+from pydelta.tools.inventory import bucket_of, key_source, list_keys
 from pydelta.tools.inventory.s3_keys import S3Keys
 from pydelta.txn import Operation, start_transaction
 
@@ -73,13 +73,13 @@ def test_keys_are_listed_as_they_are(s3_server, s3_settings, bucket):
     keys = ["a/", "a/x", "q//r", "x y%41+.txt", "é/ü", 'quo"te,comma', "~", "%2F"]
     for key in keys:
         put(s3_server, f"{bucket[0]}/{key}", b"" if key.endswith("/") else b"1")
-    source = key_source(place_of(f"s3a://{bucket[0]}"), s3_settings)
+    source = key_source(bucket_of(f"s3a://{bucket[0]}"), s3_settings)
     assert isinstance(source, S3Keys)
     frames = list(list_keys(source, workers=4))
     assert sorted(key for frame in frames for key in frame["key"]) == sorted(keys)
     row = next(row for frame in frames for row in frame.iter_rows(named=True) if row["key"] == "a/x")
     assert (row["storage_class"], row["modified"].tzinfo is not None, len(row["etag"])) == ("STANDARD", True, 32)
-    below = list_keys(key_source(place_of(f"s3a://{bucket[0]}/a"), s3_settings))
+    below = list_keys(key_source(bucket_of(f"s3a://{bucket[0]}/a"), s3_settings))
     assert sorted(key for frame in below for key in frame["key"]) == ["a/", "a/x"]
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
-from pydelta.commands.vacuum.list_sources import from_frame
+from pydelta.commands.vacuum.inventory_sources import from_frame
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish

@@ -12,7 +12,7 @@ import pytest
 
 from pydelta.api.cli.cli import main
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import from_csv
+from pydelta.commands.vacuum.inventory_sources import from_csv
 from pydelta.commands.vacuum.plan import directories_above
 from pydelta.errors import StorageError, StoragePermissionError
 from pydelta.log import DeltaLog

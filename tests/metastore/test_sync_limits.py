@@ -10,8 +10,9 @@ from catalog_sync.errors import MetastoreError, PartitionTooLongError
 from catalog_sync.inspect import SyncState, sync_status
 from catalog_sync.limits import check_partitions
 from catalog_sync.names import TableName
-from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions, sync_table
+from catalog_sync.target_sync import sync_target
+from catalog_sync.targets import SyncTarget
 from catalog_sync.thrift.client import partition_entry
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import VERSION_KEY, twin_of
@@ -133,10 +134,10 @@ def test_the_native_entry_follows_all_the_same():
     log, metastore, native = new_log(), MemoryMetastore(), TableName(database="lake", name="orders")
     create_table(log, [file("v" * 256)])
     with pytest.raises(PartitionTooLongError):
-        sync_entries(log, metastore, native, TWIN, SyncOptions(dry_run=True))
+        sync_target(metastore, SyncTarget(log=log, native=native, twin=TWIN), SyncOptions(dry_run=True))
     assert metastore.entries == {}
     with pytest.raises(PartitionTooLongError):
-        sync_entries(log, metastore, native, TWIN, SyncOptions())
+        sync_target(metastore, SyncTarget(log=log, native=native, twin=TWIN), SyncOptions())
     assert list(metastore.entries) == [("lake", "orders")]
 
 

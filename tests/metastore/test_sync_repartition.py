@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from catalog_sync.atomic import ATOMIC_KEY
 from catalog_sync.errors import MetastoreError
+from catalog_sync.inputs import ATOMIC_KEY
 from catalog_sync.inspect import verify_sync
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, sync_table

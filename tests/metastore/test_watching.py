@@ -7,8 +7,9 @@ import json
 import pytest
 
 from catalog_sync.names import TableName
-from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions
+from catalog_sync.target_sync import sync_target
+from catalog_sync.targets import SyncTarget
 from catalog_sync.thrift.embedded import EmbeddedMetastore
 from catalog_sync.watching import open_catalog
 from pydelta.errors import DeltaError
@@ -43,13 +44,13 @@ def test_registered_tables_are_shown_with_their_twins(metastore, metastore_serve
         )
     )
     assert told(watch)["tables"] == []
-    sync_entries(log, metastore, native, twin, SyncOptions())
+    sync_target(metastore, SyncTarget(log=log, native=native, twin=twin), SyncOptions())
     append("b", [2]).run(log)
     [table] = told(watch)["tables"]
     assert (table["place"]["name"], table["version"]) == (f"{database}.orders", 1)
     assert (table["twin"]["name"], table["twin"]["state"]) == (str(twin), "behind")
     assert (table["twin"]["manifestVersion"], table["twin"]["metastoreVersion"]) == (0, 0)
-    sync_entries(log, metastore, native, twin, SyncOptions())
+    sync_target(metastore, SyncTarget(log=log, native=native, twin=twin), SyncOptions())
     [table] = told(watch)["tables"]
     assert (table["twin"]["state"], table["twin"]["lagVersions"], table["troubles"]) == ("current", 0, [])
 
@@ -65,7 +66,7 @@ def test_a_metastore_that_has_gone_leaves_the_tables_and_says_so(tmp_path, log):
         catalog = open_catalog(server.uri, ["default"], {}, 600)
         with catalog._connect() as metastore:
             native, twin = (TableName(database=name, name="orders") for name in ("default", "default_symlink"))
-            sync_entries(log, metastore, native, twin, SyncOptions())
+            sync_target(metastore, SyncTarget(log=log, native=native, twin=twin), SyncOptions())
         catalog = open_catalog(server.uri, ["default"], {}, 5)
         watch = Watch(Watched(sources=Sources(), catalog=catalog, fresh=0, patience=600))
         while not told(watch)["tables"]:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import from_csv
+from pydelta.commands.vacuum.inventory_sources import from_csv
 from pydelta.errors import LogCorruptedError
 from pydelta.manifests import publish, verify_manifests
 from pydelta.manifests.contents import manifest_lines

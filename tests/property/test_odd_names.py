@@ -21,7 +21,7 @@ from pydelta.api.python.local import LocalTable
 from pydelta.api.routing.datasource_read import read_file
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import from_frame
+from pydelta.commands.vacuum.inventory_sources import from_frame
 from pydelta.errors import SchemaError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish, verify_manifests

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import from_frame
-from pydelta.commands.vacuum.lite import read_clean_version
+from pydelta.commands.vacuum.inventory_sources import from_frame
+from pydelta.commands.vacuum.notes import read_clean_version
 from pydelta.errors import CannotVacuumLiteError
 from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.manifests import publish

@@ -256,7 +256,7 @@ _POOLS: Final = (
     "pydelta.commands.restore",
     "pydelta.commands.vacuum.delete",
     "pydelta.commands.vacuum.needed",
-    "pydelta.commands.vacuum.nested",
+    "pydelta.commands.vacuum.listing",
     "pydelta.manifests.publish",
 )
 

@@ -19,10 +19,10 @@ from recording_proxy import RecordingProxy
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
-from pydelta.commands.vacuum.places import place_of
 from pydelta.commands.vacuum.plan import directories_above
 from pydelta.log import DeltaLog
 from pydelta.protocol.vectors import vector_path
+from pydelta.storage.uris import bucket_of
 
 pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]
 
@@ -129,7 +129,7 @@ def test_from_the_bucket_to_vacuumed_tables(lake, spark, submit, sql, watched):
     again = submit("load_inventory", "--source", DELIVERIES, "--table", REPORT)
     assert (again.code, again.result["version"]) == (0, None)
     found = sql(f'SELECT key, length, "table" FROM delta.{REPORT} WHERE NOT isdir')
-    prefix = f"{place_of(LAKE).key}/"
+    prefix = f"{bucket_of(LAKE).key}/"
     assert {row[0].removeprefix(prefix): row[1] for row in found} == everything
     names = {row[0].removeprefix(prefix).partition("/")[0]: row[2] for row in found}
     assert names == {

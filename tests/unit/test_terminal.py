@@ -18,7 +18,7 @@ from pydelta.api.cli.cli import main as pydelta_cli
 from pydelta.api.console.command_line import make_app, run_app
 from pydelta.api.console.terminal import Terminal, styled
 from pydelta.api.console.vacuum_display import counts_line
-from pydelta.commands.vacuum.result import VacuumProgress
+from pydelta.commands.vacuum.command import VacuumProgress
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, Protocol, encode_commit

@@ -296,7 +296,7 @@ def vacuum(
     from pydelta.api.console.vacuum_display import live_counts, summary_lines
     from pydelta.commands.run import Context, run
     from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
-    from pydelta.commands.vacuum.list_sources import inventory_at
+    from pydelta.commands.vacuum.inventory_sources import inventory_at
 
     log = _log(path, option)
     with nullcontext() if as_json else live_counts() as progress:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pydelta.commands.vacuum.result import VacuumProgress, VacuumResult
+from pydelta.commands.vacuum.command import VacuumProgress, VacuumResult
 
 __all__ = ["counts_line", "live_counts", "partition_lines", "summary_lines"]
 

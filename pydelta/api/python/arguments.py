@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar, cast
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from pydelta.commands.vacuum.list_sources import Inventory
+from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.engines.spark.errors import to_spark
 from pydelta.errors import DeltaError, InvalidArgumentError
 

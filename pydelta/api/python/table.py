@@ -65,7 +65,7 @@ from pydelta.errors.conditions import Condition
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pydelta.commands.vacuum.list_sources import Inventory
+    from pydelta.commands.vacuum.inventory import Inventory
     from pydelta.log import DeltaLog
 
 __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from pydelta.api.console.vacuum_display import live_counts, partition_lines, summary_lines
-from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
-from pydelta.commands.vacuum.result import VacuumResult
+from pydelta.commands.vacuum.command import Vacuum, VacuumResult
+from pydelta.commands.vacuum.inventory import Inventory, check_columns
+from pydelta.commands.vacuum.inventory_sources import inventory_columns
 from pydelta.engines.spark.local_rows import local_frame
 from pydelta.engines.spark.logs import settings_of
 from pydelta.engines.spark.running import run_in_session
@@ -34,7 +34,7 @@ _ROWS_AT_ONCE = 2_000_000
 _LOG = logging.getLogger(__name__)
 
 
-def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_ms: int | None = None) -> Inventory:
+def inventory_of(frame: DataFrame, *, description: str = "The inventory") -> Inventory:
     """Make an inventory of a DataFrame, whose rows reach the driver in slices.
 
     Spark selects the rows that may lie under the table; the driver holds one slice of them at a time.
@@ -42,7 +42,6 @@ def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_
     Args:
         frame: A DataFrame with an inventory's columns.
         description: Its name in messages.
-        as_of_ms: When it was made, in epoch milliseconds; None to derive it from the rows.
 
     Raises:
         SchemaMismatchError: The columns are not those of an inventory.
@@ -59,9 +58,8 @@ def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_
                 found: Any = pl.from_arrow(batch)
                 yield inventory_columns(found)
 
-    return Inventory(
-        description=description, frames=frames, as_of_ms=as_of_ms, encoded=None if "path" in frame.columns else False
-    )
+    encoded = None if "path" in frame.columns else False
+    return Inventory(description=description, frames=frames, encoded=encoded)
 
 
 def _polars_schema(frame: DataFrame) -> pl.Schema:

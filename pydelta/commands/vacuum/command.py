@@ -12,20 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
 from pydelta.commands.run import Context, Task, existing_table
-from pydelta.commands.vacuum.clone_notes import noted_clones
-from pydelta.commands.vacuum.delete import Deletion, Doomed, delete_files
-from pydelta.commands.vacuum.list_rows import Inventory, InventoryReader
-from pydelta.commands.vacuum.listing import ListedBatch, Sieve, key_ranges, list_batches
-from pydelta.commands.vacuum.lite import plan_lite, read_clean_version, removed_files, write_clean_version
-from pydelta.commands.vacuum.marks import START_VERSION
+from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files
+from pydelta.commands.vacuum.inventory import Inventory, InventoryReader
+from pydelta.commands.vacuum.listing import ListedBatch, Sieve, key_ranges, left_empty, list_batches, tables_among
 from pydelta.commands.vacuum.needed import Needed, find_needed
-from pydelta.commands.vacuum.nested import left_empty, tables_among
+from pydelta.commands.vacuum.notes import (
+    START_VERSION,
+    noted_clones,
+    plan_lite,
+    read_clean_version,
+    removed_files,
+    write_clean_version,
+)
 from pydelta.commands.vacuum.plan import (
+    DOOMED_SCHEMA,
     Names,
     checksums_of,
     directories_above,
@@ -35,7 +40,6 @@ from pydelta.commands.vacuum.plan import (
     outside,
     split_checksums,
 )
-from pydelta.commands.vacuum.result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
 from pydelta.errors import (
     BindError,
     DeltaConcurrentModificationException,
@@ -52,16 +56,115 @@ from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage.pages import PAGE_KEYS, paged
-from pydelta.txn import Operation, OptimisticTransaction
+from pydelta.txn import Operation
 from pydelta.txn.staged import VACUUM_END, VACUUM_START
 
-__all__ = ["Vacuum", "VacuumOptions", "VacuumProgress", "VacuumResult"]
+__all__ = ["Vacuum", "VacuumMode", "VacuumOptions", "VacuumProgress", "VacuumResult"]
 
 _HOUR_MS: Final = 3_600_000
 _LONGEST_HOURS: Final = 10**9  # before there were tables
 _ATTEMPTS: Final = 5
 _SHOWN: Final = 5
 _CLOCKS_DIFFER_MS: Final = 60_000
+
+
+VacuumMode = Literal["full", "lite", "inventory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumProgress:
+    """How far a run has got.
+
+    Args:
+        phase: ``needed`` while the log is read, ``listing``, ``deleting``, ``done``.
+        listed: Files looked at.
+        kept: Of these, the ones that stay.
+        doomed: Of these, the ones that go.
+        deleted: Files deleted.
+        doomed_bytes: Size of those that go.
+        deleted_bytes: Size of those that were deleted.
+    """
+
+    phase: str
+    listed: int = 0
+    kept: int = 0
+    doomed: int = 0
+    deleted: int = 0
+    doomed_bytes: int = 0
+    deleted_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumResult:
+    """What a VACUUM did, or would do. Sizes in bytes, times in epoch milliseconds.
+
+    Args:
+        root: URI of the table.
+        mode: ``full``, ``lite`` or ``inventory``.
+        dry_run: Nothing was deleted and nothing committed.
+        version: Of the table whose needs were looked at.
+        cutoff_ms: Files younger than this stay, and what versions since then need.
+        retention_ms: How far back that lies.
+        files: What goes: ``path`` (plain, under the root), ``size`` (null where the log does not say),
+            ``modification_time``, ``partition`` (the directory, such as ``day=2024-01-01``; empty without one).
+        listed: Files that were looked at.
+        deleted: Files deleted; in a dry run none.
+        directories: Directories that were looked at, the table's own included.
+        removed_directories: Empty ones that were removed; in a dry run, that would be.
+        bytes: Size of what was deleted; in a dry run, of what would be.
+        list_requests: LIST requests that finding the files took.
+        delete_requests: DELETE requests sent.
+        listing_requests: LIST requests that a flat listing takes (or would have taken), a thousand keys each.
+        directory_requests: LIST requests that walking the directories one by one would have taken.
+        start_version, end_version: Versions of the ``VACUUM START`` and ``VACUUM END`` commits; None in a dry run.
+        inventory_age_ms: How old the inventory was; None without one.
+        noncurrent_files, noncurrent_bytes: Versions of the table's objects that are no longer current, which deleting
+            files does not free; None where no inventory tells.
+        delete_markers: Left by deletions on a bucket with versions; None likewise.
+        warnings: Sentences that the caller should show.
+    """
+
+    root: str
+    mode: VacuumMode
+    dry_run: bool
+    version: int
+    cutoff_ms: int
+    retention_ms: int
+    files: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=DOOMED_SCHEMA))
+    listed: int = 0
+    deleted: int = 0
+    directories: int = 1
+    removed_directories: int = 0
+    bytes: int = 0
+    list_requests: int = 0
+    delete_requests: int = 0
+    listing_requests: int = 0
+    directory_requests: int = 0
+    start_version: int | None = None
+    end_version: int | None = None
+    inventory_age_ms: int | None = None
+    noncurrent_files: int | None = None
+    noncurrent_bytes: int | None = None
+    delete_markers: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> pl.DataFrame:
+        """Files and bytes that go, by partition directory, the largest first: ``partition files bytes``."""
+        return (
+            self.files.group_by("partition")
+            .agg(files=pl.len(), bytes=pl.col("size").sum())
+            .sort("bytes", "partition", descending=[True, False])
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The last line of a run."""
+        gone = self.deleted + self.removed_directories
+        if self.dry_run:
+            found = self.files.height + self.removed_directories
+            return f"Found {found} files and directories to delete in a total of {self.directories} directories."
+        return f"Deleted {gone} files and directories in a total of {self.directories} directories."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,29 +216,22 @@ class Vacuum(Task[VacuumResult]):
 
     def perform(self, context: Context) -> VacuumResult:
         """See ``Task.perform``."""
-        log, now = context.log, context.clock()
+        log = context.log
         snapshot = existing_table(log.update())
         assert snapshot.protocol is not None
         ensure_writable(snapshot.protocol, table=log.uri)
-        mode = _mode(self.mode, self.inventory)
-        enforced = self.enforce_retention and log.settings.retention_check
-        retention_ms = _retention_ms(self.retention_hours, snapshot, enforced=enforced)
+        mode, enforced = _mode(self.mode, self.inventory), self.enforce_retention and log.settings.retention_check
         run = _Run(
-            log=log,
+            request=self,
+            context=context,
             snapshot=snapshot,
             mode=mode,
-            inventory=self.inventory,
             where=_condition(self, snapshot),
-            cutoff_ms=now - retention_ms,
-            retention_ms=retention_ms,
-            specified_ms=None if self.retention_hours is None else retention_ms,
+            retention_ms=_retention_ms(self.retention_hours, snapshot, enforced=enforced),
             enforced=enforced,
-            now_ms=now,
-            options=self.options,
-            start=context.start,
-            tell=self.progress or (lambda state: None),
+            now_ms=context.clock(),
         )
-        return run.run(dry_run=self.dry_run)
+        return run.run()
 
 
 def _mode(mode: VacuumMode, inventory: Inventory | None) -> VacuumMode:
@@ -194,43 +290,54 @@ def _condition(request: Vacuum, snapshot: Snapshot) -> Expr | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What goes, before anything is deleted."""
+    """What goes, before anything is deleted: the files of ``result``, and what is not counted among them."""
 
-    doomed: pl.DataFrame
     checksums: pl.DataFrame
     empty: tuple[str, ...]
     result: VacuumResult
     clean_version: int | None
+
+    @property
+    def bytes(self) -> int:
+        return int(self.result.files["size"].sum() or 0)
+
+    def warned(self, text: str) -> _Found:
+        return replace(self, result=replace(self.result, warnings=(*self.result.warnings, text)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """One VACUUM with its arguments settled."""
 
-    log: DeltaLog
+    request: Vacuum
+    context: Context
     snapshot: Snapshot
     mode: VacuumMode
-    inventory: Inventory | None
     where: Expr | None
-    cutoff_ms: int
     retention_ms: int
-    specified_ms: int | None
     enforced: bool
     now_ms: int
-    options: VacuumOptions
-    start: Callable[[], OptimisticTransaction]
-    tell: Callable[[VacuumProgress], None]
 
-    def run(self, *, dry_run: bool) -> VacuumResult:
+    @property
+    def log(self) -> DeltaLog:
+        return self.context.log
+
+    @property
+    def cutoff_ms(self) -> int:
+        return self.now_ms - self.retention_ms
+
+    def tell(self, state: VacuumProgress) -> None:
+        if self.request.progress is not None:
+            self.request.progress(state)
+
+    def run(self) -> VacuumResult:
         """Find, then delete between two commits."""
         self.tell(VacuumProgress(phase="needed"))
         found = self._find()
-        total = int(found.doomed["size"].sum() or 0)
-        if dry_run:
-            self.tell(self._progress(found, "done"))
-            removed = len(found.empty)
-            return replace(found.result, dry_run=True, bytes=total, removed_directories=removed)
-        return self._delete(found, total)
+        if not self.request.dry_run:
+            return self._delete(found)
+        self.tell(self._progress(found, "done"))
+        return replace(found.result, dry_run=True, bytes=found.bytes, removed_directories=len(found.empty))
 
     # -- finding ------------------------------------------------------------------------------------------------
 
@@ -241,21 +348,21 @@ class _Run:
         if not clones:
             return found
         shown = ", ".join(clone.uri for clone in clones[:_SHOWN]) + (", …" if len(clones) > _SHOWN else "")
-        text = f"Shallow clones read files of this table, so these files are kept: {shown}."
-        return replace(found, result=replace(found.result, warnings=(*found.result.warnings, text)))
+        return found.warned(f"Shallow clones read files of this table, so these files are kept: {shown}.")
 
     def _find_unneeded(self, needed: Needed) -> _Found:
         names = names_of(self.snapshot)
         if self.mode == "lite":
             return self._find_in_log(needed, names)
         sieve = Sieve(names=names, needed=needed, cutoff_ms=self.cutoff_ms)
+        inventory = self.request.inventory
         reader = None
-        if self.inventory is not None:
-            reader = InventoryReader(self.inventory, root=self.log.uri, needed=needed, now_ms=self.now_ms)
+        if inventory is not None:
+            reader = InventoryReader(inventory, root=self.log.uri, needed=needed, now_ms=self.now_ms)
             batches: Iterator[ListedBatch] = reader.batches()
         else:
             folders = folders_of(self.where, self.snapshot) if self.where is not None else None
-            ranges = key_ranges(needed.sample, ranges=self.options.list_workers, folders=folders)
+            ranges = key_ranges(needed.sample, ranges=self.request.options.list_workers, folders=folders)
             batches = list_batches(self.log.store, ranges=ranges, enter=names.enters)
         for batch in batches:
             sieve.take(batch)
@@ -288,7 +395,11 @@ class _Run:
     def _found(
         self, needed: Needed, sieve: Sieve, *, clean_version: int | None, reader: InventoryReader | None = None
     ) -> _Found:
-        warnings, age_ms = ((), None) if reader is None else self._finished(reader, needed)
+        warnings: tuple[str, ...] = ()
+        age_ms: int | None = None
+        if reader is not None:
+            created = self.snapshot.metadata.created_time if self.snapshot.metadata else None
+            warnings, age_ms = reader.finish(has_files=bool(needed.live), created_ms=created)
         sifted, listed = sieve.result(), sieve.listed
         doomed, empty = sifted.doomed, pl.Series(sifted.empty, dtype=pl.String).to_frame("path")
         if self.where is not None:
@@ -301,8 +412,7 @@ class _Run:
         if self.log.uri.startswith("file:"):  # where Hadoop keeps them; a log or an inventory need not name them
             checksums = pl.concat([checksums, checksums_of(files)]).unique("path")
         store = paged(self.log.store)
-        removes = self.options.remove_empty_directories and store is not None and store.has_directories
-        folders = empty["path"].to_list() if removes else []
+        folders = empty["path"].to_list() if store is not None and store.has_directories else []
         if folders and reader is not None and store is not None:
             gone = pl.concat([files["path"], checksums["path"]])
             folders = left_empty(store, folders, gone=gone, cutoff_ms=self.cutoff_ms)
@@ -326,17 +436,7 @@ class _Run:
             delete_markers=reader.delete_markers if reader and reader.tells_versions else None,
             warnings=warnings,
         )
-        return _Found(
-            doomed=files,
-            checksums=checksums,
-            empty=tuple(folders),
-            result=result,
-            clean_version=clean_version,
-        )
-
-    def _finished(self, reader: InventoryReader, needed: Needed) -> tuple[tuple[str, ...], int | None]:
-        created = self.snapshot.metadata.created_time if self.snapshot.metadata else None
-        return reader.finish(has_files=bool(needed.live), created_ms=created)
+        return _Found(checksums=checksums, empty=tuple(folders), result=result, clean_version=clean_version)
 
     def _tables_inside(self, doomed: pl.DataFrame, needed: Needed, listed: int) -> tuple[frozenset[str], int]:
         """Other tables above files that are to go, as far as no listing has shown them; requests that took.
@@ -350,21 +450,21 @@ class _Run:
             self.log.store,
             directories_above(doomed["path"]),
             files=max(listed, needed.sample.count),
-            workers=self.options.list_workers,
+            workers=self.request.options.list_workers,
         )
 
     # -- deleting -----------------------------------------------------------------------------------------------
 
-    def _delete(self, found: _Found, total_bytes: int) -> VacuumResult:
-        before_ms = epoch_ms()
+    def _delete(self, found: _Found) -> VacuumResult:
+        before_ms = epoch_ms()  # Of this machine: the command's clock may be set to another time, the store's is not.
         start = self._record(
             VACUUM_START,
             {
                 "retentionCheckEnabled": self.enforced,
                 "defaultRetentionMillis": self.snapshot.properties.deleted_file_retention_ms,
-                **({} if self.specified_ms is None else {"specifiedRetentionMillis": self.specified_ms}),
+                **({} if self.request.retention_hours is None else {"specifiedRetentionMillis": self.retention_ms}),
             },
-            {"numFilesToDelete": found.doomed.height, "sizeOfDataToDelete": total_bytes},
+            {"numFilesToDelete": found.result.files.height, "sizeOfDataToDelete": found.bytes},
         )
         state = Deletion()
 
@@ -375,9 +475,10 @@ class _Run:
             ahead_ms = self._ahead_ms(before_ms, start)
             if ahead_ms > _CLOCKS_DIFFER_MS:
                 found = self._by_the_stores_clock(ahead_ms)
-            if found.doomed.height or found.checksums.height:
-                doomed = Doomed(files=found.doomed, uncounted=found.checksums, version=self.snapshot.version)
-                delete_files(self.log, doomed, self.options, on_deleted=on_deleted, state=state)
+            files = found.result.files
+            if files.height or found.checksums.height:
+                doomed = Doomed(files=files, uncounted=found.checksums, version=self.snapshot.version)
+                delete_files(self.log, doomed, self.request.options, on_deleted=on_deleted, state=state)
             removed = self._remove_directories(found)
         except BaseException:
             self._record_failure(start, found, state)
@@ -409,12 +510,11 @@ class _Run:
 
     def _by_the_stores_clock(self, ahead_ms: int) -> _Found:
         """What goes if this machine's clock is put right: files are as old as the store says."""
-        found = replace(self, now_ms=self.now_ms - ahead_ms, cutoff_ms=self.cutoff_ms - ahead_ms)._find()
-        text = (
+        found = replace(self, now_ms=self.now_ms - ahead_ms)._find()
+        return found.warned(
             f"The clock of this machine is {ahead_ms // 60_000} minutes ahead of the store's: files are as old as the "
             "store says."
         )
-        return replace(found, result=replace(found.result, warnings=(*found.result.warnings, text)))
 
     def _remove_directories(self, found: _Found) -> int:
         store = paged(self.log.store)
@@ -436,17 +536,17 @@ class _Run:
         operation = Operation(name=name, parameters=parameters, metrics=metrics)
         for _ in range(_ATTEMPTS - 1):
             try:
-                return self.start().commit([], operation, blind_append=True).version
+                return self.context.start().commit([], operation, blind_append=True).version
             except DeltaConcurrentModificationException:
                 continue
-        return self.start().commit([], operation, blind_append=True).version
+        return self.context.start().commit([], operation, blind_append=True).version
 
     def _incomplete(self, found: _Found, state: Deletion) -> StorageError:
         shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])
         left = len(state.failed) + state.untouched
         message = (
-            f"VACUUM deleted {state.files} files ({state.bytes} bytes), and {left} of {found.doomed.height} are still "
-            f"there. {shown}{'; …' if len(state.failed) > _SHOWN else ''}"
+            f"VACUUM deleted {state.files} files ({state.bytes} bytes), and {left} of {found.result.files.height} are "
+            f"still there. {shown}{'; …' if len(state.failed) > _SHOWN else ''}"
         )
         if state.denied:
             return StoragePermissionError(
@@ -455,12 +555,13 @@ class _Run:
         return StorageError(message, retryable=True, hint="Run it again: it deletes what is left.")
 
     def _progress(self, found: _Found, phase: str, state: Deletion | None = None) -> VacuumProgress:
+        listed, doomed = found.result.listed, found.result.files.height
         return VacuumProgress(
             phase=phase,
-            listed=found.result.listed,
-            kept=found.result.listed - found.doomed.height,
-            doomed=found.doomed.height,
+            listed=listed,
+            kept=listed - doomed,
+            doomed=doomed,
             deleted=state.files if state else 0,
-            doomed_bytes=int(found.doomed["size"].sum() or 0),
+            doomed_bytes=found.bytes,
             deleted_bytes=state.bytes if state else 0,
         )

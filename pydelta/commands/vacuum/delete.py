@@ -16,15 +16,33 @@ import polars as pl
 
 from pydelta.commands.vacuum.needed import files_of_commits
 from pydelta.commands.vacuum.paths import PlainPaths
-from pydelta.commands.vacuum.result import VacuumOptions
 from pydelta.log import DeltaLog
 from pydelta.storage.backoff import Backoff
 
-__all__ = ["Deletion", "Doomed", "delete_files"]
+__all__ = ["Deletion", "Doomed", "VacuumOptions", "delete_files"]
 
 _KEYS: Final = 1000
 _LOOK_AGAIN_S: Final = 1.0
 _BACKOFF: Final = Backoff(first_ms=200, longest_ms=20_000, jitter=0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumOptions:
+    """How to go about it.
+
+    Args:
+        list_workers: Listings under way at once; as many key ranges are listed on an object store.
+        delete_workers: Bulk deletions under way at once.
+        deletes_per_second: Files deleted in a second at most, all workers together; None for no limit.
+        attempts: How often a deletion that the store asks to repeat is sent.
+        sleep: Waits; replaced in tests.
+    """
+
+    list_workers: int = 16
+    delete_workers: int = 8
+    deletes_per_second: float | None = None
+    attempts: int = 6
+    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,7 +181,7 @@ class _Work:
 
 
 class _Pace:
-    """So many files a second, all threads together."""
+    """Limits the files that all threads together delete per second."""
 
     def __init__(self, options: VacuumOptions) -> None:
         self._rate = options.deletes_per_second
@@ -202,8 +220,7 @@ class _Watch:
                 since = range(self._version + 1, newest + 1)
                 for commit in files_of_commits(self._log, since, adds=True, all_of_them=True):
                     added = commit.files.filter(pl.col("kind") != "remove")
-                    paths = [self._places.of_files(added), self._places.maybe_of_files(added)]
-                    self._live = pl.concat([self._live, *paths])
+                    self._live = pl.concat([self._live, *self._places.of_files(added)])
                 self._version = newest
                 self._looked_at = time.monotonic()
             live = self._live

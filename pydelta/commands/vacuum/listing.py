@@ -1,8 +1,11 @@
-"""List a store's files in batches of columns; on object stores key ranges are listed in parallel.
+"""List a store's files in batches of columns, sift them, and find other tables among their folders.
 
 ::
 
-    known keys -> bounds -> one listing a range, each in a thread -> batches -> Sieve: what is needed stays
+    known keys -> bounds -> one listing per range, each in a thread -> batches -> Sieve: needed files stay
+
+A file that is about to go may be another table's, if a folder above it has a log. A flat listing shows that; where
+there was none each folder is asked for, or the place is listed after all if that takes fewer requests.
 """
 
 from __future__ import annotations
@@ -10,28 +13,45 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import polars as pl
 
-from pydelta.commands.vacuum.path_index import PathIndexBuilder, PathSample, compact
 from pydelta.commands.vacuum.plan import (
+    DOOMED_SCHEMA,
     LISTED_SCHEMA,
     KeptFiles,
     Names,
+    PathIndex,
+    PathSample,
+    compact,
     directories_above,
     doomed_files,
     nested_tables,
     outside,
 )
-from pydelta.commands.vacuum.result import DOOMED_SCHEMA
+from pydelta.protocol.paths import LOG_DIR
 from pydelta.storage import ListPage, Store, pages_of
+from pydelta.storage.pages import PAGE_KEYS, PagedStore
 
-__all__ = ["KeyRange", "ListedBatch", "Sieve", "Sifted", "key_bounds", "key_ranges", "list_batches"]
+__all__ = [
+    "KeyRange",
+    "ListedBatch",
+    "Sieve",
+    "Sifted",
+    "key_bounds",
+    "key_ranges",
+    "left_empty",
+    "list_batches",
+    "tables_among",
+]
 
 _BATCH_ROWS: Final = 50_000
 _KEYS_A_RANGE: Final = 2_000
+_FEW: Final = 64
 _HIGHEST: Final = "\U0010ffff"
 
 KeyRange: TypeAlias = tuple[str, str]
@@ -203,7 +223,7 @@ class Sieve:
     doomed_rows: int = 0
     doomed_bytes: int = 0
     _likely: list[pl.DataFrame] = field(default_factory=list)
-    _young: PathIndexBuilder = field(default_factory=PathIndexBuilder)
+    _young: PathIndex = field(default_factory=PathIndex)
     _visible: set[str] = field(default_factory=set)
     _held: set[str] = field(default_factory=set)
     _walked: dict[str, int] = field(default_factory=dict)
@@ -237,7 +257,7 @@ class Sieve:
     def result(self) -> Sifted:
         """Return what may be deleted: other tables' files and directory markers are left out."""
         likely = pl.concat(self._likely) if self._likely else pl.DataFrame(schema=DOOMED_SCHEMA)
-        doomed = outside(likely.filter(~self._young.index().may_hold(likely["path"])), self._nested)
+        doomed = outside(likely.filter(~self._young.may_hold(likely["path"])), self._nested)
         markers = pl.col("path").is_in(pl.Series(sorted(self._visible), dtype=pl.String).implode())
         doomed = doomed.filter(~((pl.col("size") == 0) & markers)).unique("path", keep="any", maintain_order=True)
         shown = pl.DataFrame({"path": sorted(self._shown(set(self._walked)))}, schema={"path": pl.String})
@@ -246,3 +266,66 @@ class Sieve:
         empty = [path for path in empty if path not in self._nested]
         empty.sort(key=lambda path: (-path.count("/"), path))
         return Sifted(doomed=doomed, directories=frozenset(self._visible.union(own)), empty=tuple(empty))
+
+
+# --- other tables, and folders that will be empty --------------------------------------------------------------
+
+
+def tables_among(store: Store, folders: AbstractSet[str], *, files: int, workers: int) -> tuple[frozenset[str], int]:
+    """Find the folders that hold a ``_delta_log``, perhaps others than those given; count the requests that took.
+
+    Args:
+        store: Of the table.
+        folders: Below its root.
+        files: About how many files there are below the root.
+        workers: Requests under way at once.
+
+    Raises:
+        StorageError: It cannot be found out.
+    """
+    if not folders:
+        return frozenset(), 0
+    if getattr(store, "has_key_ranges", False) and len(folders) > max(_FEW, files // PAGE_KEYS):
+        found: set[str] = set()
+        requests = 0
+        for batch in list_batches(store):
+            found |= nested_tables(batch.files["path"])
+            requests += batch.requests
+        return frozenset(found), requests
+
+    def has_log(folder: str) -> bool:
+        return next(iter(store.list_from("", prefix=f"{folder}/{LOG_DIR}")), None) is not None
+
+    ordered = sorted(folders)
+    with ThreadPoolExecutor(max_workers=max(1, min(workers, len(ordered)))) as pool:
+        logs = list(pool.map(has_log, ordered))
+    return frozenset(folder for folder, log in zip(ordered, logs, strict=True) if log), len(ordered)
+
+
+def left_empty(store: PagedStore, folders: Sequence[str], *, gone: pl.Series, cutoff_ms: int) -> list[str]:
+    """Find the folders that will be empty, and in which nothing has happened since the cut-off; the deepest first.
+
+    Args:
+        store: A file system.
+        folders: That a list says to be empty; only they and those above them are looked at.
+        gone: Files that are about to be deleted.
+        cutoff_ms: Epoch milliseconds.
+    """
+    wanted = set(folders)
+    entered = wanted | directories_above(pl.Series(sorted(wanted), dtype=pl.String))
+    times: dict[str, int] = {}
+    there: set[str] = set()
+
+    def enter(folder: str) -> bool:
+        there.add(folder)
+        return folder in entered
+
+    stays: set[str] = set()
+    for page in store.list_pages(enter=enter):
+        times.update(zip(page.directories, page.directory_times_ms, strict=True))
+        paths = pl.Series(page.paths, dtype=pl.String)
+        stays |= directories_above(paths.filter(~paths.is_in(gone.implode())))
+    empty = {folder for folder in wanted & times.keys() if times[folder] < cutoff_ms and folder not in stays}
+    for folder in sorted(there - empty, key=len, reverse=True):
+        empty -= directories_above(pl.Series([folder], dtype=pl.String))
+    return sorted(empty, key=lambda path: (-path.count("/"), path))

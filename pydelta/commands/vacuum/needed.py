@@ -4,7 +4,7 @@
 
     live files of the newest version, tombstones that have not expired, deletion vectors of both
     commits since the cut-off: what they removed (it was live until then), their change data
-    published manifests: what their readers read
+    published manifests, and shallow clones that were noted next to the table: what their readers read
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 import msgspec
 import polars as pl
 
-from pydelta.commands.vacuum.path_index import PathIndex, PathIndexBuilder, PathSample
 from pydelta.commands.vacuum.paths import PlainPaths
+from pydelta.commands.vacuum.plan import PathIndex, PathSample
 from pydelta.errors import DeltaError, ObjectNotFoundError, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.history import monotonised_times_ms
@@ -160,7 +160,9 @@ def files_of_commits(
         try:
             rows = list(_rows((_LINES_WITH_ADDS if adds else _LINES).decode_lines(data)))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            rows = list(_rows_of_actions(log.actions(version)))  # which says what is wrong, or can read it
+            rows = list(
+                _rows_of_actions(log.actions(version))
+            )  # Slower: it reads the lines, or says which one is damaged.
         frame = pl.DataFrame(rows, schema=_FILES_SCHEMA, orient="row")
         return CommittedFiles(version=version, files=frame if adds else frame.filter(pl.col("kind") != "add"))
 
@@ -230,23 +232,22 @@ def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int, clones: Se
     """
     places = PlainPaths(log.uri)
     timeline = CommitTimeline.of(log, snapshot.version)
-    live, others, sample = PathIndexBuilder(), PathIndexBuilder(), PathSample(_SAMPLE)
+    live, others, sample = PathIndex(), PathIndex(), PathSample(_SAMPLE)
     for kind, files in _named_by(log, snapshot, timeline, cutoff_ms):
-        paths = places.of_files(files)
+        paths, maybe = places.of_files(files)
         if kind is not _Named.RETAINED:
             sample.add(paths)
         if kind is _Named.EXPIRED:
             continue
         (live if kind is _Named.LIVE else others).add(paths)
-        others.add(places.maybe_of_files(files))
-    of_newest, retained = live.index(), others.index()
+        others.add(maybe)
     named = named_files(log, snapshot, is_retained=lambda version: timeline.is_retained(version, cutoff_ms))
     lines = [places.under(named.locations), *(_named_by_clone(clone, places, cutoff_ms) for clone in clones)]
     extra = pl.concat(lines).unique()
-    extra = extra.filter(~(of_newest.may_hold(extra) | retained.may_hold(extra)))
+    extra = extra.filter(~(live.may_hold(extra) | others.may_hold(extra)))
     others.add(extra)
     others.add(places.maybe(named.locations))
-    return Needed(live=of_newest, others=others.index(), held_back=len(extra), sample=sample, timeline=timeline)
+    return Needed(live=live, others=others, held_back=len(extra), sample=sample, timeline=timeline)
 
 
 class _Named(enum.Enum):
@@ -281,7 +282,7 @@ def _named_by_clone(clone: DeltaLog, places: PlainPaths, cutoff_ms: int) -> pl.S
         for kind, files in _named_by(clone, snapshot, CommitTimeline.of(clone, snapshot.version), cutoff_ms):
             if kind is not _Named.EXPIRED:
                 elsewhere = files.filter(are_absolute(files["path"]))
-                found += [places.of_files(elsewhere), places.maybe_of_files(elsewhere)]
+                found += places.of_files(elsewhere)
     except DeltaError as error:
         raise UnsafeOperationError(
             f"The shallow clone {clone.uri} reads files of this table, but which ones is not known: {error.message}",

@@ -89,15 +89,10 @@ class PlainPaths:
             ends.append(rest)
         return pl.concat(ends).unique() if ends else rest
 
-    def of_files(self, files: pl.DataFrame) -> pl.Series:
-        """Apply ``under`` to files and their deletion vectors: columns ``path`` and ``vector``."""
-        vectors = vector_files(files["vector"])["path"]
-        return pl.concat([self.under(files["path"]), self.under(vectors)])
-
-    def maybe_of_files(self, files: pl.DataFrame) -> pl.Series:
-        """Apply ``maybe`` to files and their deletion vectors."""
-        vectors = vector_files(files["vector"])["path"]
-        return pl.concat([self.maybe(files["path"]), self.maybe(vectors)])
+    def of_files(self, files: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+        """Apply ``under`` and ``maybe`` to files and their deletion vectors: columns ``path`` and ``vector``."""
+        named = pl.concat([files["path"], vector_files(files["vector"])["path"]])
+        return self.under(named), self.maybe(named)
 
     def _relative(self, paths: pl.Series, *, escaped: bool) -> pl.Series:
         spelt = [paths]

@@ -1,19 +1,22 @@
 """Decide which listed files VACUUM may delete. Pure, and columnar: nothing loops over files.
 
-Paths are plain: relative to the table, with ``/``, not URI-encoded, as stores spell them.
+Paths are plain: relative to the table, with ``/``, not URI-encoded, as stores spell them. Many of them are remembered
+in eight bytes each (``PathIndex``), which is enough to know that another path is not one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from pydelta.commands.vacuum.result import DOOMED_SCHEMA
 from pydelta.errors import LogCorruptedError, SchemaError
 from pydelta.log import Snapshot
+from pydelta.log.columns import canonical_path
 from pydelta.manifests import values_of_directory
 from pydelta.predicate import Column, Compare, Expr, In, Literal, partition_mask, split_conjuncts
 from pydelta.protocol.partitions import (
@@ -23,12 +26,17 @@ from pydelta.protocol.partitions import (
     serialize_partition_value,
     typed_frame,
 )
+from pydelta.protocol.paths import are_absolute, decoded_paths, plain_root
 from pydelta.protocol.types import StructType
 
 __all__ = [
+    "DOOMED_SCHEMA",
     "LISTED_SCHEMA",
     "Names",
+    "PathIndex",
+    "PathSample",
     "checksums_of",
+    "compact",
     "directories_above",
     "doomed_files",
     "file_of",
@@ -37,6 +45,7 @@ __all__ = [
     "names_of",
     "nested_tables",
     "outside",
+    "own_paths",
     "split_checksums",
 ]
 
@@ -45,6 +54,14 @@ LISTED_SCHEMA: Final[dict[str, pl.DataType]] = {
     "size": pl.Int64(),
     "modification_time": pl.Int64(),
 }
+DOOMED_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "path": pl.String(),
+    "size": pl.Int64(),
+    "modification_time": pl.Int64(),
+    "partition": pl.String(),
+}
+_Hashes: TypeAlias = npt.NDArray[np.uint64]
+_EVERYTHING: Final = (1 << 64) - 1
 CHANGE_DIR: Final = "_change_data"
 _CHECKSUM: Final = r"(^|/)\.([^/]+)\.crc$"
 _ICEBERG: Final = "delta.universalFormat.enabledFormats"
@@ -274,3 +291,107 @@ def _are_typed(values: Mapping[str, str | None], schema: StructType) -> bool:
     except LogCorruptedError:
         return False
     return True
+
+
+# --- many paths ------------------------------------------------------------------------------------------------
+
+
+def own_paths(log_paths: pl.Series, root: str) -> pl.Series:
+    """Turn the log's paths into the paths that a listing of the table has; null for a file that lies elsewhere.
+
+    Unlike ``PlainPaths`` this says the one path that a writer has to mean, so that a file can be deleted by it.
+    """
+    absolute = are_absolute(log_paths)
+    plain = decoded_paths(log_paths)
+    if not bool(absolute.any()):
+        return plain
+    base = plain_root(root)
+    full = pl.Series([canonical_path(path, root) for path in log_paths.filter(absolute)], dtype=pl.String)
+    inside = full.set(~full.str.starts_with(base), None).str.strip_prefix(base)
+    return plain.clone().scatter(absolute.arg_true(), inside)
+
+
+def _hashes(paths: pl.Series) -> _Hashes:
+    found: npt.NDArray[Any] = paths.hash(seed=0).to_numpy()
+    return found
+
+
+def compact(frame: pl.DataFrame) -> pl.DataFrame:
+    """Copy rows, without the memory of those that they were chosen from: a filtered text column keeps it."""
+    return pl.DataFrame(
+        [
+            pl.Series(s.name, s.to_arrow(compat_level=pl.CompatLevel.oldest())) if s.dtype == pl.String else s
+            for s in frame
+        ]
+    )
+
+
+class PathIndex:
+    """Hashes of 64 bits. Two texts may share one: a path that is none of them may be taken for one, never the other
+    way round. Where these are the paths that must stay, a file too many stays then; none too few does.
+
+    Args:
+        paths: Any.
+
+    Example:
+        >>> PathIndex(pl.Series(["a", "b"])).may_hold(pl.Series(["b", "c"])).to_list()
+        [True, False]
+    """
+
+    __slots__ = ("_added", "_sorted")
+
+    def __init__(self, paths: pl.Series | None = None) -> None:
+        self._sorted: _Hashes = np.empty(0, dtype=np.uint64)
+        self._added: list[_Hashes] = []
+        if paths is not None:
+            self.add(paths)
+
+    def add(self, paths: pl.Series) -> None:
+        """Add paths; one that was there already does no harm."""
+        if len(paths):
+            self._added.append(_hashes(paths).copy())
+
+    def __bool__(self) -> bool:
+        return bool(self._added) or len(self._sorted) > 0
+
+    def may_hold(self, paths: pl.Series) -> pl.Series:
+        """Tell of each path whether it may be in the index; False is certain."""
+        if self._added:
+            self._sorted = np.concatenate([self._sorted, *self._added])
+            self._sorted.sort()
+            self._added = []
+        if not len(self._sorted):
+            return pl.repeat(value=False, n=len(paths), eager=True)
+        wanted = _hashes(paths)
+        at = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
+        return pl.Series(self._sorted[at] == wanted)
+
+
+class PathSample:
+    """Some of many paths, evenly chosen: those with the lowest hashes.
+
+    Args:
+        size: How many at most.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        """Paths that were given, those given twice counted twice."""
+        self._size = size
+        self._below: int = _EVERYTHING
+        self._kept = pl.DataFrame(schema={"path": pl.String, "hash": pl.UInt64})
+
+    def add(self, paths: pl.Series) -> None:
+        """Add paths."""
+        self.count += len(paths)
+        frame = pl.DataFrame({"path": paths.cast(pl.String), "hash": paths.hash(seed=0)})
+        kept = pl.concat([self._kept, frame.filter(pl.col("hash") <= pl.lit(self._below, dtype=pl.UInt64))])
+        if kept.height > 2 * self._size:
+            kept = kept.unique("hash").bottom_k(self._size, by="hash")
+            self._below = int(kept["hash"].max())  # type: ignore[arg-type]
+        self._kept = compact(kept)
+
+    @property
+    def paths(self) -> pl.Series:
+        """Return the chosen paths, each once, in no particular order."""
+        return self._kept.unique("hash").bottom_k(self._size, by="hash")["path"]

@@ -125,7 +125,7 @@ def _decided(
         DeltaError: The table or the journal cannot be read, or a property is invalid.
     """
     from pydelta.log import DeltaLog
-    from pydelta.tools.inventory import loaded_until, place_of
+    from pydelta.tools.inventory import bucket_of, loaded_until
     from pydelta.tools.maintenance.decide import DailyBudget, decide
     from pydelta.tools.maintenance.journal import Journal
     from pydelta.tools.maintenance.watch import Known, TableWatcher
@@ -142,7 +142,7 @@ def _decided(
     if where.inventory is not None:
         listed = DeltaLog.for_table(where.inventory, options=options).update()
         if listed.version >= 0:
-            made_ms = loaded_until(listed, place_of(where.location).bucket)
+            made_ms = loaded_until(listed, bucket_of(where.location).bucket)
             known = dataclasses.replace(known, inventory_ms=made_ms)
     state, policy = watcher.look(known, now_ms=now_ms)
     return state, policy, decide(state, policy, left, now_ms=now_ms)

@@ -110,7 +110,7 @@ def add_ui(app: typer.Typer) -> None:
         if garbage:
             given["garbage"] = garbage_seconds
         if inventory is not None:
-            from pydelta.commands.vacuum.list_sources import inventory_at
+            from pydelta.commands.vacuum.inventory_sources import inventory_at
 
             given["inventory"] = inventory_at(inventory, options)
         named = [

@@ -7,7 +7,7 @@
     inventory table --split_by_table--> the rows of each table, for VACUUM
 """
 
-from pydelta.commands.vacuum.places import BucketPlace, place_of, with_longest_prefix
+from pydelta.storage.uris import BucketPlace, bucket_of
 from pydelta.tools.inventory.choice import ChosenDeliveries, choose_deliveries
 from pydelta.tools.inventory.delivery import (
     Delivery,
@@ -21,7 +21,7 @@ from pydelta.tools.inventory.delivery import (
 from pydelta.tools.inventory.listing import key_source, list_keys
 from pydelta.tools.inventory.load import LoadedBucket, LoadResult, load_deliveries, loaded_until
 from pydelta.tools.inventory.manifest import InventoryManifest
-from pydelta.tools.inventory.split import places_of, read_split, split_by_table
+from pydelta.tools.inventory.split import places_of, read_split, split_by_table, with_longest_prefix
 
 __all__ = [
     "BucketPlace",
@@ -32,6 +32,7 @@ __all__ = [
     "ListingOptions",
     "LoadResult",
     "LoadedBucket",
+    "bucket_of",
     "buckets_with_deliveries",
     "choose_deliveries",
     "find_deliveries",
@@ -39,7 +40,6 @@ __all__ = [
     "list_keys",
     "load_deliveries",
     "loaded_until",
-    "place_of",
     "places_of",
     "read_manifest",
     "read_split",

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pydelta.commands.vacuum.list_rows import CLOCKS_DIFFER_MS
+from pydelta.commands.vacuum.inventory import CLOCKS_DIFFER_MS
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError
 from pydelta.storage import Store
 from pydelta.tools.inventory.delivery import Delivery, buckets_with_deliveries, find_deliveries, read_manifest

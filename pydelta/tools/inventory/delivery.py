@@ -22,11 +22,11 @@ from typing import BinaryIO, Final, cast
 
 import polars as pl
 
-from pydelta.commands.vacuum.places import place_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store, normalize_uri, open_store, scheme_of
 from pydelta.storage.kinds import kind_of
+from pydelta.storage.uris import bucket_of
 from pydelta.tools.inventory.listing import key_source, list_keys
 from pydelta.tools.inventory.manifest import (
     CHECKSUM,
@@ -142,7 +142,7 @@ def write_delivery(
         )
     started = time.monotonic()
     created = epoch_ms() if now_ms is None else now_ms
-    place = place_of(source)
+    place = bucket_of(source)
     folder = f"{_folder_of(place.bucket)}/{inventory_id}"
     store, head = open_store(destination, options), _key_prefix(destination)
     keys = key_source(place, options)
@@ -155,7 +155,7 @@ def write_delivery(
             written.append(_write(store, folder, head, place.bucket, frame, how.file_format))
         manifest = InventoryManifest.of(
             source_bucket=place.bucket,
-            destination_bucket=place_of(destination).bucket,
+            destination_bucket=bucket_of(destination).bucket,
             created_ms=created,
             file_format=how.file_format,
             files=tuple(written),
@@ -254,7 +254,7 @@ def _key_prefix(destination: str) -> str:
     uri = normalize_uri(destination)
     if not kind_of(scheme_of(uri)).buckets:
         return ""
-    key = place_of(uri).key
+    key = bucket_of(uri).key
     return f"{key}/" if key else ""
 
 

@@ -20,11 +20,11 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from pydelta.commands.vacuum.places import BucketPlace
 from pydelta.errors import InvalidArgumentError
 from pydelta.storage import Store, open_store, pages_of, scheme_of
 from pydelta.storage.options import s3_options
 from pydelta.storage.pages import PAGE_KEYS
+from pydelta.storage.uris import BucketPlace
 from pydelta.tools.inventory.s3_keys import KEY_SCHEMA, S3Keys
 
 __all__ = ["KeySource", "StoreKeys", "key_source", "list_keys"]

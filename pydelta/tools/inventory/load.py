@@ -24,7 +24,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pydelta.commands.vacuum.places import prefixes_in
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, SchemaMismatchError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Column, In
@@ -40,6 +39,7 @@ from pydelta.tools.inventory.choice import ahead_error, is_ahead
 from pydelta.tools.inventory.delivery import Delivery, data_path, read_manifest
 from pydelta.tools.inventory.manifest import DeliveredFile, InventoryManifest
 from pydelta.tools.inventory.rows import ROW_SCHEMA, Noncurrent, inventory_rows, raw_frames
+from pydelta.tools.inventory.split import prefixes_in
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["LoadResult", "LoadedBucket", "load_deliveries", "loaded_until"]

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from pydelta.commands.vacuum.places import with_longest_prefix
 from pydelta.errors import DeltaError, InvalidArgumentError, first_line
 from pydelta.tools.inventory.manifest import CSV_COLUMNS, InventoryManifest
+from pydelta.tools.inventory.split import with_longest_prefix
 
 __all__ = [
     "ROW_SCHEMA",

@@ -5,16 +5,16 @@ A row belongs to the table with the longest location that contains its key, so a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
-from pydelta.commands.vacuum.places import place_of, prefixes_in, with_longest_prefix
+from pydelta.storage.uris import bucket_of
 
-__all__ = ["places_of", "read_split", "split_by_table"]
+__all__ = ["places_of", "prefixes_in", "read_split", "split_by_table", "with_longest_prefix"]
 
 _SCHEMA: Final = pa.schema(
     [
@@ -75,4 +75,44 @@ def read_split(path: Path) -> Iterator[pl.DataFrame]:
 
 def places_of(roots: Sequence[str]) -> dict[str, str]:
     """Map each bucket that holds tables to its URI."""
-    return {place.bucket: place.root for place in map(place_of, roots)}
+    return {place.bucket: place.root for place in map(bucket_of, roots)}
+
+
+def prefixes_in(locations: Mapping[str, str], bucket: str) -> dict[str, str]:
+    """Map the locations that lie in a bucket, as prefixes with a slash at the end, to their names.
+
+    The bucket's own root is the empty prefix. Of two names for one location the first in the order of names stays.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(locations):
+        place = bucket_of(locations[name])
+        if place.bucket == bucket:
+            found.setdefault(f"{place.key}/" if place.key else "", name)
+    return found
+
+
+def with_longest_prefix(frame: pl.LazyFrame, prefixes: Mapping[str, str], *, into: str = "table") -> pl.LazyFrame:
+    """Add a column with the longest prefix that each key begins with, or null.
+
+    It takes one expression per depth of prefixes, whatever their number.
+
+    Args:
+        frame: Rows with the column ``key``.
+        prefixes: Prefix ending in a slash (or empty) -> what to write into the column.
+        into: The new column's name.
+    """
+    by_depth: dict[int, dict[str, str]] = {}
+    for prefix, value in prefixes.items():
+        by_depth.setdefault(prefix.count("/"), {})[prefix] = value
+    found: list[pl.Expr] = []
+    for depth in sorted(by_depth, reverse=True):
+        if depth == 0:
+            found.append(pl.lit(by_depth[0][""]))
+            continue
+        head = pl.col("key").str.extract(rf"^((?:[^/]*/){{{depth}}})")
+        found.append(
+            head.replace_strict(
+                list(by_depth[depth]), list(by_depth[depth].values()), default=None, return_dtype=pl.String
+            )
+        )
+    return frame.with_columns(pl.coalesce(found).alias(into) if found else pl.lit(None, pl.String).alias(into))

@@ -11,9 +11,8 @@ from typing import Any, Final
 import polars as pl
 
 from pydelta.commands.run import Context, run
-from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_rows import Inventory
-from pydelta.commands.vacuum.result import VacuumProgress
+from pydelta.commands.vacuum.command import Vacuum, VacuumProgress
+from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import DeltaError, ProtocolError, StorageError, TableNotFoundError, VersionNotFoundError
 from pydelta.errors.redaction import hide_text, hide_value
 from pydelta.log import DeltaLog, Snapshot

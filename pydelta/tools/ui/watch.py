@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydelta.commands.vacuum.list_rows import Inventory
+from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import TableNotFoundError
 from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail

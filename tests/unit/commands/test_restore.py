@@ -10,7 +10,7 @@ import pytest
 
 from pydelta.commands import restore as module
 from pydelta.commands.restore import restored_metadata
-from pydelta.commands.vacuum.marks import running_vacuum
+from pydelta.commands.vacuum.notes import running_vacuum
 from pydelta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteReadException,

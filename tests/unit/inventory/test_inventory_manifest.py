@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydelta.commands.vacuum.places import place_of, prefixes_in, with_longest_prefix
 from pydelta.errors import InvalidArgumentError
+from pydelta.storage.uris import bucket_of
 from pydelta.tools.inventory.manifest import (
     DeliveredFile,
     InventoryManifest,
@@ -22,6 +22,7 @@ from pydelta.tools.inventory.manifest import (
     verified_manifest,
 )
 from pydelta.tools.inventory.rows import decode_keys, encode_keys
+from pydelta.tools.inventory.split import prefixes_in, with_longest_prefix
 
 FILE = DeliveredFile(key="inv/lake/all/data/a b.parquet", size=12, md5="0" * 32)
 
@@ -111,7 +112,7 @@ def test_a_delivery_is_named_by_the_minute_in_utc():
     ],
 )
 def test_a_location_is_a_bucket_and_a_key(uri, bucket, key, root):
-    place = place_of(uri)
+    place = bucket_of(uri)
     assert (place.bucket, place.key, place.root) == (bucket, key, root)
 
 

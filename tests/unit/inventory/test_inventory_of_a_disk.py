@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import inventory_from_delta
+from pydelta.commands.vacuum.inventory_sources import inventory_from_delta
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.storage import MemoryStore, open_store

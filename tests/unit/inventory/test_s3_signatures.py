@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 
-from pydelta.commands.vacuum.places import place_of
 from pydelta.storage.options import Secret, StaticCredential, s3_options
+from pydelta.storage.uris import bucket_of
 from pydelta.tools.inventory.listing import StoreKeys, key_source
 from pydelta.tools.inventory.s3_keys import S3Keys, _base, _parsed, signed_headers
 
@@ -56,12 +56,12 @@ def test_where_keys_cannot_be_signed_here_the_store_s_client_lists(monkeypatch):
         "AWS_SECRET_ACCESS_KEY",
     ):
         monkeypatch.delenv(name, raising=False)
-    assert isinstance(key_source(place_of("s3a://lake"), KEYS), S3Keys)
-    assert isinstance(key_source(place_of("s3a://lake"), {}), StoreKeys), "the machine supplies the keys"
+    assert isinstance(key_source(bucket_of("s3a://lake"), KEYS), S3Keys)
+    assert isinstance(key_source(bucket_of("s3a://lake"), {}), StoreKeys), "the machine supplies the keys"
     proxied = KEYS | {"fs.s3a.proxy.host": "proxy", "fs.s3a.proxy.port": "3128"}
-    assert isinstance(key_source(place_of("s3a://lake"), proxied), StoreKeys)
+    assert isinstance(key_source(bucket_of("s3a://lake"), proxied), StoreKeys)
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
-    assert isinstance(key_source(place_of("s3a://lake"), KEYS), StoreKeys)
+    assert isinstance(key_source(bucket_of("s3a://lake"), KEYS), StoreKeys)
     assert not S3Keys.usable(s3_options("lake", {}, env={}))
 
 

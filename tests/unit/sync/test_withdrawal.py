@@ -9,8 +9,9 @@ import pytest
 
 from catalog_sync.inspect import SyncState, sync_status, verify_sync
 from catalog_sync.names import TableName
-from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions, sync_table
+from catalog_sync.target_sync import sync_target
+from catalog_sync.targets import SyncTarget
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import NOT_READABLE_KEY, WITHDRAWN_KEY
 from pydelta.errors import SchemaError
@@ -113,7 +114,7 @@ def test_what_is_not_this_table_s_twin_is_left_alone(log):
     with_column(log, "variant")
     metastore = MemoryMetastore()
     with pytest.raises(SchemaError):
-        sync_entries(log, metastore, NATIVE, TWIN, SyncOptions())
+        sync_target(metastore, SyncTarget(log=log, native=NATIVE, twin=TWIN), SyncOptions())
     assert list(metastore.entries) == [("lake", "orders")]
     other = DeltaLog(MemoryStore(f"memory://{uuid.uuid4()}/other"))
     create_table(other, [add_file("a", [1])])

@@ -9,11 +9,12 @@ import pytest
 from ui_lake import build_lake, commit_info
 
 from catalog_sync.names import TableName
-from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions
+from catalog_sync.target_sync import sync_target
+from catalog_sync.targets import SyncTarget
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.watching import WatchedMetastore
-from pydelta.commands.vacuum.list_sources import from_frame
+from pydelta.commands.vacuum.inventory_sources import from_frame
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, VersionNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish
@@ -278,7 +279,11 @@ def lake(log):
     """The table with its entries in a metastore, the table registered at a place that a URI names."""
     content = MemoryMetastore()
     native = TableName(database="lake", name="orders")
-    sync_entries(log, content, native, TableName(database="lake_symlink", name="orders"), SyncOptions())
+    sync_target(
+        content,
+        SyncTarget(log=log, native=native, twin=TableName(database="lake_symlink", name="orders")),
+        SyncOptions(),
+    )
     return content
 
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from pydelta.engines.spark.catalog.objects import copy_of, text_map
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.manifests.hive_types import hive_type_or_none
-from pydelta.manifests.native_entry import NativeEntry
+from pydelta.manifests.native_entry import NativeEntry, hive_type_or_none
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, plain_type
 
 __all__ = ["hive_table", "session_table"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from pydelta.api.console.vacuum_display import live_counts, partition_lines, summary_lines
-from pydelta.commands.vacuum.result import DOOMED_SCHEMA, VacuumResult
+from pydelta.commands.vacuum.command import VacuumResult
+from pydelta.commands.vacuum.plan import DOOMED_SCHEMA
 
 
 def result(partitions, **fields) -> VacuumResult:

@@ -12,13 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import (
-    Inventory,
-    from_csv,
-    from_frame,
-    from_parquet,
-    inventory_from_delta,
-)
+from pydelta.commands.vacuum.inventory import Inventory
+from pydelta.commands.vacuum.inventory_sources import from_csv, from_frame, from_parquet, inventory_from_delta
 from pydelta.errors import (
     InvalidArgumentError,
     InventoryUnusableError,

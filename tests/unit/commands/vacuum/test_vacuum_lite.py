@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.lite import LAST_VACUUM, LiteRange, plan_lite, read_clean_version
 from pydelta.commands.vacuum.needed import CommitTimeline
+from pydelta.commands.vacuum.notes import LAST_VACUUM, LiteRange, plan_lite, read_clean_version
 from pydelta.errors import CannotVacuumLiteError
 from pydelta.log import DeltaLog
 from pydelta.log.vector_files import write_vectors

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from pydelta.commands.vacuum.command import Vacuum
-from pydelta.commands.vacuum.list_sources import from_frame
+from pydelta.commands.vacuum.inventory_sources import from_frame
 from pydelta.errors import StorageError
 from pydelta.log import DeltaLog
 from pydelta.storage.local import LocalStore

@@ -6,10 +6,11 @@ import polars as pl
 import pytest
 
 from pydelta.commands.vacuum.needed import CommitTimeline
-from pydelta.commands.vacuum.path_index import PathIndex, PathIndexBuilder, PathSample
 from pydelta.commands.vacuum.paths import PlainPaths, decoded_paths
 from pydelta.commands.vacuum.plan import (
     Names,
+    PathIndex,
+    PathSample,
     directories_above,
     doomed_files,
     nested_tables,
@@ -84,10 +85,10 @@ def test_the_quick_look_never_takes_a_needed_path_for_garbage():
     again = pl.concat([paths[:10], paths[10:]], rechunk=False).filter(paths != "")
     assert index.may_hold(again).to_list()[:3] == [True, False, True]
     assert PathIndex(pl.Series([], dtype=pl.String)).may_hold(paths[:2]).to_list() == [False, False]
-    builder = PathIndexBuilder()
+    builder = PathIndex()
     for start in range(0, 5000, 700):
         builder.add(paths[start : start + 700].gather_every(2))
-    assert builder.index().may_hold(paths).to_list() == index.may_hold(paths).to_list()
+    assert builder.may_hold(paths).to_list() == index.may_hold(paths).to_list()
 
 
 def test_a_sample_is_spread_over_all_that_went_by_and_stays_small():

@@ -17,35 +17,17 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
 
-from pydelta.commands.vacuum.list_rows import (
-    INVENTORY_COLUMNS,
-    Inventory,
-    InventoryReader,
-    check_columns,
-    version_columns,
-)
-from pydelta.commands.vacuum.places import place_of as bucket_of
+from pydelta.commands.vacuum.inventory import Inventory, check_columns, version_columns
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vector_files import place_of, read_deleted_rows
-from pydelta.predicate import Column, Compare, Expr, Literal, TextTest, parse_predicate
+from pydelta.predicate import Column, Compare, Expr, Literal, TextTest
 from pydelta.protocol.schema import physical_name, to_polars_dtype
 from pydelta.storage import Store, normalize_uri, open_store
 from pydelta.storage.ranges import open_stream
-from pydelta.storage.uris import scheme_of
+from pydelta.storage.uris import bucket_of, scheme_of
 
-__all__ = [
-    "INVENTORY_COLUMNS",
-    "Inventory",
-    "InventoryReader",
-    "check_columns",
-    "from_csv",
-    "from_frame",
-    "from_parquet",
-    "inventory_at",
-    "inventory_columns",
-    "inventory_from_delta",
-]
+__all__ = ["from_csv", "from_frame", "from_parquet", "inventory_at", "inventory_columns", "inventory_from_delta"]
 
 _BATCH_ROWS: Final = 200_000
 _CSV_BYTES: Final = 16 * 1024 * 1024
@@ -53,31 +35,21 @@ _AS_OF: Final = "inventory_date"
 _COLUMNS: Final = ("path", "bucket", "key", "length", "isDir", "modificationTime", _AS_OF)
 
 
-def from_frame(
-    frame: pl.DataFrame,
-    *,
-    as_of_ms: int | None = None,
-    description: str = "The inventory",
-    encoded: bool | None = None,
-) -> Inventory:
+def from_frame(frame: pl.DataFrame, *, as_of_ms: int | None = None, encoded: bool | None = None) -> Inventory:
     """Make an inventory of a frame in memory.
 
     Args:
         frame: Its rows.
         as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
-        description: What it is called in messages.
         encoded: Whether paths are URI-encoded; None to find out.
 
     Raises:
         SchemaMismatchError: It is none.
     """
+    description = "The inventory"
     check_columns(frame.schema, description=description)
-    return Inventory(
-        description=description,
-        frames=lambda root: iter([inventory_columns(frame)]),
-        as_of_ms=as_of_ms,
-        encoded=encoded,
-    )
+    columns = inventory_columns(frame)
+    return Inventory(description=description, frames=lambda root: iter([columns]), as_of_ms=as_of_ms, encoded=encoded)
 
 
 def is_inventory_column(name: str) -> bool:
@@ -108,9 +80,7 @@ def inventory_at(location: str, options: Mapping[str, str]) -> Inventory:
     return inventory_from_delta(log) if log.table_exists() else from_parquet(location, options=options)
 
 
-def inventory_from_delta(
-    log: DeltaLog, *, version: int | None = None, where: str | None = None, as_of_ms: int | None = None
-) -> Inventory:
+def inventory_from_delta(log: DeltaLog, *, version: int | None = None) -> Inventory:
     """Open a Delta table as an inventory: with ``path``, or with ``bucket`` and ``key`` as S3 Inventory has.
 
     Of the latter only files that may hold keys under the vacuumed table are read, by partition and statistics. Its
@@ -119,38 +89,29 @@ def inventory_from_delta(
     Args:
         log: The inventory table.
         version: One of its versions; None for the newest.
-        where: SQL that rules out files of it.
-        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
 
     Raises:
         TableNotFoundError: There is no such table.
         SchemaMismatchError: It is not an inventory.
-        ParseError, BindError: ``where`` cannot be used.
     """
     snapshot = log.snapshot(version=version)
     if snapshot.metadata is None:
         raise TableNotFoundError.at(log.uri)
     description = f"The inventory table {log.uri}"
     check_columns(_schema_of(snapshot), description=description)
-    condition = parse_predicate(where, snapshot.schema) if where is not None else None
 
     def frames(root: str) -> Iterator[pl.DataFrame]:
-        conditions = [*([condition] if condition is not None else []), *_under(root, snapshot)]
-        files = snapshot.files.select(None, conditions)
-        for rows in files.iter_slices(64):
+        for rows in snapshot.files.select(None, _under(root, snapshot)).iter_slices(64):
             yield from _read_files(log, snapshot, rows)
 
-    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=_encoded(snapshot))
+    encoded = False if snapshot.schema.field("path") is None else None  # Keys are plain.
+    return Inventory(description=description, frames=frames, encoded=encoded)
 
 
 def _schema_of(snapshot: Snapshot) -> pl.Schema:
     """The table's columns as a frame of them has them."""
     fields = [field for field in snapshot.schema.fields if is_inventory_column(field.name)]
     return pl.Schema({field.name: to_polars_dtype(field.data_type) for field in fields})
-
-
-def _encoded(snapshot: Snapshot) -> bool | None:
-    return False if snapshot.schema.field("path") is None else None  # keys are plain
 
 
 def _under(root: str, snapshot: Snapshot) -> list[Expr]:
@@ -207,33 +168,20 @@ def _parquet_batches(store: Store, path: str, wanted: Callable[[str], bool]) -> 
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def from_parquet(
-    uri: str,
-    *,
-    options: Mapping[str, str] | None = None,
-    as_of_ms: int | None = None,
-    encoded: bool | None = None,
-) -> Inventory:
-    """Open a Parquet file, or a folder of them, as an inventory.
+def from_parquet(uri: str, *, options: Mapping[str, str] | None = None) -> Inventory:
+    """Open a Parquet file, or a folder of them, as an inventory, with storage options under Hadoop's names."""
+    return _from_files(uri, (".parquet",), _parquet_rows, options)
+
+
+def from_csv(uri: str, *, options: Mapping[str, str] | None = None, encoded: bool | None = None) -> Inventory:
+    """Open CSV files as an inventory; their first lines name the columns; ``.csv.gz`` too. See ``from_parquet``.
 
     Args:
         uri: Where it lies.
         options: Storage options, Hadoop names.
-        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
         encoded: Whether paths are URI-encoded; None to find out.
     """
-    return _from_files(uri, (".parquet",), _parquet_rows, options, as_of_ms, encoded)
-
-
-def from_csv(
-    uri: str,
-    *,
-    options: Mapping[str, str] | None = None,
-    as_of_ms: int | None = None,
-    encoded: bool | None = None,
-) -> Inventory:
-    """Open CSV files as an inventory; their first lines name the columns; ``.csv.gz`` too. See ``from_parquet``."""
-    return _from_files(uri, (".csv", ".csv.gz"), _csv_rows, options, as_of_ms, encoded)
+    return _from_files(uri, (".csv", ".csv.gz"), _csv_rows, options, encoded)
 
 
 def _from_files(
@@ -241,8 +189,7 @@ def _from_files(
     endings: tuple[str, ...],
     read: Callable[[Store, str, str], Iterator[pl.DataFrame]],
     options: Mapping[str, str] | None,
-    as_of_ms: int | None,
-    encoded: bool | None,
+    encoded: bool | None = None,
 ) -> Inventory:
     description = f"The inventory {uri}"
 
@@ -252,7 +199,7 @@ def _from_files(
         for path in paths:
             yield from map(inventory_columns, read(store, path, description))
 
-    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
+    return Inventory(description=description, frames=frames, encoded=encoded)
 
 
 def _parquet_rows(store: Store, path: str, description: str) -> Iterator[pl.DataFrame]:

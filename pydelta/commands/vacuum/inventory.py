@@ -20,12 +20,12 @@ from typing import Final
 import polars as pl
 
 from pydelta.commands.vacuum.listing import ListedBatch
-from pydelta.commands.vacuum.places import LOCAL
 from pydelta.commands.vacuum.plan import KeptFiles
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.paths import decoded_paths, plain_root
 from pydelta.storage.kinds import kind_of
+from pydelta.storage.uris import LOCAL
 
 __all__ = ["CLOCKS_DIFFER_MS", "INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "version_columns"]
 
@@ -137,7 +137,6 @@ class InventoryReader:
     root: str
     needed: KeptFiles
     now_ms: int
-    rows: int = 0
     inside: int = 0
     newest_ms: int = 0
     newer: int = 0
@@ -165,7 +164,6 @@ class InventoryReader:
         root = _Root.of(self.root)
         for frame in self.inventory.frames(self.root):
             check_columns(frame.schema, description=self.inventory.description)
-            self.rows += frame.height
             yield self._batch(frame, root)
 
     def _batch(self, frame: pl.DataFrame, root: _Root) -> ListedBatch:
@@ -291,7 +289,7 @@ class InventoryReader:
         odd = files.filter(escaped)
         decoded = decoded_paths(odd["path"])
         as_is, as_decoded = self.needed.may_hold(odd["path"]), self.needed.may_hold(decoded)
-        # Of needed paths the log's own, escaped spelling is among them: only one that is no such one tells.
+        # The log's own, escaped spelling of needed paths is among them: only a path of another spelling decides.
         plain = int((as_is & ~as_decoded).sum())
         if self._encoded is None and plain != int(as_decoded.sum()):
             self._encoded = int(as_decoded.sum()) > plain

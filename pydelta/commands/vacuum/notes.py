@@ -1,0 +1,311 @@
+"""Read and write what is noted next to a table for VACUUM: its runs, how far LITE has got, and shallow clones.
+
+A VACUUM commits its start and its end. ``_delta_log/_last_vacuum_info`` records up to which version everything that was
+removed has been deleted. A later LITE, which lists no directory, begins behind it, so that it stays possible when log
+clean-up has passed the first versions; a FULL records it too. ``_pydelta/clones`` has the locations of shallow clones,
+whose files VACUUM of their source keeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from pydelta.commands.vacuum.needed import CommitTimeline, files_of_commits
+from pydelta.commands.vacuum.plan import LISTED_SCHEMA, own_paths
+from pydelta.errors import CannotVacuumLiteError, DeltaError, ObjectNotFoundError, StorageError, UnsafeOperationError
+from pydelta.log import CommitRecord, DeltaLog
+from pydelta.protocol.malformed import MALFORMED_JSON, reason
+from pydelta.protocol.paths import LOG_DIR
+from pydelta.protocol.vector_files import vector_files
+from pydelta.settings.clock import epoch_ms
+from pydelta.storage import Store
+from pydelta.storage.whole import read_listed
+from pydelta.txn.staged import VACUUM_END, VACUUM_START
+
+__all__ = [
+    "LAST_VACUUM",
+    "START_VERSION",
+    "LiteRange",
+    "RunningVacuum",
+    "find_running",
+    "note_clone",
+    "noted_clones",
+    "plan_lite",
+    "read_clean_version",
+    "removed_files",
+    "running_vacuum",
+    "write_clean_version",
+]
+
+_FOLDER: Final = "_pydelta/clones"
+_LOG = logging.getLogger(__name__)
+LAST_VACUUM: Final = f"{LOG_DIR}/_last_vacuum_info"
+_VERSION: Final = "latestCommitVersionOutsideOfRetentionWindow"
+_LONGEST_RUN_MS: Final = 24 * 3_600_000
+_RETENTIONS: Final = ("specifiedRetentionMillis", "defaultRetentionMillis")
+START_VERSION: Final = "startVersion"
+"""Parameter of our ``VACUUM END``: the version of the start that it belongs to."""
+
+
+# --- the run under way -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningVacuum:
+    """A VACUUM that has begun.
+
+    Args:
+        version: Of its ``VACUUM START``.
+        started_ms: When that was committed, epoch milliseconds.
+        cutoff_ms: It may delete what was removed before this time.
+    """
+
+    version: int
+    started_ms: int
+    cutoff_ms: int
+
+    @property
+    def given_up_ms(self) -> int:
+        """When it is considered dead if it has not ended, epoch milliseconds."""
+        return self.started_ms + _LONGEST_RUN_MS
+
+
+def running_vacuum(records: Sequence[CommitRecord], *, now_ms: int) -> RunningVacuum | None:
+    """Find the VACUUM that began within a day and has not ended; of several the one that may delete most.
+
+    An end of ours says which run it is of. One of another engine does not: it counts for the last run that began and
+    was none of ours, and what goes on is taken to delete as much as any of those that ran with it.
+
+    Args:
+        records: Newest first, as ``DeltaLog.history`` gives them.
+        now_ms: Epoch milliseconds.
+    """
+    ours: dict[int, RunningVacuum] = {}
+    others: list[RunningVacuum] = []
+    for record in reversed(records):
+        operation = record.commit_info.operation if record.commit_info is not None else None
+        if operation == VACUUM_START:
+            run = RunningVacuum(
+                version=record.version,
+                started_ms=record.timestamp_ms,
+                cutoff_ms=record.timestamp_ms - (_number(record, *_RETENTIONS) or 0),  # unsaid: may delete everything
+            )
+            if _is_ours(record):
+                ours[run.version] = run
+            else:
+                others.append(run)
+        elif operation == VACUUM_END and _is_ours(record):
+            ours.pop(_number(record, START_VERSION) or 0, None)
+        elif operation == VACUUM_END and others:
+            ended = others.pop()
+            if others:
+                others[-1] = replace(others[-1], cutoff_ms=max(others[-1].cutoff_ms, ended.cutoff_ms))
+    alive = [run for run in (*ours.values(), *others) if now_ms < run.given_up_ms]
+    return max(alive, key=lambda run: run.cutoff_ms, default=None)
+
+
+def _is_ours(record: CommitRecord) -> bool:
+    engine = record.commit_info.get("engineInfo") if record.commit_info is not None else None
+    return isinstance(engine, str) and engine.startswith("pydelta/")
+
+
+def _number(record: CommitRecord, *names: str) -> int | None:
+    """The first of some operation parameters that is a whole number."""
+    parameters: Any = record.commit_info.get("operationParameters") if record.commit_info is not None else None
+    for name in names:
+        value = parameters.get(name) if isinstance(parameters, dict) else None
+        try:
+            found = msgspec.convert(value, int | None, strict=False)
+        except msgspec.ValidationError:
+            found = None
+        if found is not None:
+            return found
+    return None
+
+
+def find_running(log: DeltaLog, version: int, *, since_ms: int = 0) -> RunningVacuum | None:
+    """Find the VACUUM of a table that is under way at a version, in the commits of the last day.
+
+    Args:
+        log: The table.
+        version: Its newest one.
+        since_ms: Only one that began after this time, epoch milliseconds, spares reading what came before.
+    """
+    now_ms = epoch_ms()
+    recent = CommitTimeline.of(log, version).since(max(since_ms, now_ms - _LONGEST_RUN_MS))
+    if not recent:
+        return None
+    limit = len(recent)
+    records = log.history(limit=limit)
+    while len(records) == limit and records[-1].version > recent[0]:  # more commits have come
+        limit += records[-1].version - recent[0]
+        records = log.history(limit=limit)
+    return running_vacuum([record for record in records if record.version <= version], now_ms=now_ms)
+
+
+# --- LITE ------------------------------------------------------------------------------------------------------
+
+
+def read_clean_version(store: Store) -> int | None:
+    """Read up to which version all removed files have been deleted; None where nothing (legible) says so."""
+    try:
+        found = json.loads(store.read(LAST_VACUUM))
+    except (ObjectNotFoundError, *MALFORMED_JSON):
+        return None
+    version = found.get(_VERSION) if isinstance(found, dict) else None
+    return version if isinstance(version, int) and not isinstance(version, bool) else None
+
+
+def write_clean_version(store: Store, version: int) -> None:
+    """Record the version up to which removed files have been deleted, as the reference engine does."""
+    store.put(LAST_VACUUM, json.dumps({_VERSION: version}, separators=(",", ":")).encode() + b"\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiteRange:
+    """Commits whose removals are looked at, both ends included; ``first > last`` when there are none."""
+
+    first: int
+    last: int
+
+
+def plan_lite(timeline: CommitTimeline, *, clean_version: int | None, cutoff_ms: int) -> LiteRange:
+    """Choose the commits to look at: those before the cut-off that no earlier run has dealt with. Pure.
+
+    Args:
+        timeline: The commits that the log holds.
+        clean_version: What ``read_clean_version`` gave.
+        cutoff_ms: Epoch milliseconds.
+
+    Raises:
+        CannotVacuumLiteError: The log no longer holds all of them.
+    """
+    if clean_version is not None and clean_version > timeline.newest:
+        clean_version = None  # of another table that lay here
+    first = 0 if clean_version is None else clean_version + 1
+    expired = timeline.before(cutoff_ms)
+    last = expired[-1] if expired else -1
+    if not expired and timeline.versions and timeline.versions[0] > first:
+        last = timeline.versions[0] - 1  # commits that are gone are older than those that are there
+    missing = sorted(set(range(first, last + 1)) - set(expired))
+    if missing:
+        since = f"version {clean_version}" if clean_version is not None else "the table's beginning"
+        raise CannotVacuumLiteError(
+            f"VACUUM LITE cannot find everything that was removed since {since}: the log no longer has version "
+            f"{missing[0]}{' and others' if len(missing) > 1 else ''}.",
+            hint="Run VACUUM FULL (or USING INVENTORY) once; after FULL, LITE works again.",
+        )
+    return LiteRange(first=first, last=last)
+
+
+def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) -> pl.DataFrame:
+    """Find the files, deletion vectors and change data that commits removed or left behind, under the table's root.
+
+    Args:
+        log: The table.
+        versions: Of the commits.
+        timeline: Their times.
+
+    Returns:
+        Columns as ``LISTED_SCHEMA`` and ``version``; ``modification_time`` is the commit's, ``size`` null where the
+        log does not say it.
+    """
+    times = dict(zip(timeline.versions, timeline.times_ms, strict=True))
+    parts = [pl.DataFrame(schema=LISTED_SCHEMA | {"version": pl.Int64()})]
+    try:
+        commits = files_of_commits(log, range(versions.first, versions.last + 1), all_of_them=True)
+    except ObjectNotFoundError as error:
+        raise CannotVacuumLiteError(
+            f"Log clean-up deleted a commit that VACUUM LITE needs: {error.message}",
+            hint="Run VACUUM FULL once; then LITE works again.",
+        ) from error
+    for commit in commits:
+        gone = commit.files
+        if gone.is_empty():
+            continue
+        sizes = gone.select(id="vector", size="vector_size").drop_nulls("id").unique("id")
+        vectors = (
+            vector_files(gone["vector"], offsets=False).join(sizes, on="id").group_by("path").agg(pl.col("size").sum())
+        )
+        found = pl.concat([gone.select("path", "size"), vectors])
+        # Files that lie elsewhere, such as those of a shallow clone's source, are left alone.
+        own = found.with_columns(path=own_paths(found["path"], log.uri)).drop_nulls("path")
+        parts.append(
+            own.filter(~pl.col("path").str.contains(r"(^|/)\.{0,2}(/|$)")).with_columns(
+                modification_time=pl.lit(times[commit.version], dtype=pl.Int64),
+                version=pl.lit(commit.version, dtype=pl.Int64),
+            )
+        )
+    return pl.concat(parts).unique("path", keep="last", maintain_order=True)
+
+
+# --- shallow clones --------------------------------------------------------------------------------------------
+
+
+class _Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    location: str
+    source_version: int
+
+
+def note_clone(source: DeltaLog, location: str, *, version: int) -> None:
+    """Note that a table names files of this one. Somebody who may only read the source notes nothing.
+
+    Args:
+        source: The table whose files are named.
+        location: URI of the clone.
+        version: Of the source.
+    """
+    name = hashlib.sha256(location.encode()).hexdigest()[:32]
+    note = msgspec.json.encode(_Note(location=location, source_version=version))
+    try:
+        source.store.put(f"{_FOLDER}/{name}.json", note)
+    except StorageError as error:
+        _LOG.info("The clone %s could not be noted next to its source: %s", location, error.message)
+
+
+def noted_clones(source: DeltaLog) -> list[DeltaLog]:
+    """Find the shallow clones that were noted, and their clones, by location; those known to be gone are left out.
+
+    Raises:
+        UnsafeOperationError: A note cannot be read: whom the source may break is not known.
+        StorageError: The store failed.
+    """
+    found: dict[str, DeltaLog] = {}
+    waiting = [source]
+    while waiting:
+        for clone in _clones_of(waiting.pop()):
+            if clone.uri not in found and clone.uri != source.uri:
+                found[clone.uri] = clone
+                waiting.append(clone)
+    return [found[location] for location in sorted(found)]
+
+
+def _clones_of(source: DeltaLog) -> Iterator[DeltaLog]:
+    for info in source.store.list_all(_FOLDER):
+        try:
+            location = msgspec.json.decode(read_listed(source.store, info), type=_Note).location
+        except ObjectNotFoundError:
+            continue
+        except MALFORMED_JSON as error:
+            raise UnsafeOperationError(
+                f"{source.uri}/{info.path} notes a shallow clone of this table, but cannot be read: {reason(error)}.",
+                hint="Find out which table reads files of this one, and clone it again; or delete the note.",
+            ) from error
+        clone = DeltaLog.for_table(location, options=source.options)
+        if _may_exist(clone):
+            yield clone
+
+
+def _may_exist(clone: DeltaLog) -> bool:
+    try:
+        return clone.table_exists()
+    except DeltaError:  # of another store, perhaps, whose keys we do not have
+        return True

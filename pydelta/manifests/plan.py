@@ -1,0 +1,160 @@
+"""Decide which manifests to write, to empty and to delete, and which state follows. Pure: no store, no log.
+
+A directory with files is written. One without them is deleted, or emptied for as long as a metastore may still have its
+partition; where it was partitioned in another way, it keeps its old rows until then. Directories that were asked for
+ahead stay, and so does the one manifest of a table without partition columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import polars as pl
+
+from pydelta.log import Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.manifests.contents import Manifest, hive_values, manifests_of, values_of_directory
+from pydelta.manifests.state import ManifestState
+from pydelta.protocol.partitions import partition_dir
+
+__all__ = [
+    "FoundManifests",
+    "Publication",
+    "manifests_of_changes",
+    "partition_directory",
+    "plan_publication",
+    "why_full",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundManifests:
+    """What the log says of a table's partitions.
+
+    Args:
+        manifests: Those to write, by directory.
+        without_files: Directories that have no files (any more).
+        reason: Why every manifest is written, as a phrase; None for the difference since the state.
+        partial: Only some partitions are published, and the others stay at the version they are at.
+    """
+
+    manifests: Mapping[str, Manifest]
+    without_files: Collection[str] = ()
+    reason: str | None = None
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What to do besides writing the manifests of directories with files.
+
+    Args:
+        emptied: Directories whose manifest is written without a line.
+        removed: Directories whose manifest is deleted.
+        after: The state to write last.
+    """
+
+    emptied: tuple[str, ...]
+    removed: tuple[str, ...]
+    after: ManifestState
+
+
+def why_full(before: ManifestState | None, table: ManifestState, *, asked: bool = False) -> str | None:
+    """Say why every manifest has to be written, as a phrase; None when the difference is enough.
+
+    Args:
+        before: The state that was read; None where nothing is published.
+        table: The state of the newest version, see ``ManifestState.of``.
+        asked: Somebody wants it so.
+    """
+    if asked:
+        return "it was asked for"
+    if before is None:
+        return "nothing was published yet"
+    reason = before.why_not_from(table)
+    if reason is None and before.version > table.version:
+        return f"version {before.version} was published, and the table is at {table.version}"
+    return reason
+
+
+def plan_publication(
+    before: ManifestState | None,
+    table: ManifestState,
+    found: FoundManifests,
+    *,
+    listed: Collection[str] = (),
+    keep_emptied: bool = False,
+) -> Publication:
+    """Decide what becomes of directories without files, and of the state.
+
+    Args:
+        before: The state that was read; None where nothing is published.
+        table: The state of the version to publish, see ``ManifestState.of``.
+        found: What the log says.
+        listed: Directories that have a manifest, where every one is written.
+        keep_emptied: A metastore may still have partitions without files.
+    """
+    known = before if found.reason is None else None
+    filled = set(found.manifests)
+    emptied = set(known.emptied) if known is not None else set()
+    ahead = set(before.ahead) - filled if before is not None and before.is_laid_out_as(table) else set()
+    stale = {*found.without_files, *listed, *(() if keep_emptied else emptied)} - filled - ahead
+    # What was partitioned in another way shows its old rows until the metastore knows the new partitions.
+    outdated = {name for name in stale if tuple(values_of_directory(name)) != table.partition_columns}
+    written_empty = {name for name in stale - outdated if keep_emptied or not name}
+    removed = stale - written_empty - (outdated if keep_emptied else set())
+    written = dict.fromkeys({*filled, *written_empty}, table.version)
+    partitions = dict.fromkeys(ahead, table.version) | (known.partitions if known is not None else {}) | written
+    left = (emptied | stale) - filled - removed - (set() if table.partition_columns else {""})
+    after = msgspec.structs.replace(
+        table,
+        version=(known.version if known is not None else -1) if found.partial else table.version,
+        partitions={name: version for name, version in partitions.items() if name not in removed},
+        emptied=tuple(sorted(left)),
+        ahead=tuple(sorted(ahead)),
+    )
+    return Publication(emptied=tuple(sorted(written_empty)), removed=tuple(sorted(removed)), after=after)
+
+
+# --- manifests of the difference --------------------------------------------------------------------------------
+
+
+def manifests_of_changes(
+    snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]], schemes: Mapping[str, str]
+) -> tuple[Mapping[str, Manifest], tuple[str, ...]]:
+    """Make the manifests of touched partitions with files; list those that lost their last file."""
+    touched = sorted(changed, key=lambda values: tuple(value or "" for value in values))
+    spec = snapshot.files.spec
+    keys = [PV_PREFIX + name for name in spec.physical_names]
+    frame = snapshot.files.core
+    directories = [partition_directory(snapshot, values) for values in touched]
+    if keys:
+        wanted = pl.DataFrame(
+            {key: [values[at] for values in touched] for at, key in enumerate(keys)},
+            schema=dict.fromkeys(keys, pl.String()),
+        )
+        frame = frame.join(wanted, on=keys, how="semi", nulls_equal=True)
+        frame = _with_other_spellings(snapshot, frame, set(directories), keys)
+    manifests = manifests_of(snapshot, frame, schemes=schemes) if touched else {}
+    return manifests, tuple(dict.fromkeys(name for name in directories if name not in manifests))
+
+
+def _with_other_spellings(
+    snapshot: Snapshot, frame: pl.DataFrame, directories: set[str], keys: Sequence[str]
+) -> pl.DataFrame:
+    """Files of the same partitions whose value the log spells in another way, such as ``01`` for ``1``."""
+    types = {str(field.data_type) for field in snapshot.files.spec.partition_schema().fields}
+    if types <= {"string", "binary"}:
+        return frame  # Each value has one spelling.
+    distinct = snapshot.files.core.select(keys).unique()
+    same = [row for row in distinct.iter_rows() if partition_directory(snapshot, row) in directories]
+    wanted = pl.DataFrame(same, schema=dict.fromkeys(keys, pl.String()), orient="row")
+    return snapshot.files.core.join(wanted, on=list(keys), how="semi", nulls_equal=True)
+
+
+def partition_directory(snapshot: Snapshot, values: Sequence[str | None]) -> str:
+    """Turn the log's texts of a partition's values, in the order of the columns, into its directory."""
+    types = [field.data_type for field in snapshot.files.spec.partition_schema().fields]
+    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(values, types), strict=True)))
