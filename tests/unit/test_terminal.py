@@ -159,7 +159,7 @@ def test_commands_show_brackets_of_tables_paths_and_values(capsys, monkeypatch, 
     log.write_text("nothing\n")
     expected = {
         ("history", odd_table): ("[red]", "[sync]=[/]"),
-        ("detail", odd_table): ("%5Bsync%5D%5Bred%5D", "[red]=[/]", "[sync]"),
+        ("detail", odd_table): ("[sync][red]", "[red]=[/]", "[sync]"),
         ("files", odd_table): ("[/]=[red]",),
         ("files", odd_table, "--where", "[red] = 1"): ("[red]",),
         ("files", odd_table, "--where", "`[red]` = 1"): ("[red]", "[sync], [/]"),
@@ -194,7 +194,7 @@ def test_errors_and_help_show_brackets(capsys):
 
     found = _run(capsys, lambda argv: run_app(app, argv), "--help")
     assert "Fails with [/] in its text." in found
-    found = _run(capsys, lambda argv: run_app(app, argv))
+    found = _run(capsys, lambda argv: run_app(app, argv), "fails")
     assert "It is [/] and [red]." in found
     assert "pip install '.[sync]'" in found
 

@@ -44,7 +44,7 @@ def _show_version(context: typer.Context, asked: bool) -> None:
     if asked:
         from pydelta.txn.context import engine_info
 
-        typer.echo(f"{context.command.name} {engine_info().partition('/')[2]}")
+        sys.stdout.write(f"{context.command.name} {engine_info().partition('/')[2]}\n")
         raise typer.Exit
 
 
