@@ -23,9 +23,9 @@ class AdmissionBudget:
         max_bytes: Bytes; None for no limit.
 
     Example:
-        >>> Budget(max_files=2).take([5, 5, 5])
+        >>> AdmissionBudget(max_files=2).take([5, 5, 5])
         2
-        >>> Budget(max_bytes=6).take([5, 5, 5])
+        >>> AdmissionBudget(max_bytes=6).take([5, 5, 5])
         2
     """
 
