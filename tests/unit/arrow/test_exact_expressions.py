@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from decimal import Decimal
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pydelta.engines.arrow.evaluate import evaluate, true_rows
-from pydelta.engines.arrow.exact import exact
+from pydelta.engines.arrow.exact import assigned, exact, simple_value
 from pydelta.engines.arrow.expressions import (
     SOURCE,
     NotHere,
@@ -417,3 +418,94 @@ def test_a_tree_of_a_translator_gets_the_types_and_the_spelling_of_the_table():
 def test_a_tree_that_is_not_exact_is_left_to_spark_with_the_reason(expr, why):
     with pytest.raises(NotHere, match=why):
         exact(expr, SCHEMA)
+
+
+BOUNDS = {"byte": 127, "short": 32_767, "integer": 2_147_483_647, "long": 9_223_372_036_854_775_807}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_whole_numbers_are_held_up_to_the_bounds_of_their_type(name):
+    kind, most = PrimitiveType(name), BOUNDS[name]
+    schema = StructType((StructField("c", kind),))
+    for value in (-most - 1, most):
+        assert exact(Compare("=", Column(("c",)), Literal(value, kind)), schema).right == Literal(value, kind)
+        assert assigned("c", str(value), schema) == Literal(value, kind)
+    for value in (-most - 2, most + 1):
+        with pytest.raises(NotHere, match=f"a number beyond {name}"):
+            exact(Compare("=", Column(("c",)), Literal(value, kind)), schema)
+
+
+@pytest.mark.parametrize("name", ["byte", "short", "integer"])
+def test_a_list_is_compared_in_long_where_a_value_is_beyond_the_column(name):
+    kind, long = PrimitiveType(name), PrimitiveType("long")
+    schema = StructType((StructField("c", kind),))
+    within = exact(In(Column(("c",)), (BOUNDS[name], None)), schema)
+    assert (within.child, within.values[0]) == (Column(("c",), kind), BOUNDS[name])
+    beyond = exact(In(Column(("c",)), (BOUNDS[name] + 1,)), schema)
+    assert (beyond.child.type, beyond.values) == (long, (BOUNDS[name] + 1,))
+
+
+HERE = dt.timezone(dt.timedelta(hours=2))
+NOON = dt.datetime(1970, 1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "held"),
+    [
+        (dt.date(1970, 1, 3), "date", 2),
+        (NOON, "date", None),
+        (NOON.replace(tzinfo=dt.UTC), "timestamp", 12 * 3_600_000_000),
+        (NOON.replace(tzinfo=HERE), "timestamp", 10 * 3_600_000_000),
+        (NOON, "timestamp", None),
+        (NOON, "timestamp_ntz", 12 * 3_600_000_000),
+        (NOON.replace(tzinfo=HERE), "timestamp_ntz", None),
+        (dt.date(1970, 1, 3), "timestamp_ntz", None),
+        (True, "boolean", True),
+        (1, "boolean", None),
+        ("a", "string", "a"),
+        ("a", "binary", None),
+        (b"a", "binary", b"a"),
+    ],
+)
+def test_a_value_is_held_as_its_type_stores_it_or_not_at_all(value, name, held):
+    assert simple_value(value, name) == held
+    assert type(simple_value(value, name)) is type(held)
+
+
+@pytest.mark.parametrize("name", ["date", "timestamp", "timestamp_ntz"])
+def test_days_and_microseconds_stay_but_are_not_assigned_as_numbers(name):
+    kind = PrimitiveType(name)
+    schema = StructType((StructField("c", kind),))
+    assert exact(Compare("<", Column(("c",)), Literal(10**15, kind)), schema).right == Literal(10**15, kind)
+    with pytest.raises(NotHere, match=f"such a constant for a column of type {name}"):
+        assigned("c", "1", schema)
+
+
+def test_a_time_without_a_zone_is_assigned_in_the_zone_that_is_given():
+    schema = StructType((StructField("c", INSTANT),))
+    for text in ("'1970-01-01 12:00:00'", "TIMESTAMP '1970-01-01 12:00:00'"):
+        found = assigned("c", text, schema, time_zone="Etc/GMT-2")
+        assert found == Literal(10 * 3_600_000_000, INSTANT)
+
+
+def test_a_null_takes_the_type_of_what_it_meets_and_alone_is_a_condition():
+    schema = StructType((StructField("c", LONG), StructField("b", BOOLEAN)))
+    assert exact(Literal(None), schema) == Literal(None, BOOLEAN)
+    assert exact(Compare("=", Column(("c",)), Literal(None)), schema).right == Literal(None, LONG)
+    assert exact(Literal(None, LONG), schema) == Literal(None, LONG)
+    assert exact(Column(("b",)), schema) == Column(("b",), BOOLEAN)
+    with pytest.raises(NotHere):
+        exact(Literal(1), schema)
+
+
+def test_two_constants_keep_their_sides():
+    found = exact(Compare("<", Literal(1, LONG), Literal(2, LONG)), StructType(()))
+    assert (found.op, found.left, found.right) == ("<", Literal(1, LONG), Literal(2, LONG))
+
+
+def test_a_decimal_column_takes_no_float_and_a_boolean_is_not_a_number():
+    schema = StructType((StructField("c", MONEY), StructField("f", FLOAT), StructField("n", LONG)))
+    assert exact(Compare("=", Column(("c",)), Literal(5, MONEY)), schema).right == Literal(Decimal(5), MONEY)
+    for column_name, value, kind in (("c", 0.5, MONEY), ("c", True, MONEY), ("f", True, FLOAT), ("n", True, LONG)):
+        with pytest.raises(NotHere):
+            exact(Compare("=", Column((column_name,)), Literal(value, kind)), schema)
