@@ -18,6 +18,7 @@ from catalog_sync.names import TableName
 from catalog_sync.thrift.client import Metastore, found_table, is_symlink
 from catalog_sync.twin import Twin, twin_of
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.columns import PV_PREFIX
 from pydelta.manifests import Lease, ManifestsBusyError, ManifestState, read_state
 from pydelta.manifests.contents import DEFAULT_SCHEMES
 from pydelta.manifests.plan import partition_directory
@@ -149,7 +150,7 @@ class SyncInputs:
         """Directories of the partitions that have files."""
         if self.manifests is not None:
             return self.manifests.live()
-        keys = [f"pv:{name}" for name in self.snapshot.files.spec.physical_names]
+        keys = [PV_PREFIX + name for name in self.snapshot.files.spec.physical_names]
         if not keys:
             return set()
         rows = self.snapshot.files.core.select(keys).unique().iter_rows()

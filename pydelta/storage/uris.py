@@ -17,6 +17,7 @@ __all__ = [
     "BucketPlace",
     "bucket_of",
     "check_path",
+    "hadoop_uri",
     "normalize_uri",
     "plain_location",
     "scheme_of",
@@ -69,8 +70,15 @@ def normalize_uri(uri: str) -> str:
     return f"{scheme}:{rest.rstrip('/')}"
 
 
+def hadoop_uri(root: str) -> str:
+    """Turn a normalized table URI into the text that Hadoop's ``Path`` takes: ``file:`` decoded and with one slash."""
+    if root.startswith("file:"):
+        root = "file:/" + unquote(root.removeprefix("file:")).lstrip("/")
+    return root.rstrip("/")
+
+
 def plain_location(uri: str) -> str:
-    """Spell a normalized URI as Hadoop prints a path: ``file:/data/a b``, with nothing escaped.
+    """Spell a normalized URI as Hadoop prints a path, if that names the same place here.
 
     A folder whose name holds a per cent sign keeps its URI, since the plain text would name another folder here.
 
@@ -78,9 +86,7 @@ def plain_location(uri: str) -> str:
         >>> plain_location("file:///data/a%20b"), plain_location("file:///data/a%2520b")
         ('file:/data/a b', 'file:///data/a%2520b')
     """
-    if scheme_of(uri) != "file":
-        return uri
-    plain = "file:" + unquote(uri.removeprefix("file://"))
+    plain = hadoop_uri(uri)
     return plain if normalize_uri(plain) == uri else uri
 
 

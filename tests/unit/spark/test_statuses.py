@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 from pydelta.engines.spark.scan import statuses
-from pydelta.engines.spark.scan.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
+from pydelta.engines.spark.scan.statuses import encode_statuses, encode_uris, file_uris
 from pydelta.errors import LogCorruptedError
+from pydelta.storage.uris import hadoop_uri
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

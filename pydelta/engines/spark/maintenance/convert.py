@@ -27,7 +27,6 @@ from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import log_for_path
 from pydelta.engines.spark.maintenance.parquet_sources import parquet_source
 from pydelta.engines.spark.running import run_in_session
-from pydelta.engines.spark.scan.statuses import hadoop_uri
 from pydelta.engines.spark.types import from_spark
 from pydelta.errors import (
     DeltaError,
@@ -44,6 +43,7 @@ from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
 from pydelta.storage import Store, open_store
 from pydelta.storage.interface import ObjectInfo
+from pydelta.storage.uris import hadoop_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pydelta.engines.spark.catalog.entries import session_identifier
 from pydelta.engines.spark.catalog.lookup import location_of_table
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.scan.statuses import hadoop_uri
 from pydelta.errors import StorageError, first_line
 from pydelta.protocol.schema import StructType, parse_schema
+from pydelta.storage.uris import hadoop_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,12 +26,13 @@ import pyarrow as pa
 
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.scan.filters import to_expressions
-from pydelta.engines.spark.scan.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
+from pydelta.engines.spark.scan.statuses import encode_statuses, encode_uris, file_uris
 from pydelta.errors import LogCorruptedError, StorageError
 from pydelta.log import FileTable, Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.types import StructType
+from pydelta.storage.uris import hadoop_uri
 
 __all__ = [
     "MATCH_COLUMNS",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from pydelta.errors import LogCorruptedError
 from pydelta.protocol.paths import are_absolute, decoded_paths
 from pydelta.storage.kinds import kind_of
 
-__all__ = ["encode_statuses", "file_uris", "hadoop_uri"]
+__all__ = ["encode_statuses", "file_uris"]
 
 _BLOCK: Final = 200_000
 _URI_SAFE: Final = "/:@!$&'()*+,;=-._~"
@@ -28,19 +28,12 @@ _PERMISSION: Final = b"\x22\x03\x08\xa4\x02"  # field 4: permission 0444
 _FIXED: Final = b"\x32\x00\x40\x00\x50\x01\x58\x80\x80\x80\x40"  # group "", access time 0, replication 1, 128 MB blocks
 
 
-def hadoop_uri(root: str) -> str:
-    """Turn a normalised table URI into the text that Hadoop's ``Path`` takes: ``file:`` decoded and with one slash."""
-    if root.startswith("file:"):
-        root = "file:/" + unquote(root.removeprefix("file:")).lstrip("/")
-    return root.rstrip("/")
-
-
 def file_uris(paths: pl.Series, root: str) -> pl.Series:
     """Turn paths as the log spells them into full URIs, decoded once, as Hadoop's ``Path`` reads them.
 
     Args:
         paths: ``add.path``: relative to the root, or absolute; URI-encoded.
-        root: The table's root as ``hadoop_uri`` gives it.
+        root: The table's root as ``storage.uris.hadoop_uri`` gives it.
 
     Raises:
         LogCorruptedError: A relative path leaves the table's root.
