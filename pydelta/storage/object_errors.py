@@ -5,6 +5,7 @@ The client tells the kinds of failure apart only in the text of its exceptions, 
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _PART_AGAIN: Final = frozenset(
 )
 _QUERY_SECRET: Final = re.compile(r"(?i)\b(sig|x-amz-[a-z-]+|x-goog-[a-z-]+|access_token)=[^&\s\"'<>]+")
 _DENIED: Final = (401, 403)
+_CLOCK_CODE: Final = "RequestTimeTooSkewed"
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
 
 
@@ -124,7 +126,7 @@ def read_failure(error: Exception) -> StoreFailure:
     return StoreFailure(
         status=int(status.group(1)) if status else None,
         code=code.group(1) if code else None,
-        message=message.group(1) if message else None,
+        message=html.unescape(message.group(1)) if message else None,
         kind=kind,
         retries=int(retries.group(1)) if retries else 0,
     )
@@ -145,6 +147,12 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
         if failure.code in ("NoSuchBucket", "ContainerNotFound"):
             return ObjectNotFoundError(f"{where}: there is no such bucket.", hint="Create it, or check the endpoint.")
         return ObjectNotFoundError(f"{where} does not exist.")
+    if failure.code == _CLOCK_CODE:
+        return StoragePermissionError(
+            f"{where}: the store refused the request, because this machine's clock differs from the store's by more "
+            f"than it allows ({detail}).",
+            hint="Set the clock of the machine that is wrong, for instance by NTP. pydelta doctor URI measures the difference.",
+        )
     if failure.is_denied:
         bucket = (where.partition("://")[2] or where).partition("/")[0]
         return StoragePermissionError(

@@ -121,7 +121,7 @@ class _Exactly:
     def _in(self, expr: In) -> Exact:
         child = self.of(expr.child)
         kind = check_simple(child.type)
-        name = kind.name if isinstance(kind, PrimitiveType) else ""
+        name = str(kind)
         if name in WHOLE and not all(value is None or _has_bits(value, name) for value in expr.values):
             child, kind = cast(child, PrimitiveType("long")), PrimitiveType("long")
         return is_in(child, [Literal(_held(value, kind), kind) for value in expr.values])
@@ -159,12 +159,12 @@ _PARTS: Final[Mapping[type, Callable[[_Exactly, Any], Exact]]] = {
 
 def _condition(expr: Exact) -> Exact:
     """An expression, where a null without a type is a condition."""
-    return Literal(None, BOOLEAN) if isinstance(expr, Literal) and expr.type is None else expr
+    return Literal(None, BOOLEAN) if expr.type is None else expr
 
 
 def _in_one_type(left: Exact, right: Exact) -> tuple[Exact, Exact]:
     """Two sides in the type in which Spark compares them: the wider one of two whole numbers, or of two floats."""
-    if isinstance(right, Literal) and right.type is None:
+    if right.type is None:  # only a null has none
         right = Literal(None, left.type)
     names = [str(side.type) for side in (left, right)]
     for widths in (WHOLE, FLOATS):
@@ -245,7 +245,7 @@ def _held(value: Any, kind: DataType) -> Any:
         return None
     if isinstance(kind, DecimalType) and _is_number(value) and not isinstance(value, float):
         return fitting(Decimal(value), kind)
-    name = kind.name if isinstance(kind, PrimitiveType) else ""
+    name = str(kind)
     if name in _BITS and _is_number(value) and isinstance(value, int):
         if not _has_bits(value, name):
             raise NotHere(f"a number beyond {kind}")

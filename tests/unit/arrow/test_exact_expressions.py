@@ -412,6 +412,8 @@ def test_a_tree_of_a_translator_gets_the_types_and_the_spelling_of_the_table():
         (Compare("=", Column(("n",)), Literal(Decimal("0.001"), MONEY)), "more digits"),
         (Compare("=", S, Literal(1, "string")), "such a constant"),
         (Literal(1, ARRAY), "type array"),
+        (IsNull(Literal(None, ARRAY)), "type array"),
+        (Compare("=", Column(("n",)), Literal("5", MONEY)), "such a constant"),
         (Compare("=", Literal(None), Literal(None)), "type none"),
     ],
 )
@@ -496,6 +498,11 @@ def test_a_null_takes_the_type_of_what_it_meets_and_alone_is_a_condition():
     assert exact(Column(("b",)), schema) == Column(("b",), BOOLEAN)
     with pytest.raises(NotHere):
         exact(Literal(1), schema)
+
+
+def test_a_null_is_assigned_to_a_column_of_any_type():
+    for kind in (FLOAT, LONG, MONEY, STRING, BOOLEAN, INSTANT):
+        assert assigned("c", "NULL", StructType((StructField("c", kind),))) == Literal(None, kind)
 
 
 def test_two_constants_keep_their_sides():

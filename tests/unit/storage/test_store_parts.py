@@ -214,6 +214,18 @@ def test_a_refusal_names_the_bucket_since_a_missing_one_is_refused_too(where, bu
     assert f"there is no bucket {bucket}, or the key may not do this there" in str(denied)
 
 
+def test_a_clock_that_the_store_does_not_accept_is_not_blamed_on_the_keys():
+    reply = (
+        "Server returned non-2xx status code: 403 Forbidden <Error><Code>RequestTimeTooSkewed</Code>"
+        "<Message>The difference to the server&#39;s time is too large.</Message></Error>"
+    )
+    skewed = to_storage_error(_error(reply), where="s3a://b/k")
+    assert isinstance(skewed, StoragePermissionError)
+    assert "clock" in str(skewed)
+    assert "server's time" in str(skewed)
+    assert "bucket" not in str(skewed)
+
+
 def test_messages_are_short_and_without_secrets():
     text = "GET https://x.blob/c/k?sv=1&sig=abc%2Fdef&se=2 with key p%2Fq and p/q failed"
     error = to_storage_error(_error(text), where="abfss://c@x/k", secrets=["p/q"])
