@@ -151,7 +151,7 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
         return StoragePermissionError(
             f"{where}: the store refused the request, because this machine's clock differs from the store's by more "
             f"than it allows ({detail}).",
-            hint="Set the clock of the machine that is wrong, for instance by NTP. pydelta doctor URI measures the difference.",
+            hint="Set the wrong clock right, for instance by NTP. pydelta doctor URI measures the difference.",
         )
     if failure.is_denied:
         bucket = (where.partition("://")[2] or where).partition("/")[0]
