@@ -73,7 +73,8 @@ def _balanced(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
     while len(level) > 1:
         pairs = [kind(*level[at : at + 2]) for at in range(0, len(level) - 1, 2)]
         level = pairs + level[len(level) - len(level) % 2 :]
-    return level[0]
+    (found,) = level
+    return found
 
 
 class _Parser:
@@ -108,9 +109,9 @@ class _Parser:
 
     def _error(self, position: int, reason: str | None = None) -> ParseError:
         """The error at a place, which it shows."""
-        lines = self._text[:position].replace("\r\n", "\n").split("\n")
+        lines = self._text[:position].split("\n")
         line, column = len(lines), len(lines[-1]) + 1
-        shown = self._text.replace("\r\n", "\n").split("\n")[line - 1]
+        shown = self._text.split("\n")[line - 1].rstrip("\r")
         return ParseError(
             f"The condition does not parse at line {line}, column {column}:\n  {shown}\n  {' ' * (column - 1)}^",
             line=line,
@@ -161,7 +162,7 @@ class _Parser:
 
     def _joined(self, kind: type[And] | type[Or], parts: list[Any]) -> Any:
         if len(parts) == 1:
-            return parts[0]
+            return parts.pop()
         first, *others = map(self._binder.condition, parts)
         found = first.parts if isinstance(first, Joined) and first.kind is kind else [first]
         for part in others:

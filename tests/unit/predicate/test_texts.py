@@ -181,10 +181,10 @@ def test_text_is_split_where_spark_splits_it(text, kinds):
 @pytest.mark.parametrize(
     ("text", "line", "column"),
     [
-        ("i = 1\r\nAND (s = ", 2, 9), ("i = 1 $", 1, 7), ("i = 1 /* x", 1, 7), ("i = 1 /* /*+ x */ */", 1, 7),
+        ("i = 1\r\nAND (s = ", 2, 9), ("i = $\r\nAND b", 1, 5), ("i = 1 $", 1, 7), ("i = 1 /* x", 1, 7), ("i = 1 /* /*+ x */ */", 1, 7),
         ("i = 'x", 1, 5),
         ("i \u00a0= 1", 1, 3), ("i = 1 2", 1, 7), ("i = -s", 1, 6), ("upper(s) = 'a'", 1, 1), ("i NOT = 1", 1, 7),
-        ("i IS 5", 1, 6),
+        ("i IS 5", 1, 6), ("i IS `NULL`", 1, 6), ("i IN `(` 1)", 1, 6),
         ("s LIKE 'a' ESCAPE 'ab'", 1, 19), ("s LIKE 'a' ESCAPE 5", 1, 19), ("i IN (1 2)", 1, 9), ("i.1 = 1", 1, 2),
         ("i = )", 1, 5),
         ("i. = 1", 1, 4), ("DATE = '2024-01-01", 1, 8), ("`` = 1", 1, 1), ("\u0131n = 1", 1, 1),
@@ -200,6 +200,23 @@ def test_a_text_that_is_no_condition_shows_where(text, line, column):
     assert (caught.value.line, caught.value.column) == (line, column)
     shown = text.replace("\r\n", "\n").split("\n")[line - 1]
     assert f"\n  {shown}\n  {' ' * (column - 1)}^" in str(caught.value)
+
+
+def test_a_condition_is_nested_a_hundred_levels_deep_and_no_deeper():
+    def chained(levels):
+        text = "i = 0"
+        for level in range(levels):
+            text = f"(i = 1 {'OR' if level % 2 else 'AND'} {text})"
+        return text
+
+    def negated(pairs):
+        return "NOT (i = 1 AND " * pairs + "i = 0" + ")" * pairs
+
+    for text in (chained(100), negated(50), f"NOT {chained(99)}"):
+        assert parsed(text) == parsed(f"({text})")
+    for text in (chained(101), f"(b OR {negated(50)})", f"NOT {chained(100)}"):
+        with pytest.raises(ParseError, match="nested too deeply"):
+            parsed(text)
 
 
 def test_precedence_is_that_of_spark():
@@ -336,7 +353,7 @@ def test_a_value_is_a_constant_or_a_column_and_nothing_more():
     assert parse_value("9223372036854775808", SCHEMA).type == DecimalType(19, 0)
     assert parse_value("(`I`)", SCHEMA) == Column(("i",))
     assert parse_value("q.K -- the key", SCHEMA) == Column(("q", "k"))
-    for text in ("1 = 1", "i OR b", "i 5", "'a' LIKE 'a'"):
+    for text in ("1 = 1", "i OR b", "i 5", "'a' LIKE 'a'", "(i = 1)", "(b AND i = 1)"):
         assert parse_value(text, SCHEMA) is None
     moment = dt.datetime(2024, 1, 5, 11, tzinfo=dt.UTC)
     assert parse_value("TIMESTAMP '2024-01-05 12:00:00'", SCHEMA, time_zone="+01:00") == Literal(moment, "timestamp")
