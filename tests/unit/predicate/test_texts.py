@@ -22,6 +22,7 @@ from pydelta.predicate import (
     TextTest,
     parse_predicate,
     parse_value,
+    parsing,
 )
 from pydelta.predicate.expressions import Cast
 from pydelta.predicate.lexing import NotRead, number_of, text_of, tokens
@@ -181,10 +182,12 @@ def test_text_is_split_where_spark_splits_it(text, kinds):
 @pytest.mark.parametrize(
     ("text", "line", "column"),
     [
-        ("i = 1\r\nAND (s = ", 2, 9), ("i = $\r\nAND b", 1, 5), ("i = 1 $", 1, 7), ("i = 1 /* x", 1, 7), ("i = 1 /* /*+ x */ */", 1, 7),
+        ("i = 1\r\nAND (s = ", 2, 9), ("i = $\r\nAND b", 1, 5),
+        ("i = 1 $", 1, 7), ("i = 1 /* x", 1, 7), ("i = 1 /* /*+ x */ */", 1, 7),
         ("i = 'x", 1, 5),
         ("i \u00a0= 1", 1, 3), ("i = 1 2", 1, 7), ("i = -s", 1, 6), ("upper(s) = 'a'", 1, 1), ("i NOT = 1", 1, 7),
-        ("i IS 5", 1, 6), ("i IS `NULL`", 1, 6), ("i IN `(` 1)", 1, 6),
+        ("i IS 5", 1, 6), ("i IS `NULL`", 1, 6), ("i IN `(` 1)", 1, 6), ("i IN (1 `,` 2)", 1, 9),
+        ("b NOT AND b", 1, 7), ("s LIKE 'a' ESCAPE abc", 1, 19), ("s LIKE 'a' ESCAPE 123", 1, 19),
         ("s LIKE 'a' ESCAPE 'ab'", 1, 19), ("s LIKE 'a' ESCAPE 5", 1, 19), ("i IN (1 2)", 1, 9), ("i.1 = 1", 1, 2),
         ("i = )", 1, 5),
         ("i. = 1", 1, 4), ("DATE = '2024-01-01", 1, 8), ("`` = 1", 1, 1), ("\u0131n = 1", 1, 1),
@@ -226,6 +229,7 @@ def test_precedence_is_that_of_spark():
     assert parsed("NOT (i = 1 AND i = 2)") == Not(And(a, b))
     assert parsed("! NOT i = 1") == a
     assert parsed("NOT NOT (NOT i = 1)") == Not(a)
+    assert parsed("NOT (NOT i = 1)") == a
     assert parsed("i = 1 AND i = 2 AND i = 3 AND i = 4") == And(And(a, b), And(c, d))
     assert parsed("i = 1 AND (i = 2 AND i = 3)") == And(And(a, b), c)
     assert parsed("(i = 1 OR i = 2) AND i = 3") == And(Or(a, b), c)
@@ -236,6 +240,7 @@ def test_precedence_is_that_of_spark():
     assert parsed("i !> 1") == parsed("i <= 1")
     assert parsed("i !< 1") == parsed("i >= 1") == Compare(">=", a.left, a.right)
     assert parsed("i IS NOT DISTINCT FROM 1") == Compare("<=>", a.left, a.right)
+    assert parsed("b IS FALSE") == Compare("<=>", Column(("b",)), Literal(False, "boolean"))
     assert parsed("b IS NOT TRUE") == Not(Compare("<=>", Column(("b",)), Literal(True, "boolean")))
 
 
@@ -336,6 +341,15 @@ def test_a_list_holds_its_constants_and_a_null():
     assert parsed("d NOT IN ('2024-01-05')") == Not(In(Column(("d",)), (dt.date(2024, 1, 5),)))
     assert parsed("f IN (1, NULL)") == Or(parsed("f = 1"), parsed("f = NULL"))
     assert isinstance(parsed("f IN (" + ", ".join(["1"] * 10) + ")"), Or)
+
+
+@pytest.mark.parametrize("constants", [["7"] * 1_000, ["'a'"] * 1_000], ids=["numbers", "texts"])
+def test_the_constants_of_a_long_list_are_not_parsed_as_conditions(constants, monkeypatch):
+    calls, parse = [], parsing._Parser._boolean
+    monkeypatch.setattr(parsing._Parser, "_boolean", lambda self: calls.append(1) or parse(self))
+    found = parsed(f"{'i' if constants[0] == '7' else 's'} IN ({', '.join(constants)})")
+    assert len(found.values) == 1_000
+    assert len(calls) == 2  # the whole text, and the constant that no comma follows
 
 
 def test_two_constants_are_compared_where_that_needs_no_cast():
