@@ -65,8 +65,7 @@ def value_of_text(text: str, data_type: DataType, time_zone: str | None) -> Any:
         BindError: It is not a value of the type, or what it is depends on a zone that is not given.
     """
     name = str(data_type)
-    zoned = names_zone(text) if name.startswith("timestamp") else False
-    if name == "timestamp" and not zoned and time_zone is None:
+    if name == "timestamp" and time_zone is None and not names_zone(text):
         raise BindError(
             f"{text!r} names no time zone, and there is no session to take one from.",
             hint="Write it with its zone, as in 2024-05-01 12:00:00+02:00 or …Z, or give the zone: --time-zone "
@@ -75,7 +74,7 @@ def value_of_text(text: str, data_type: DataType, time_zone: str | None) -> Any:
     try:
         if text.strip() == "" and name not in ("string", "binary"):
             raise ValueError("nothing")
-        if name == "timestamp_ntz" and zoned:
+        if name == "timestamp_ntz" and names_zone(text):
             raise ValueError("a zone where there is none")
         if name in ("string", "binary"):
             return text if name == "string" else text.encode()

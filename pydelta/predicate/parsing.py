@@ -253,7 +253,7 @@ class _Parser:
             number = self._next()
             if number.kind != "number":
                 raise self._error(number.start)
-            return self._constant(number, token.text.replace("+", ""))
+            return self._constant(number, "-" if token.text == "-" else "")
         if token.kind in ("string", "number"):
             return self._constant(token, "")
         if token.kind == "word" and token.text in ("TRUE", "FALSE", "NULL"):
