@@ -295,7 +295,8 @@ def test_a_pattern_is_a_text_and_what_may_follow(text, prefix):
         ("d = '2_024-01-05'", BindError, "not a valid date"), ("i = ''", BindError, "not a valid"),
         ("i = '  '", BindError, "not a valid"), ("`(`i = 1)", BindError, "no column"),
         ("i = `-` 1", BindError, "no column"),
-        ("i = `+` 1", BindError, "no column"), ("t = 'x Z'", BindError, "Write times as"), ("`DATE`'2024-01-01' = d", BindError, "no column"),
+        ("i = `+` 1", BindError, "no column"), ("`DATE`'2024-01-01' = d", BindError, "no column"),
+        ("i = '-x'", BindError, "not a valid integer"), ("(i = 1) = b", UnsupportedFeatureError, "with a condition"),
         ("i = '1.0'", BindError, "not a valid"), ("i = '2147483648'", BindError, ""),
         ("z = '2024-01-01 00:00:00Z'", BindError, "2024-05-01 12:00:00"),
         ("z = TIMESTAMP_NTZ '2024-01-01 00:00:00Z'", BindError, "not a valid"), ("c = X'6g'", BindError, "X'6g'"),
@@ -361,7 +362,16 @@ def test_two_constants_are_compared_where_that_needs_no_cast():
         Literal(True, "boolean"), Literal(False, "boolean"), Literal(True, "boolean"), Literal(True, "boolean"),
         Literal(False, "boolean"),
     ]  # fmt: skip
-    assert parsed("1 = NULL") == parsed("NULL < 1") == Literal(None)
+    assert parsed("1 = NULL") == parsed("NULL < 1") == parsed("1 <> NULL") == Literal(None)
+
+
+def test_an_error_shows_a_long_number_by_its_beginning_and_how_a_time_is_written():
+    for digits, shown in ((40, "1" * 40), (41, "1" * 20 + "…")):
+        with pytest.raises(BindError, match=f"The number -{shown} has too many digits"):
+            parsed("i = -" + "1" * digits)
+    with pytest.raises(BindError, match="not a valid timestamp.") as caught:
+        parsed("t = 'x'", time_zone="UTC")
+    assert "Write times as" in caught.value.hint
 
 
 def test_a_value_is_a_constant_or_a_column_and_nothing_more():
