@@ -297,6 +297,8 @@ def test_a_pattern_is_a_text_and_what_may_follow(text, prefix):
         ("i = `-` 1", BindError, "no column"),
         ("i = `+` 1", BindError, "no column"), ("`DATE`'2024-01-01' = d", BindError, "no column"),
         ("i = '-x'", BindError, "not a valid integer"), ("(i = 1) = b", UnsupportedFeatureError, "with a condition"),
+        ("b = (i = 1)", UnsupportedFeatureError, "with a condition"),
+        ("TRUE = (i = 1)", UnsupportedFeatureError, "with a condition"), ("i IN (1, l)", UnsupportedFeatureError, "IN"),
         ("i = '1.0'", BindError, "not a valid"), ("i = '2147483648'", BindError, ""),
         ("z = '2024-01-01 00:00:00Z'", BindError, "2024-05-01 12:00:00"),
         ("z = TIMESTAMP_NTZ '2024-01-01 00:00:00Z'", BindError, "not a valid"), ("c = X'6g'", BindError, "X'6g'"),
@@ -343,6 +345,7 @@ def test_a_constant_is_in_the_type_in_which_it_is_compared(text, value, kind):
 
 def test_a_list_holds_its_constants_and_a_null():
     assert parsed("i IN (1, 2L, NULL, -3, 4.0)") == In(Column(("i",)), (1, 2, None, -3, 4))
+    assert parsed("x IN (1Y, 2S, 3, 4L, 5.0, 6D, NULL)") == In(Column(("x",)), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, None))
     assert parsed("d NOT IN ('2024-01-05')") == Not(In(Column(("d",)), (dt.date(2024, 1, 5),)))
     assert parsed("f IN (1, NULL)") == Or(parsed("f = 1"), parsed("f = NULL"))
     assert isinstance(parsed("f IN (" + ", ".join(["1"] * 10) + ")"), Or)
@@ -367,7 +370,7 @@ def test_two_constants_are_compared_where_that_needs_no_cast():
 
 def test_an_error_shows_a_long_number_by_its_beginning_and_how_a_time_is_written():
     for digits, shown in ((40, "1" * 40), (41, "1" * 20 + "…")):
-        with pytest.raises(BindError, match=f"The number -{shown} has too many digits"):
+        with pytest.raises(BindError, match=rf"The number -{shown} has too many digits"):
             parsed("i = -" + "1" * digits)
     with pytest.raises(BindError, match="not a valid timestamp.") as caught:
         parsed("t = 'x'", time_zone="UTC")
