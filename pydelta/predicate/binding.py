@@ -230,7 +230,7 @@ class Binder:
         """What turns a constant into the type in which it is compared with a column."""
         field = self._fields[column.path]
         on_path = [self._fields[column.path[: size + 1]].metadata for size in range(len(column.path))]
-        if any(_COLLATIONS in item or _PADDED.search(str(item.get(LENGTH, ""))) for item in on_path):
+        if any(_COLLATIONS in item or _PADDED.search(str(item.get(LENGTH))) for item in on_path):
             raise _not_here(f"a comparison of {column}, whose texts Spark does not compare by their bytes")
         data_type = field.data_type
         name = "decimal" if isinstance(data_type, DecimalType) else str(data_type)

@@ -276,7 +276,9 @@ def test_a_pattern_is_a_text_and_what_may_follow(text, prefix):
         ("n = '1.5'", UnsupportedFeatureError, "decimal"), ("n = 1e0", UnsupportedFeatureError, "decimal"),
         ("i = 1.5", UnsupportedFeatureError, "integer"),
         ("i = 1.5D", UnsupportedFeatureError, "integer"), ("i = 1F", UnsupportedFeatureError, "integer"),
-        ("l = 9007199254740992D", UnsupportedFeatureError, ""),
+        ("l = 9007199254740992D", UnsupportedFeatureError, ""), ("n = 1F", UnsupportedFeatureError, "decimal"),
+        ("l = -9007199254740992D", UnsupportedFeatureError, ""), ("q = 'a'", BindError, "'q' is struct"),
+        ("s LIKE (b AND b)", UnsupportedFeatureError, "LIKE of"),
         ("l = 5." + "0" * 19, UnsupportedFeatureError, ""), ("1 < 2", UnsupportedFeatureError, "two constants"),
         ("1 = 'a'", UnsupportedFeatureError, ""),
         ("TRUE = TRUE", UnsupportedFeatureError, ""),
@@ -343,6 +345,12 @@ def test_a_constant_is_in_the_type_in_which_it_is_compared(text, value, kind):
     assert parsed(f"{flipped[2]} {flipped[0]} {text[0]}").left == found
 
 
+@pytest.mark.parametrize("kind", ["byte", "short", "integer", "long", "float", "double"])
+def test_a_text_is_a_number_where_the_column_is_one(kind):
+    schema = StructType((StructField("c", PrimitiveType(kind)),))
+    assert parse_predicate("c = '7'", schema).right.value == 7
+
+
 def test_a_list_holds_its_constants_and_a_null():
     assert parsed("i IN (1, 2L, NULL, -3, 4.0)") == In(Column(("i",)), (1, 2, None, -3, 4))
     assert parsed("x IN (1Y, 2S, 3, 4L, 5.0, 6D, NULL)") == In(Column(("x",)), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, None))
@@ -370,7 +378,7 @@ def test_two_constants_are_compared_where_that_needs_no_cast():
 
 def test_an_error_shows_a_long_number_by_its_beginning_and_how_a_time_is_written():
     for digits, shown in ((40, "1" * 40), (41, "1" * 20 + "…")):
-        with pytest.raises(BindError, match=rf"The number -{shown} has too many digits"):
+        with pytest.raises(BindError, match=f"The number -{shown} has"):
             parsed("i = -" + "1" * digits)
     with pytest.raises(BindError, match="not a valid timestamp.") as caught:
         parsed("t = 'x'", time_zone="UTC")
