@@ -302,7 +302,7 @@ def _constant(symbol: str, left: Literal, right: Literal) -> Literal:
     if symbol != "<=>" and (left.value is None or right.value is None):
         return Literal(None)
     kinds = {_kind(left), _kind(right)}
-    if symbol not in ("=", "<=>") or not (kinds <= {*WHOLE} or kinds == {"string"}):
+    if symbol not in ("=", "<=>") or not (kinds.issubset(WHOLE) or kinds == {"string"}):
         raise _not_here("a comparison of two constants")
     return Literal(left.value == right.value, "boolean")
 
@@ -315,7 +315,7 @@ def _prefix(pattern: str, escape: str) -> tuple[str, str | None]:
         if char == escape:
             position += 1
             char = pattern[position : position + 1]
-            if not char or char not in ("%", "_", escape):
+            if char not in ("%", "_", escape):
                 raise InvalidArgumentError(
                     f"In LIKE {pattern!r}, {escape!r} stands before neither %, _ nor itself.",
                     hint="Write the escape character twice, or name another one with ESCAPE.",
