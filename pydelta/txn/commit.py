@@ -15,6 +15,8 @@ seen in it. So one intention cannot be in the log twice.
 
 A long transaction may find its next version free because the log was cleaned up past it, and no reader would see a
 commit there. So it checks that the previous version exists, both before and after the put.
+
+An ``Observer`` is called at each phase of a transaction, where a test or monitor may intervene.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
 from pydelta.protocol.actions import Action, decode_commit
@@ -36,14 +38,53 @@ from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.uris import scheme_of
 from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
-from pydelta.txn.phases import COMMIT, Observer
 from pydelta.txn.prepare import Base, Intention, render
 from pydelta.txn.reads import ReadSet
 from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_reader
 from pydelta.txn.settle import Landed, OutcomeUnknown, put_commit
 from pydelta.txn.staged import WinningCommit
 
-__all__ = ["Attempts", "Published", "Winner", "publish"]
+__all__ = [
+    "COMMIT",
+    "PHASES",
+    "POST_COMMIT",
+    "PREPARE",
+    "READ",
+    "SILENT",
+    "Attempts",
+    "Observer",
+    "Published",
+    "Silent",
+    "Winner",
+    "publish",
+]
+
+READ: Final = "read"
+"""The snapshot is chosen, but nothing was read from it yet."""
+PREPARE: Final = "prepare"
+"""``commit`` was called, but nothing was checked yet."""
+COMMIT: Final = "commit"
+"""A commit file is ready to be put. Occurs once per attempt."""
+POST_COMMIT: Final = "post-commit"
+"""The version is in the log, and hooks run next."""
+PHASES: Final = (READ, PREPARE, COMMIT, POST_COMMIT)
+
+
+class Observer(Protocol):
+    """Called when a transaction reaches a phase. It may block. Raising an error ends the transaction there."""
+
+    def at(self, phase: str) -> None:
+        """Handle the start of ``phase``, one of ``PHASES``."""
+
+
+class Silent:
+    """An observer that does nothing."""
+
+    def at(self, phase: str) -> None:
+        """Do nothing."""
+
+
+SILENT: Final = Silent()
 
 _LATELY_MS: Final = 60_000
 _TOGETHER: Final = 16
