@@ -38,11 +38,10 @@ from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.uris import scheme_of
 from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
+from pydelta.txn.footprint import ReadSet, WinningCommit
 from pydelta.txn.prepare import Base, Intention, render
-from pydelta.txn.reads import ReadSet
 from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_reader
 from pydelta.txn.settle import Landed, OutcomeUnknown, put_commit
-from pydelta.txn.staged import WinningCommit
 
 __all__ = [
     "COMMIT",

@@ -47,13 +47,21 @@ from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
 from pydelta.txn.commit import POST_COMMIT, PREPARE, READ, SILENT, Attempts, Observer, Published, publish
-from pydelta.txn.conflicts import Isolation, effective_level
 from pydelta.txn.context import author, engine_info, landed
 from pydelta.txn.enablement import with_kept_enablement
+from pydelta.txn.footprint import (
+    KEY_SCHEMA,
+    Isolation,
+    Operation,
+    ReadPredicate,
+    ReadSet,
+    Staged,
+    effective_level,
+    match_any_file,
+    matcher_for,
+)
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
 from pydelta.txn.prepare import Base, Intention, check_staged, check_stats_columns, row_id_high_water_mark
-from pydelta.txn.reads import KEY_SCHEMA, ReadPredicate, ReadSet, match_any_file, matcher_for
-from pydelta.txn.staged import Operation, Staged
 
 if TYPE_CHECKING:
     from pydelta.predicate import Expr
