@@ -34,7 +34,7 @@ from pydelta.protocol.actions import Action, AddCDCFile, AddFile
 from pydelta.settings import Settings
 from pydelta.settings.clock import Clock, elapsed_ms, epoch_ms
 from pydelta.storage.discarding import discard
-from pydelta.txn import Begin, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, OptimisticTransaction, start_transaction
 
 __all__ = ["Attempt", "Command", "Context", "Refusal", "Task", "existing_table", "refuse_append_only", "run"]
 
@@ -72,6 +72,11 @@ class Context:
     def start(self) -> OptimisticTransaction:
         """Begin a transaction, and notify the engine of its commit."""
         return self.begin(self.log).notifying(self.engine.committed)
+
+    def compacts(self, committed: Committed, adds: Sequence[AddFile]) -> bool:
+        """Return whether the session, or else the table, wants files that a commit added to be compacted."""
+        wanted = self.settings.auto_compact
+        return bool(adds and (committed.snapshot.properties.auto_compact if wanted is None else wanted))
 
     def beginning(self, begin: Begin) -> Context:
         """Return a copy that begins transactions in another way."""

@@ -11,8 +11,8 @@ from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata, Protocol
 from pydelta.protocol.feature_table import FEATURES
-from pydelta.protocol.iceberg_compat import compat_version
 from pydelta.protocol.schema import parse_schema
+from pydelta.settings.table import iceberg_compat_version
 
 __all__ = [
     "at_least",
@@ -61,7 +61,7 @@ def partition_columns_in_files(protocol: Protocol | None, configuration: Mapping
         protocol: The table's protocol; None for a new table.
         configuration: The table's properties. Those of a new table may ask for the feature.
     """
-    if compat_version(configuration):
+    if iceberg_compat_version(configuration):
         return True
     if protocol is not None and supports(protocol, _PARTITIONS_IN_FILES):
         return True

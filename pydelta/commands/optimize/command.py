@@ -167,8 +167,7 @@ class _AutoCompaction(Command[OptimizeResult]):
 def compact_after_write(context: Context, committed: Committed, adds: Sequence[AddFile]) -> OptimizeResult | None:
     """Compact those partitions of a commit that have many small files (auto-compaction).
 
-    It happens if ``delta.autoOptimize.autoCompact`` (or the session) enables it. Any failure is only logged, because
-    the commit stands.
+    Call it if ``Context.compacts``. Any failure is only logged, because the commit stands.
 
     Args:
         context: The command's context.
@@ -178,9 +177,8 @@ def compact_after_write(context: Context, committed: Committed, adds: Sequence[A
     Returns:
         What was compacted; None when nothing was.
     """
-    snapshot, settings, log = committed.snapshot, context.settings, context.log
-    wanted = settings.auto_compact if settings.auto_compact is not None else snapshot.properties.auto_compact
-    if not wanted or not adds or not context.engine.rewrites_files or clustering_paths(snapshot):
+    snapshot, log = committed.snapshot, context.log
+    if not context.engine.rewrites_files or clustering_paths(snapshot):
         return None
     if changes_under_way(log.store, now_ms=context.clock()):
         return None

@@ -242,7 +242,7 @@ class _Write:
             reconcile(counts, table=snapshot.table_uri)
         committed = self._commit(written, replaced, clustering)
         new = (*written.adds, *replaced.kept.adds)
-        if self.options.data_change:
+        if self.options.data_change and attempt.context.compacts(committed, new):
             compact_after_write(attempt.context, committed, new)
         return WriteResult(
             version=committed.version,

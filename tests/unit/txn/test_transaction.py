@@ -113,6 +113,16 @@ def test_commit_info_tells_what_was_done(log, store):
     assert (record.version, record.commit_info.operation) == (1, "WRITE")
 
 
+def test_a_store_is_raced_before_a_commit_unless_its_put_if_absent_is_one_step(log, store, monkeypatch):
+    raced = []
+    monkeypatch.setattr("pydelta.txn.transaction.ensure_safe", raced.append)
+    create_table(log, [add_file("1", [1])])
+    assert raced == []
+    monkeypatch.setattr(MemoryStore, "put_if_absent_is_atomic", False)
+    append("2", [3]).run(log)
+    assert raced == [store]
+
+
 def _read_files(txn):
     txn.read_files(partition_filters=[P1])
 
