@@ -46,8 +46,19 @@ from pydelta.settings.table import iceberg_compat_version
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
-from pydelta.txn.commit import POST_COMMIT, PREPARE, READ, SILENT, Attempts, Observer, Published, publish
-from pydelta.txn.context import author, engine_info, landed
+from pydelta.txn.commit import (
+    POST_COMMIT,
+    PREPARE,
+    READ,
+    SILENT,
+    Attempts,
+    Observer,
+    Published,
+    author,
+    engine_info,
+    landed,
+    publish,
+)
 from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.footprint import (
     KEY_SCHEMA,

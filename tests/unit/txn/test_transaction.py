@@ -27,7 +27,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Operation, TransactionState, start_transaction
-from pydelta.txn.context import author, committing_for, engine_info
+from pydelta.txn.commit import author, committing_for, engine_info
 from pydelta.txn.hooks import HookContext, after_commits_where, environment_has, run_hooks, table_says
 
 _NAMES = itertools.count()
