@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.checksum import read_checksum
+from pydelta.log.side_files import read_checksum
 from pydelta.protocol.actions import Action
 from pydelta.settings.clock import Deadline
 from pydelta.txn.background import behind_commits
