@@ -34,8 +34,7 @@ from pydelta.commands.alter.clustering import (
 from pydelta.commands.engine import Engine, RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
-from pydelta.commands.run import Attempt, Command, Context, run
-from pydelta.commands.statement import changes_under_way, give_way
+from pydelta.commands.run import Attempt, Command, Context, changes_under_way, give_way, run
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
