@@ -41,7 +41,7 @@ STEPS: Final = """
     from pydelta.predicate import Column, Compare, Literal
     from pydelta.protocol.actions import AddFile
     from pydelta.txn import Operation, start_transaction
-    from pydelta.txn.background import behind_commits
+    from pydelta.txn.hooks import behind_commits
 
     def step(name, run):
         started, spent = time.perf_counter(), time.process_time()
