@@ -54,6 +54,11 @@ class PartitionSpec:
             mode=mode,
         )
 
+    @property
+    def keys(self) -> list[str]:
+        """The partition columns of the file table's frames, in order."""
+        return [PV_PREFIX + name for name in self.physical_names]
+
     def partition_schema(self) -> StructType:
         """Return the partition columns as a struct, with logical names as spelled in the metadata."""
         fields = []

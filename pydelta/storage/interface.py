@@ -7,7 +7,7 @@ uses ``/`` and is *not* URL-encoded. Nothing here knows the log's format.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
@@ -120,8 +120,3 @@ class NearStore(Protocol):
 
     def local_path(self, path: str) -> str:
         """Return where the object is, or would be, in the machine's file system."""
-
-
-def total_bytes(objects: Sequence[ObjectInfo]) -> int:
-    """Sum of the sizes, in bytes."""
-    return sum(item.size for item in objects)

@@ -153,7 +153,7 @@ class _AutoCompaction(Command[OptimizeResult]):
             max_deleted_ratio=settings.optimize_max_deleted_ratio,
             min_files=settings.auto_compact_min_files,
         )
-        considered, keys = snapshot.files.core, _keys(snapshot)
+        considered, keys = snapshot.files.core, snapshot.files.spec.keys
         if keys:
             written = pl.DataFrame(
                 {key: [add.partition_values.get(key[3:]) or None for add in self.adds] for key in keys},
@@ -220,11 +220,6 @@ def files_of_partitions(attempt: Attempt, condition: Any, *, of: str) -> tuple[p
 
 def _target(snapshot: Snapshot, settings: Settings) -> int:
     return settings.optimize_max_file_bytes or snapshot.properties.target_file_size_bytes or _GIB
-
-
-def _keys(snapshot: Snapshot) -> list[str]:
-    """Return the partition columns of the file table's frames."""
-    return [name for name in snapshot.files.core.columns if name.startswith("pv:")]
 
 
 def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, full: bool) -> Layout | None:
@@ -309,7 +304,7 @@ class _Optimize:
 
     def plan(self, considered: pl.DataFrame) -> pl.DataFrame:
         """Choose the files to rewrite, and group them by number."""
-        snapshot, keys = self.attempt.snapshot, _keys(self.attempt.snapshot)
+        snapshot, keys = self.attempt.snapshot, self.attempt.snapshot.files.spec.keys
         if self.layout is None:
             rated = considered.with_columns(_deleted_ratios(snapshot, considered))
             plan = plan_compaction(rated, partition_by=keys, limits=self.limits)
