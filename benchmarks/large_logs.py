@@ -41,7 +41,7 @@ STEPS: Final = """
     from pydelta.predicate import Column, Compare, Literal
     from pydelta.protocol.actions import AddFile
     from pydelta.txn import Operation, start_transaction
-    from pydelta.txn.background import behind_commits
+    from pydelta.txn.hooks import behind_commits
 
     def step(name, run):
         started, spent = time.perf_counter(), time.process_time()
@@ -129,8 +129,8 @@ def _measure(steps: str, path: str, files: int) -> dict[str, Any]:
 def make_log(folder: Path, files: int) -> int:
     """Make the log of a table with so many live files in ``DAYS`` partitions; returns the checkpoint's bytes."""
     from pydelta.log import DeltaLog
-    from pydelta.log.checkpoint.hint import CheckpointHint, V2File, encode_hint
     from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
+    from pydelta.log.side_files import CheckpointHint, V2File, encode_hint
     from pydelta.protocol.actions import CommitInfo, Metadata, Protocol, encode_commit
 
     log = folder / "_delta_log"

@@ -18,10 +18,9 @@ from catalog_sync.names import TableName
 from catalog_sync.thrift.client import Metastore, found_table, is_symlink
 from catalog_sync.twin import Twin, twin_of
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.columns import PV_PREFIX
 from pydelta.manifests import Lease, ManifestsBusyError, ManifestState, read_state
 from pydelta.manifests.contents import DEFAULT_SCHEMES
-from pydelta.manifests.plan import partition_directory
+from pydelta.manifests.plan import partition_directories
 from pydelta.settings.clock import Deadline
 
 __all__ = ["ATOMIC_KEY", "SyncInputs", "SyncOptions", "is_atomic"]
@@ -150,11 +149,11 @@ class SyncInputs:
         """Directories of the partitions that have files."""
         if self.manifests is not None:
             return self.manifests.live()
-        keys = [PV_PREFIX + name for name in self.snapshot.files.spec.physical_names]
+        keys = self.snapshot.files.spec.keys
         if not keys:
             return set()
         rows = self.snapshot.files.core.select(keys).unique().iter_rows()
-        return {partition_directory(self.snapshot, row) for row in rows}
+        return set(partition_directories(self.snapshot, rows))
 
     @property
     def becomes_atomic(self) -> bool:

@@ -14,10 +14,9 @@ import polars as pl
 from catalog_sync.errors import PartitionTooLongError
 from catalog_sync.thrift.client import hive_name
 from pydelta.log import Snapshot
-from pydelta.log.columns import PV_PREFIX
 from pydelta.manifests import values_of_directory
 from pydelta.manifests.contents import refuse_null_name
-from pydelta.manifests.plan import partition_directory
+from pydelta.manifests.plan import partition_directories
 
 __all__ = ["NAME_LENGTH", "check_partitions"]
 
@@ -56,14 +55,14 @@ def check_partitions(snapshot: Snapshot, *, value_length: int) -> None:
 
 
 def _too_long(snapshot: Snapshot, value_length: int) -> Iterator[tuple[str, str]]:
-    keys = [PV_PREFIX + name for name in snapshot.files.spec.physical_names]
+    keys = snapshot.files.spec.keys
     if not keys:
         return
     sizes = [pl.col(key).str.len_bytes().fill_null(0) for key in keys]
     most = 3 * pl.sum_horizontal(sizes) + sum(len(key.encode()) * 3 for key in keys)  # each byte may be escaped
     near = pl.any_horizontal([size > value_length for size in sizes]) | (most > NAME_LENGTH)
-    for values in snapshot.files.core.select(keys).filter(near).unique().sort(keys).iter_rows():
-        directory = partition_directory(snapshot, values)
+    rows = snapshot.files.core.select(keys).filter(near).unique().sort(keys).iter_rows()
+    for directory in partition_directories(snapshot, rows):
         for column, value in values_of_directory(directory).items():
             if _length(value or "") > value_length:
                 yield (

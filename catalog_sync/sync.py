@@ -52,7 +52,7 @@ from pydelta.manifests import (
     values_of_directory,
 )
 from pydelta.manifests.contents import FOLDER_PATH
-from pydelta.manifests.plan import partition_directory
+from pydelta.manifests.plan import partition_directories
 from pydelta.manifests.publish import changes_since
 
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
@@ -355,7 +355,7 @@ def _touched(inputs: SyncInputs, since: int) -> set[str] | None:
     changes = changes_since(inputs.log, since, inputs.snapshot)
     if changes.unknown is not None:
         return None
-    return {partition_directory(inputs.snapshot, values) for values in changes.values}
+    return set(partition_directories(inputs.snapshot, changes.values))
 
 
 def partitions_of(

@@ -136,7 +136,7 @@ def _crowded(snapshot: Snapshot, most: int) -> list[tuple[str | None, ...]]:
     """Return the partitions with more files than ``most``, as partition values in the log."""
     import polars as pl
 
-    keys = [f"pv:{name}" for name in snapshot.files.spec.physical_names]
+    keys = snapshot.files.spec.keys
     if not keys:
         return [()] if snapshot.files.core.height > most else []
     counts = snapshot.files.core.group_by(keys).len("files").filter(pl.col("files") > most)

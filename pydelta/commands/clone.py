@@ -39,11 +39,12 @@ from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, DomainMetadata, Metadata
 from pydelta.protocol.actions import Protocol as ProtocolAction
 from pydelta.protocol.features import implied_features, required_protocol, upgrade
-from pydelta.protocol.iceberg_compat import check_files_made_for, compat_version
+from pydelta.protocol.iceberg_compat import check_files_made_for
 from pydelta.protocol.paths import are_absolute, decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
 from pydelta.settings.clock import Clock
+from pydelta.settings.table import iceberg_compat_version
 from pydelta.storage import Store, open_store
 from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction
@@ -377,8 +378,8 @@ class _Clone:
         metadata = cloned_metadata(
             cloned.metadata, replaced=txn.snapshot.metadata, properties=self.properties, now_ms=now_ms
         )
-        version = compat_version(metadata.configuration)
-        if version != compat_version(cloned.metadata.configuration):
+        version = iceberg_compat_version(metadata.configuration)
+        if version != iceberg_compat_version(cloned.metadata.configuration):
             check_files_made_for(version, len(coming), table=self.target.uri)
         txn.update_metadata(metadata)
         existing = txn.snapshot.protocol

@@ -28,7 +28,7 @@ from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.column_mapping import MODE
-from pydelta.protocol.iceberg_compat import check_files_made_for, compat_version
+from pydelta.protocol.iceberg_compat import check_files_made_for
 from pydelta.protocol.partitions import (
     HIVE_NULL,
     hive_unescape,
@@ -38,6 +38,7 @@ from pydelta.protocol.partitions import (
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.schema import StructField, StructType
 from pydelta.settings import Settings, TableProperties
+from pydelta.settings.table import iceberg_compat_version
 from pydelta.storage.interface import ObjectInfo
 from pydelta.txn import Operation
 
@@ -170,7 +171,7 @@ def described(
     schema = stored_schema(merged_schema(footers.schema(log), partitions))
     definition = TableDefinition(schema=schema, partition_columns=partitions.names)
     metadata = new_metadata(definition, settings=_unmapped(settings or Settings()))
-    check_files_made_for(compat_version(metadata.configuration), len(files), table=log.uri)
+    check_files_made_for(iceberg_compat_version(metadata.configuration), len(files), table=log.uri)
     statistics: dict[str, str | None] = {}
     if collect_statistics:
         data = StructType(tuple(field for field in schema.fields if partitions.field(field.name) is None))

@@ -31,10 +31,10 @@ from pydelta.errors import (
     VersionNotFoundError,
 )
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.checkpoint.hint import HINT_PATH, read_hint
 from pydelta.log.checkpoint.read import read_checkpoint
 from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
+from pydelta.log.side_files import HINT_PATH, read_hint
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name
 from pydelta.protocol.vectors import stored_range, vector_path

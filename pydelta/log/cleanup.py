@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, UnsupportedFeatureError
-from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
 from pydelta.log.history import monotonised_times_ms
 from pydelta.log.load import LogReader
 from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
+from pydelta.log.side_files import read_hint
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.features import supports
 from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, LogFileKind, parse_log_name

@@ -18,7 +18,6 @@ from pydelta.errors import (
 from pydelta.errors.conditions import Condition
 from pydelta.log.checkpoint.sidecars import FULL_ACTIONS
 from pydelta.log.checkpoint.write import CheckpointResult, write_checkpoint
-from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.compaction import plan_run, write_compacted
 from pydelta.log.deltas import build_delta
@@ -36,6 +35,7 @@ from pydelta.log.load import LogReader, commit_info
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
 from pydelta.log.runs import objects_of
 from pydelta.log.segment import CommitFile, Listing, LogSegment
+from pydelta.log.side_files import write_checksum
 from pydelta.log.snapshot import Snapshot, VersionCommit, change_of
 from pydelta.log.vector_files import place_of
 from pydelta.protocol.actions import Action, CommitInfo

@@ -14,7 +14,6 @@ import polars as pl
 from pydelta.log.columns import (
     TOMBSTONE_SCHEMA,
     adds_to_frame,
-    canonical_path,
     core_schema,
     file_key,
     has_escapes,
@@ -232,8 +231,3 @@ def live_tombstones(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) 
     if not deltas:
         return base
     return pl.concat([Mentions(deltas, root).without(base), removed_files(deltas).select(base.columns)])
-
-
-def same_file(first: str, second: str, root: str) -> bool:
-    """Return whether two spellings of a path in the log denote the same file."""
-    return canonical_path(first, root) == canonical_path(second, root)

@@ -14,7 +14,6 @@ from typing import Final, Literal, TypeAlias
 import polars as pl
 
 from pydelta.errors import LogCorruptedError
-from pydelta.log.columns import PV_PREFIX
 from pydelta.log.files import FileTable
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.stats import parse_stats_columns, stat_column
@@ -94,7 +93,7 @@ class ExactStatistics:
         if live is None:
             return None
         spec = self._files.spec
-        columns = [PV_PREFIX + name for name in spec.physical_names]
+        columns = spec.keys
         held = self._frame.filter(live > 0).select(columns).unique()
         try:
             typed = self._files.partition_frame(held)

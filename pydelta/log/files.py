@@ -271,7 +271,7 @@ class FileTable:
 
     def partition_texts(self) -> pl.DataFrame:
         """Return the distinct combinations of partition values of live files, as text."""
-        names = [PV_PREFIX + name for name in self.spec.physical_names]
+        names = self.spec.keys
         if not self.in_parts:
             return self.core.select(names).unique()
         found = pl.DataFrame(schema=dict.fromkeys(names, pl.String))
@@ -452,7 +452,7 @@ class FileTable:
             "path",
             "size",
             "modification_time",
-            *(PV_PREFIX + name for name in self.spec.physical_names),
+            *self.spec.keys,
             "stats",
         ]
         recent = self.recent(frame.filter(pl.Series(from_delta)))

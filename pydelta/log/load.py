@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
 from pydelta.errors.conditions import Condition
-from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checkpoint.read import Checkpoint
-from pydelta.log.checksum import read_checksum
 from pydelta.log.files import MOST_IN_MEMORY, FileTable
 from pydelta.log.history import read_commit_info
 from pydelta.log.replay import Replayed, State, UnusableFile, replay
 from pydelta.log.segment import Listing, LogSegment, plan_segment, read_listing
+from pydelta.log.side_files import read_checksum, read_hint
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import CommitInfo
 from pydelta.protocol.features import ensure_readable

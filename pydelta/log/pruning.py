@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import polars as pl
@@ -11,7 +11,7 @@ import polars as pl
 from pydelta.errors import LogCorruptedError
 from pydelta.log.columns import PV_PREFIX
 from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_masks
-from pydelta.predicate.generated import GeneratedPartitions, generated_partitions
+from pydelta.predicate.generated import generated_partitions
 from pydelta.protocol.schema import leaf_paths, logical_to_physical, physical_partition_columns
 from pydelta.protocol.stats import stat_column
 from pydelta.protocol.types import DataType, DecimalType, StructField, StructType
@@ -28,14 +28,12 @@ class PartitionSpec:
         partition_columns: Logical names, in order.
         physical_names: Keys of ``partitionValues``, in the same order.
         mode: ``delta.columnMapping.mode``.
-        generated: Conditions on other columns that generated partition columns imply.
     """
 
     schema: StructType
     partition_columns: tuple[str, ...]
     physical_names: tuple[str, ...]
     mode: str
-    generated: GeneratedPartitions = field(default_factory=GeneratedPartitions)
 
     @classmethod
     def of(cls, schema: StructType, partition_columns: Sequence[str], mode: str) -> PartitionSpec:
@@ -54,8 +52,12 @@ class PartitionSpec:
             partition_columns=tuple(partition_columns),
             physical_names=physical_partition_columns(schema, partition_columns, mode),
             mode=mode,
-            generated=generated_partitions(schema, partition_columns),
         )
+
+    @property
+    def keys(self) -> list[str]:
+        """The partition columns of the file table's frames, in order."""
+        return [PV_PREFIX + name for name in self.physical_names]
 
     def partition_schema(self) -> StructType:
         """Return the partition columns as a struct, with logical names as spelled in the metadata."""
@@ -122,7 +124,8 @@ def prune_by_generated(
     """Drop rows whose generated partition values rule out a condition on their base columns."""
     if frame.is_empty() or not conditions:
         return frame
-    for expr in files.spec.generated.derive(conditions):
+    generated = generated_partitions(files.spec.schema, files.spec.partition_columns)
+    for expr in generated.derive(conditions):
         frame = prune_by_partition(files, frame, expr, time_zone=time_zone)
     return frame
 

@@ -109,7 +109,9 @@ def read_commit(store: Store, commit: CommitFile) -> Sequence[Action]:
     Raises:
         LogCorruptedError: It is empty, truncated or not JSON.
     """
-    data = read_listed(store, commit.info)
+    data = store.read(commit.info.path)
+    if len(data) < commit.info.size:  # The reply was cut off, or the file was replaced since it was listed.
+        data = read_listed(store, commit.info)
     if not data or data.isspace():
         raise LogCorruptedError(
             f"{commit.info.path} is empty.",

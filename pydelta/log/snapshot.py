@@ -29,7 +29,6 @@ from pydelta.protocol.actions import (
 from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.names import path_text
-from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.row_tracking import ROW_TRACKING_PROPERTIES
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import StructType, parse_schema
@@ -155,11 +154,6 @@ class Snapshot:
 
     def __repr__(self) -> str:
         return f"Snapshot(table_uri={self.table_uri!r}, version={self.version})"
-
-    @property
-    def log_uri(self) -> str:
-        """URI of ``_delta_log``."""
-        return f"{self.table_uri}/{LOG_DIR}"
 
     @property
     def state(self) -> State:

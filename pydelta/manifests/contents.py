@@ -109,7 +109,7 @@ def manifests_of(
     """
     refuse_vectors(snapshot, frame)
     refuse_null_name(snapshot)
-    keys = [PV_PREFIX + name for name in snapshot.files.spec.physical_names]
+    keys = snapshot.files.spec.keys
     located = frame.select(*keys, location=_locations(frame["path"], snapshot.table_uri, schemes))
     broken = located["location"].str.contains_any(["\n", "\r"])
     if bool(broken.any()):

@@ -14,7 +14,6 @@ import msgspec
 import polars as pl
 
 from pydelta.log import Snapshot
-from pydelta.log.columns import PV_PREFIX
 from pydelta.manifests.contents import Manifest, hive_values, manifests_of, values_of_directory
 from pydelta.manifests.state import ManifestState
 from pydelta.protocol.partitions import partition_dir
@@ -23,6 +22,7 @@ __all__ = [
     "FoundManifests",
     "Publication",
     "manifests_of_changes",
+    "partition_directories",
     "partition_directory",
     "plan_publication",
     "why_full",
@@ -127,9 +127,9 @@ def manifests_of_changes(
     """Make the manifests of touched partitions with files; list those that lost their last file."""
     touched = sorted(changed, key=lambda values: tuple(value or "" for value in values))
     spec = snapshot.files.spec
-    keys = [PV_PREFIX + name for name in spec.physical_names]
+    keys = spec.keys
     frame = snapshot.files.core
-    directories = [partition_directory(snapshot, values) for values in touched]
+    directories = partition_directories(snapshot, touched)
     if keys:
         wanted = pl.DataFrame(
             {key: [values[at] for values in touched] for at, key in enumerate(keys)},
@@ -149,12 +149,19 @@ def _with_other_spellings(
     if types <= {"string", "binary"}:
         return frame  # Each value has one spelling.
     distinct = snapshot.files.core.select(keys).unique()
-    same = [row for row in distinct.iter_rows() if partition_directory(snapshot, row) in directories]
+    rows = distinct.rows()
+    same = [row for row, name in zip(rows, partition_directories(snapshot, rows), strict=True) if name in directories]
     wanted = pl.DataFrame(same, schema=dict.fromkeys(keys, pl.String()), orient="row")
     return snapshot.files.core.join(wanted, on=list(keys), how="semi", nulls_equal=True)
 
 
 def partition_directory(snapshot: Snapshot, values: Sequence[str | None]) -> str:
-    """Turn the log's texts of a partition's values, in the order of the columns, into its directory."""
+    """See ``partition_directories``, for one partition."""
+    return partition_directories(snapshot, [values])[0]
+
+
+def partition_directories(snapshot: Snapshot, rows: Iterable[Sequence[str | None]]) -> list[str]:
+    """Turn the log's texts of partitions' values, in the order of the columns, into directories."""
     types = [field.data_type for field in snapshot.files.spec.partition_schema().fields]
-    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(values, types), strict=True)))
+    columns = snapshot.partition_columns
+    return [partition_dir(dict(zip(columns, hive_values(values, types), strict=True))) for values in rows]

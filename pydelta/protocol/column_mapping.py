@@ -19,9 +19,10 @@ from typing import Any, Final
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata
-from pydelta.protocol.iceberg_compat import NESTED_IDS, compat_version, nested_parts
+from pydelta.protocol.iceberg_compat import NESTED_IDS, nested_parts
 from pydelta.protocol.schema import FIELD_ID, PHYSICAL_NAME
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_schema
+from pydelta.settings.table import iceberg_compat_version
 
 __all__ = ["MAX_COLUMN_ID", "MODE", "check_mode_change", "mapped_metadata", "mode_of", "without_mapping"]
 
@@ -84,7 +85,7 @@ def mapped_metadata(metadata: Metadata, old: Metadata | None, *, fresh: bool = F
         InvalidArgumentError: The mode is unknown.
         UnsupportedFeatureError: The files do not allow the change of mode.
     """
-    compat = compat_version(metadata.configuration)
+    compat = iceberg_compat_version(metadata.configuration)
     # Iceberg compatibility requires column mapping, so a new table gets it.
     if compat and old is None and MODE not in metadata.configuration:
         metadata = metadata.replace(configuration={**metadata.configuration, MODE: "name"})

@@ -11,8 +11,8 @@ from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import Metadata, Protocol
 from pydelta.protocol.feature_table import FEATURES
-from pydelta.protocol.iceberg_compat import compat_version
 from pydelta.protocol.schema import parse_schema
+from pydelta.settings.table import iceberg_compat_version
 
 __all__ = [
     "at_least",
@@ -61,7 +61,7 @@ def partition_columns_in_files(protocol: Protocol | None, configuration: Mapping
         protocol: The table's protocol; None for a new table.
         configuration: The table's properties. Those of a new table may ask for the feature.
     """
-    if compat_version(configuration):
+    if iceberg_compat_version(configuration):
         return True
     if protocol is not None and supports(protocol, _PARTITIONS_IN_FILES):
         return True
@@ -75,18 +75,7 @@ def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
     Raises:
         UnsupportedFeatureError: Names every unknown reader feature, or the version.
     """
-    if protocol.min_reader_version > _MAX_READER or protocol.min_reader_version < 1:
-        raise UnsupportedFeatureError(
-            f"The table needs reader version {protocol.min_reader_version}; this engine reads up to {_MAX_READER}.",
-            hint="Use a newer version of this engine.",
-            table=table,
-            condition=Condition.of(
-                "DELTA_INVALID_PROTOCOL_VERSION",
-                tableNameOrPath=table,
-                readerRequired=protocol.min_reader_version,
-                writerRequired=protocol.min_writer_version,
-            ),
-        )
+    _refuse_version(protocol, protocol.min_reader_version, _MAX_READER, "read", table)
     if protocol.min_reader_version == _MAX_READER:
         known = frozenset(feature.name for feature in FEATURES.values() if feature.reads)
         _refuse_unknown(protocol.reader_features or (), known, "read", table)
@@ -99,9 +88,16 @@ def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
         UnsupportedFeatureError: Names every unknown feature, or the version.
     """
     ensure_readable(protocol, table=table)
-    if protocol.min_writer_version > _MAX_WRITER or protocol.min_writer_version < 1:
+    _refuse_version(protocol, protocol.min_writer_version, _MAX_WRITER, "write", table)
+    if protocol.min_writer_version == _MAX_WRITER:
+        known = frozenset(feature.name for feature in FEATURES.values() if feature.writes)
+        _refuse_unknown(protocol.writer_features or (), known, "write", table)
+
+
+def _refuse_version(protocol: Protocol, needed: int, most: int, verb: str, table: str | None) -> None:
+    if not 1 <= needed <= most:
         raise UnsupportedFeatureError(
-            f"The table needs writer version {protocol.min_writer_version}; this engine writes up to {_MAX_WRITER}.",
+            f"The table needs {verb.removesuffix('e')}er version {needed}; this engine {verb}s up to {most}.",
             hint="Use a newer version of this engine.",
             table=table,
             condition=Condition.of(
@@ -111,9 +107,6 @@ def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
                 writerRequired=protocol.min_writer_version,
             ),
         )
-    if protocol.min_writer_version == _MAX_WRITER:
-        known = frozenset(feature.name for feature in FEATURES.values() if feature.writes)
-        _refuse_unknown(protocol.writer_features or (), known, "write", table)
 
 
 def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, table: str | None) -> None:

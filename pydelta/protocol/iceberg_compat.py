@@ -25,20 +25,19 @@ from pydelta.errors import UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.actions import AddFile, Metadata, Protocol
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, StructType, parse_schema, parse_type
+from pydelta.settings.table import ICEBERG_COMPAT, iceberg_compat_version
 
 __all__ = [
     "NESTED_IDS",
     "check_added",
     "check_definition",
     "check_files_made_for",
-    "compat_version",
     "nested_parts",
     "with_compat_tag",
 ]
 
 NESTED_IDS: Final = "delta.columnMapping.nested.ids"
 _TAG: Final = "ICEBERG_COMPAT_VERSION"
-_ENABLED: Final = "delta.enableIcebergCompatV{}"
 _NOT_KEPT: Final = ("delta.enableIcebergCompatV3", "delta.enableIcebergWriterCompatV1")
 _SIMPLE: Final = frozenset(
     [
@@ -57,14 +56,6 @@ _SIMPLE: Final = frozenset(
     ]
 )
 _WHOLE: Final = ("byte", "short", "integer", "long")
-
-
-def compat_version(configuration: Mapping[str, str]) -> int:
-    """Return the compatibility version that the properties enable: 1 or 2 (the higher if both), 0 for none."""
-    for version in (2, 1):
-        if configuration.get(_ENABLED.format(version), "").strip().lower() == "true":
-            return version
-    return 0
 
 
 def nested_parts(data_type: DataType, prefix: str) -> Iterator[str]:
@@ -97,15 +88,15 @@ def check_definition(after: Metadata, protocol: Protocol, before: Metadata | Non
         UnsupportedFeatureError: It breaks a rule. Names the rule and what to do.
     """
     _refuse_unknown(after)
-    version = compat_version(after.configuration)
+    version = iceberg_compat_version(after.configuration)
     if not version:
         return
     configuration = after.configuration
-    if version == 2 and configuration.get(_ENABLED.format(1), "").strip().lower() == "true":
+    if version == 2 and configuration.get(ICEBERG_COMPAT.format(1), "").strip().lower() == "true":
         raise _violation(
             version,
             "both versions of Iceberg compatibility are turned on",
-            f"Set {_ENABLED.format(1)} to false.",
+            f"Set {ICEBERG_COMPAT.format(1)} to false.",
             Condition.of("DELTA_ICEBERG_COMPAT_VIOLATION.VERSION_MUTUAL_EXCLUSIVE", version=version),
         )
     mode = configuration.get("delta.columnMapping.mode", "none").strip().lower()
@@ -123,7 +114,7 @@ def check_definition(after: Metadata, protocol: Protocol, before: Metadata | Non
             ),
         )
     _check_vectors(version, configuration, protocol)
-    if before is not None and compat_version(before.configuration):
+    if before is not None and iceberg_compat_version(before.configuration):
         _check_partitions(version, before.partition_columns, after.partition_columns)
     schema = parse_schema(after.schema_string)
     _check_types(schema, "", version, after.schema_string)
@@ -172,7 +163,7 @@ def check_added(adds: Iterable[AddFile], configuration: Mapping[str, str]) -> No
     Raises:
         UnsupportedFeatureError: A file fails a check. The error names it.
     """
-    version = compat_version(configuration)
+    version = iceberg_compat_version(configuration)
     if not version:
         return
     for add in adds:
@@ -207,8 +198,8 @@ def check_files_made_for(version: int, others: int, *, table: str) -> None:
         raise UnsupportedFeatureError(
             f"icebergCompatV{version} cannot be turned on: {others} files of the table were not written for it.",
             features=(f"icebergCompatV{version}",),
-            hint=f"Make a new table of its rows: CREATE TABLE … TBLPROPERTIES ('{_ENABLED.format(version)}' = 'true') "
-            "AS SELECT …",
+            hint="Make a new table of its rows: CREATE TABLE … TBLPROPERTIES "
+            f"('{ICEBERG_COMPAT.format(version)}' = 'true') AS SELECT …",
             table=table,
             condition=Condition.of(
                 "DELTA_ICEBERG_COMPAT_VIOLATION.FILES_NOT_ICEBERG_COMPAT", version=version, addFilesWithoutTag=others
@@ -218,7 +209,7 @@ def check_files_made_for(version: int, others: int, *, table: str) -> None:
 
 def with_compat_tag(add: AddFile, configuration: Mapping[str, str]) -> AddFile:
     """Tag a file as written under the active IcebergCompat version, as the reference engine does for V2."""
-    version = compat_version(configuration)
+    version = iceberg_compat_version(configuration)
     if version < 2 or (add.tags or {}).get(_TAG):
         return add
     return add.replace(tags={**(add.tags or {}), _TAG: str(version)})

@@ -179,7 +179,8 @@ class Settings:
                 is not supported and would change what is written.
         """
         session = session or {}
-        refuse_reference_settings(session, honoured_settings())
+        if session:
+            refuse_reference_settings(session, honoured_settings())
         env = os.environ if env is None else env
         values: dict[str, Any] = {}
         if _JOBS_IN_DRIVER.match(session.get("spark.master", "")):

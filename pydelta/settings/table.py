@@ -25,12 +25,14 @@ from pydelta.settings.values import (
 )
 
 __all__ = [
+    "ICEBERG_COMPAT",
     "KEPT_PROPERTIES",
     "TableProperties",
     "canonical_properties",
     "canonical_property",
     "check_property_names",
     "checked_properties",
+    "iceberg_compat_version",
     "refuse_kept_properties",
 ]
 
@@ -127,6 +129,17 @@ class TableProperties:
         """
         found = [row for key, row in _ROWS.items() if key in configuration]
         return cls(**{row.field: row.parse(configuration[row.key], name=row.key) for row in found})
+
+
+ICEBERG_COMPAT: Final = "delta.enableIcebergCompatV{}"
+
+
+def iceberg_compat_version(configuration: Mapping[str, str]) -> int:
+    """Return the compatibility version that the properties enable: 1 or 2 (the higher if both), 0 for none."""
+    for version in (2, 1):
+        if configuration.get(ICEBERG_COMPAT.format(version), "").strip().lower() == "true":
+            return version
+    return 0
 
 
 _ROWS: Final = rows_of(TableProperties)

@@ -7,7 +7,7 @@ uses ``/`` and is *not* URL-encoded. Nothing here knows the log's format.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
@@ -85,7 +85,9 @@ class Store(Protocol):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Create the object only if nothing has that name: atomic and all or nothing, whatever the race.
 
-        A reader sees the whole object or none; a failure of any kind leaves no partial object behind.
+        A reader sees the whole object or none; a failure of any kind leaves no partial object behind. If this is a
+        single step of the operating system, this process or the NameNode, the store has an attribute
+        ``put_if_absent_is_atomic`` that is True; the other stores are raced before the first commit.
 
         Raises:
             StorageError: Nothing was created by this call, and nothing will be. Where that is not certain the answer is
@@ -118,8 +120,3 @@ class NearStore(Protocol):
 
     def local_path(self, path: str) -> str:
         """Return where the object is, or would be, in the machine's file system."""
-
-
-def total_bytes(objects: Sequence[ObjectInfo]) -> int:
-    """Sum of the sizes, in bytes."""
-    return sum(item.size for item in objects)

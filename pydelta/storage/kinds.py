@@ -37,8 +37,6 @@ class StoreKind:
         factory: ``module:function`` that opens a store; None where only Spark or a user's factory opens it.
         folders: Whether it has real folders, which can be renamed.
         buckets: Whether it has buckets with keys in them.
-        atomic: Whether put-if-absent is a single step of the operating system, this process or the NameNode. The other
-            kinds are raced before the first commit.
         container: Whether a container stands before the host (``container@account``), and not a user.
         in_spark: Scheme that Spark reads all locations of it by; None keeps the scheme of each.
         elsewhere: The same for Trino, Presto and OpenLineage.
@@ -52,7 +50,6 @@ class StoreKind:
     factory: str | None = None
     folders: bool = False
     buckets: bool = False
-    atomic: bool = False
     container: bool = False
     in_spark: str | None = None
     elsewhere: str | None = None
@@ -64,8 +61,8 @@ class StoreKind:
 _OBJECTS: Final = "pydelta.storage.objects:open_object_store"
 
 KINDS: Final = (
-    StoreKind(name="file", schemes=("file",), factory="pydelta.storage.registry:_local", folders=True, atomic=True),
-    StoreKind(name="memory", schemes=("memory",), factory="pydelta.storage.registry:_memory", atomic=True),
+    StoreKind(name="file", schemes=("file",), factory="pydelta.storage.registry:_local", folders=True),
+    StoreKind(name="memory", schemes=("memory",), factory="pydelta.storage.registry:_memory"),
     StoreKind(
         name="s3",
         schemes=("s3a", "s3", "s3n"),
@@ -102,7 +99,6 @@ KINDS: Final = (
         schemes=("hdfs",),
         factory="pydelta.storage.hdfs:open_hdfs_store",
         folders=True,
-        atomic=True,
         extra=("hdfs_native", "hdfs"),
         named=True,
     ),

@@ -83,6 +83,9 @@ class MemoryStore:
     head_has_exact_time = True
     """See ``Store.head``."""
 
+    put_if_absent_is_atomic = True
+    """See ``Store.put_if_absent``."""
+
     @property
     def has_directories(self) -> bool:
         """See ``PagedStore.has_directories``."""

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from pydelta.errors import ObjectNotFoundError, StorageError, UnsafeStoreError
 from pydelta.storage.interface import PutOutcome, Store
-from pydelta.storage.kinds import kind_of
-from pydelta.storage.uris import scheme_of
 
 __all__ = ["ProbeResult", "ensure_safe", "probe_put_if_absent"]
 
@@ -98,8 +96,6 @@ def ensure_safe(store: Store) -> None:
         UnsafeStoreError: Two writers created the same object.
         StorageError: The store could not be written to at all.
     """
-    if kind_of(scheme_of(store.root)).atomic:
-        return
     parts = urlsplit(store.root)
     bucket = f"{parts.scheme}://{parts.netloc}"
     identity: str = getattr(store, "identity", bucket)

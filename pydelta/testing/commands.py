@@ -121,7 +121,8 @@ def compact_after_write(
     log: DeltaLog, engine: Engine, settings: Settings, committed: Committed, adds: Sequence[AddFile]
 ) -> OptimizeResult | None:
     """Compact after a write, as a command does."""
-    return compact(Context(log, engine, settings=settings), committed, adds)
+    context = Context(log, engine, settings=settings)
+    return compact(context, committed, adds) if context.compacts(committed, adds) else None
 
 
 def purge(

@@ -50,7 +50,7 @@ from pydelta.testing.row_files import (
     written_values,
 )
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
-from pydelta.txn.phases import READ, SILENT, Observer
+from pydelta.txn.commit import READ, SILENT, Observer
 
 __all__ = [
     "LogOperation",

@@ -11,7 +11,7 @@ from pydelta.manifests import ManifestOptions, ManifestsBusyError, publish
 from pydelta.storage import Store
 from pydelta.testing.operations import LogOperation
 from pydelta.testing.stores import _Wrapper
-from pydelta.txn.phases import SILENT, Observer
+from pydelta.txn.commit import SILENT, Observer
 
 __all__ = ["ObservedStore", "generate"]
 

@@ -36,7 +36,7 @@ class _Wrapper:
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute that only some stores have: pages (each page is a call), directories, exact times."""
-        if name in ("has_key_ranges", "has_directories", "head_has_exact_time"):
+        if name in ("has_key_ranges", "has_directories", "head_has_exact_time", "put_if_absent_is_atomic"):
             return getattr(self._inner, name)
         if name == "list_pages":
             pages = self._inner.list_pages  # type: ignore[attr-defined]

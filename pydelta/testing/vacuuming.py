@@ -18,7 +18,7 @@ from pydelta.storage import Store
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.operations import LogOperation
 from pydelta.testing.stores import _Wrapper
-from pydelta.txn.phases import SILENT, Observer
+from pydelta.txn.commit import SILENT, Observer
 
 __all__ = ["GARBAGE", "LONG_AGO_MS", "WatchedStore", "litter", "missing_files", "vacuum_all"]
 

@@ -10,11 +10,10 @@
         finish     apply to the snapshot -> hooks (checksum, checkpoint, clean-up, installed ones)
 """
 
-from pydelta.txn.conflicts import Conflict, Isolation, find_conflict
+from pydelta.txn.commit import Observer
+from pydelta.txn.conflicts import Conflict, find_conflict
+from pydelta.txn.footprint import Isolation, Operation, ReadPredicate, ReadSet, Staged, WinningCommit
 from pydelta.txn.hooks import HookContext, HookFailure
-from pydelta.txn.phases import Observer
-from pydelta.txn.reads import ReadPredicate, ReadSet
-from pydelta.txn.staged import Operation, Staged, WinningCommit
 from pydelta.txn.transaction import (
     Begin,
     CommitObserver,

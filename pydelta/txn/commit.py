@@ -15,18 +15,30 @@ seen in it. So one intention cannot be in the log twice.
 
 A long transaction may find its next version free because the log was cleaned up past it, and no reader would see a
 commit there. So it checks that the previous version exists, both before and after the put.
+
+An ``Observer`` is called at each phase of a transaction, where a test or monitor may intervene. A thread knows the user
+that it commits for and the versions that its statement has committed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Final
+from importlib import metadata
+from typing import Final, Protocol
 
-from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
+from pydelta.errors import (
+    CommitStateUnknownError,
+    CommittedError,
+    ConcurrentWriteException,
+    DeltaError,
+    StorageError,
+    first_line,
+)
 from pydelta.protocol.actions import Action, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path, parse_log_name
 from pydelta.settings.clock import epoch_ms
@@ -36,14 +48,129 @@ from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.uris import scheme_of
 from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
-from pydelta.txn.phases import COMMIT, Observer
+from pydelta.txn.footprint import ReadSet, WinningCommit
 from pydelta.txn.prepare import Base, Intention, render
-from pydelta.txn.reads import ReadSet
 from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_reader
 from pydelta.txn.settle import Landed, OutcomeUnknown, put_commit
-from pydelta.txn.staged import WinningCommit
 
-__all__ = ["Attempts", "Published", "Winner", "publish"]
+__all__ = [
+    "COMMIT",
+    "PHASES",
+    "POST_COMMIT",
+    "PREPARE",
+    "READ",
+    "SILENT",
+    "Attempts",
+    "Observer",
+    "Published",
+    "Silent",
+    "Winner",
+    "author",
+    "committing_for",
+    "engine_info",
+    "landed",
+    "publish",
+    "telling_what_landed",
+]
+
+_AUTHOR: Final[ContextVar[str | None]] = ContextVar("pydelta_author", default=None)
+
+
+@contextmanager
+def committing_for(user: str | None) -> Iterator[None]:
+    """Record a user in the commits that this thread makes within the block (``commitInfo.userName``).
+
+    Args:
+        user: A name, or None.
+    """
+    token = _AUTHOR.set(user)
+    try:
+        yield
+    finally:
+        _AUTHOR.reset(token)
+
+
+def author() -> str | None:
+    """Return the user that this thread commits for, or None."""
+    return _AUTHOR.get()
+
+
+@functools.cache
+def engine_info() -> str:
+    """Return engine name and version for the history, ``pydelta/0.1.0``."""
+    try:
+        return f"pydelta/{metadata.version('pydelta-lakehouse')}"
+    except metadata.PackageNotFoundError:  # The program runs from a source tree that was never installed.
+        return "pydelta/unknown"
+
+
+_LANDED: Final[ContextVar[list[tuple[str, int]] | None]] = ContextVar("pydelta_landed", default=None)
+
+
+def landed(table: str, version: int) -> None:
+    """Record a committed version of a table for the statement that this thread runs."""
+    noted = _LANDED.get()
+    if noted is not None:
+        noted.append((table, version))
+
+
+@contextmanager
+def telling_what_landed() -> Iterator[None]:
+    """Convert an error after a commit so that it mentions the commit. Only commits directly in this block count.
+
+    A ``DeltaError`` passes unchanged, because the code that raised it knew about the commit.
+
+    Raises:
+        CommittedError: Something else failed after a commit, for example because the cluster went away.
+    """
+    noted: list[tuple[str, int]] = []
+    token = _LANDED.set(noted)
+    try:
+        yield
+    except DeltaError:
+        raise
+    except Exception as error:
+        if not noted:
+            raise
+        table, last = noted[-1]
+        raise CommittedError(
+            f"Version {last} was committed. What was to follow in the same statement failed: "
+            f"{first_line(error) or type(error).__name__}",
+            hint="Do not run it again before you have looked at the table's history. If Spark's session has ended, "
+            "start another one.",
+            table=table,
+            version=last,
+        ) from error
+    finally:
+        _LANDED.reset(token)
+
+
+READ: Final = "read"
+"""The snapshot is chosen, but nothing was read from it yet."""
+PREPARE: Final = "prepare"
+"""``commit`` was called, but nothing was checked yet."""
+COMMIT: Final = "commit"
+"""A commit file is ready to be put. Occurs once per attempt."""
+POST_COMMIT: Final = "post-commit"
+"""The version is in the log, and hooks run next."""
+PHASES: Final = (READ, PREPARE, COMMIT, POST_COMMIT)
+
+
+class Observer(Protocol):
+    """Called when a transaction reaches a phase. It may block. Raising an error ends the transaction there."""
+
+    def at(self, phase: str) -> None:
+        """Handle the start of ``phase``, one of ``PHASES``."""
+
+
+class Silent:
+    """An observer that does nothing."""
+
+    def at(self, phase: str) -> None:
+        """Do nothing."""
+
+
+SILENT: Final = Silent()
 
 _LATELY_MS: Final = 60_000
 _TOGETHER: Final = 16
@@ -173,7 +300,7 @@ class _Race:
 
     def discard(self, files: list[str]) -> None:
         """Delete vector files that no commit names. VACUUM deletes any that remain."""
-        with contextlib.suppress(StorageError):
+        with suppress(StorageError):
             if files:
                 discard(self.store, [decode_log_path(path).text for path in files])
 

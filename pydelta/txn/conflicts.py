@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -33,24 +32,17 @@ from pydelta.errors import (
 )
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.identity import only_marks_moved
-from pydelta.txn.reads import ReadSet
-from pydelta.txn.staged import ROW_TRACKING_DOMAIN, VACUUM_END, VACUUM_START, Staged, WinningCommit
+from pydelta.txn.footprint import (
+    ROW_TRACKING_DOMAIN,
+    VACUUM_END,
+    VACUUM_START,
+    Isolation,
+    ReadSet,
+    Staged,
+    WinningCommit,
+)
 
-__all__ = ["Conflict", "Isolation", "effective_level", "find_conflict"]
-
-
-class Isolation(enum.Enum):
-    """The guarantees of a transaction against concurrent ones.
-
-    - ``SERIALIZABLE``: the versions of the log are a serial order, reads included.
-    - ``WRITE_SERIALIZABLE``: writes are serial. A commit that read nothing and only added rows may precede a
-      transaction that did not see those rows, as if it had come later.
-    - ``SNAPSHOT``: only files that were read or removed must still exist. For commits that change no rows.
-    """
-
-    SERIALIZABLE = "Serializable"
-    WRITE_SERIALIZABLE = "WriteSerializable"
-    SNAPSHOT = "SnapshotIsolation"
+__all__ = ["Conflict", "find_conflict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +73,6 @@ class Conflict:
             hint=self.hint,
             table=table,
         )
-
-
-def effective_level(level: Isolation, staged: Staged) -> Isolation:
-    """Return the level to check at. A commit that only rearranges rows only needs its files to exist."""
-    return Isolation.SNAPSHOT if staged.only_rearranges else level
 
 
 def find_conflict(*, reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:

@@ -32,9 +32,8 @@ from pydelta.protocol.schema_edits import field_at, name_of, parse_path, resolve
 from pydelta.protocol.stats import has_bounds, indexed_leaves
 from pydelta.protocol.types import StructType
 from pydelta.settings import TableProperties
-from pydelta.txn.conflicts import Isolation
 from pydelta.txn.enablement import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
-from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit, changes_rows
+from pydelta.txn.footprint import ROW_TRACKING_DOMAIN, Isolation, Operation, Staged, WinningCommit, changes_rows
 
 __all__ = ["Base", "Intention", "check_staged", "check_stats_columns", "render"]
 

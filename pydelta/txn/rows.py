@@ -27,8 +27,7 @@ from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, 
 from pydelta.protocol.roaring import Positions, ascending
 from pydelta.protocol.vectors import vector_path
 from pydelta.storage.interface import Store
-from pydelta.txn.reads import ReadSet, key_frame
-from pydelta.txn.staged import Staged, WinningCommit
+from pydelta.txn.footprint import ReadSet, Staged, WinningCommit, key_frame
 
 __all__ = ["Rebased", "Reconciled", "Rewrite", "hidden_rows", "rebase", "reconcile"]
 

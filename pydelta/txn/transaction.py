@@ -35,7 +35,6 @@ from pydelta.protocol.iceberg_compat import (
     check_added,
     check_definition,
     check_files_made_for,
-    compat_version,
     with_compat_tag,
 )
 from pydelta.protocol.paths import LOG_DIR, commit_file
@@ -43,18 +42,37 @@ from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.settings import TableProperties
 from pydelta.settings.clock import epoch_ms
+from pydelta.settings.table import iceberg_compat_version
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
-from pydelta.txn.commit import Attempts, Published, publish
-from pydelta.txn.conflicts import Isolation, effective_level
-from pydelta.txn.context import author, engine_info, landed
+from pydelta.txn.commit import (
+    POST_COMMIT,
+    PREPARE,
+    READ,
+    SILENT,
+    Attempts,
+    Observer,
+    Published,
+    author,
+    engine_info,
+    landed,
+    publish,
+)
 from pydelta.txn.enablement import with_kept_enablement
+from pydelta.txn.footprint import (
+    KEY_SCHEMA,
+    Isolation,
+    Operation,
+    ReadPredicate,
+    ReadSet,
+    Staged,
+    effective_level,
+    match_any_file,
+    matcher_for,
+)
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
-from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Observer
 from pydelta.txn.prepare import Base, Intention, check_staged, check_stats_columns, row_id_high_water_mark
-from pydelta.txn.reads import KEY_SCHEMA, ReadPredicate, ReadSet, match_any_file, matcher_for
-from pydelta.txn.staged import Operation, Staged
 
 if TYPE_CHECKING:
     from pydelta.predicate import Expr
@@ -335,7 +353,7 @@ class OptimisticTransaction:
         self.state = TransactionState.LOST
         self._observer.at(PREPARE)
         intention = self._prepare(actions, operation, user_metadata=user_metadata, tags=tags, blind_append=blind_append)
-        if self.log.settings.probe_store:
+        if self.log.settings.probe_store and not getattr(self.log.store, "put_if_absent_is_atomic", False):
             ensure_safe(self.log.store)
         self.state = TransactionState.UNKNOWN
         try:
@@ -473,11 +491,11 @@ class OptimisticTransaction:
         before = self.snapshot.metadata if self.table_exists else None
         if staged.metadata is not None:
             check_definition(metadata, protocol, before)
-        version = compat_version(metadata.configuration)
+        version = iceberg_compat_version(metadata.configuration)
         if not version:
             return staged
         check_added(staged.adds, metadata.configuration)
-        was = compat_version(before.configuration) if before is not None else 0
+        was = iceberg_compat_version(before.configuration) if before is not None else 0
         if was != version and operation.name != "RESTORE":  # RESTORE brings back files written while it was on.
             removed = {action.path for action in staged.removes}
             left = 0

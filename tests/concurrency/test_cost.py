@@ -16,7 +16,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
 from pydelta.testing.commands import create_table as define
 from pydelta.testing.operations import append, create_table
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 
 class ListingCounter(CountingStore):

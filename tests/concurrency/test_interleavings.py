@@ -38,7 +38,7 @@ from pydelta.testing.operations import (
 )
 from pydelta.testing.orders import WatchedStore, run_every_order
 from pydelta.testing.publishing import generate
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 # Each side adds rows of its own, and rows that the deletes of the other side would take.
 FIRST = {

@@ -16,7 +16,7 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.actions import CommitInfo
 from pydelta.storage import open_store
 from pydelta.testing.operations import append, create_table, rows_of
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 WRITER = """
 import sys

@@ -37,7 +37,7 @@ from pydelta.testing.operations import (
 from pydelta.testing.orders import WatchedStore, run_every_order
 from pydelta.testing.row_files import MARK, live_values
 from pydelta.testing.vacuuming import vacuum_all
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 _NAMES = itertools.count()
 ADDING = {"append": append("1", [1, 100]), "stream sink": stream_batch("query", 1, "1", [1, 104])}

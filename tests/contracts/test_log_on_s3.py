@@ -9,7 +9,7 @@ from s3_server import Misbehaviour
 
 from pydelta.log import DeltaLog
 from pydelta.testing.operations import append, create_table, rows_of
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 
 @pytest.fixture

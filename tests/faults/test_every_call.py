@@ -41,7 +41,7 @@ from pydelta.testing.operations import (
     update_value,
     upsert_value,
 )
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 _NAMES = itertools.count()
 BEGINNING: Rows = Counter({("1", 1): 1, ("1", 2): 1, ("1", 3): 1, ("2", 1): 1, ("2", 5): 1, ("3", 6): 1})

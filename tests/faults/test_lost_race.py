@@ -14,7 +14,7 @@ from pydelta.protocol.paths import commit_file
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
 from pydelta.testing.operations import add_file, append, compact, create_table, delete_partition, overwrite, rows_of
-from pydelta.txn.phases import COMMIT, SILENT
+from pydelta.txn.commit import COMMIT, SILENT
 
 _NAMES = itertools.count()
 OPERATIONS = {

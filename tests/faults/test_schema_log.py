@@ -20,7 +20,7 @@ from pydelta.storage import MemoryStore
 from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
 from pydelta.testing.operations import add_file, alter, append, create_table
 from pydelta.testing.row_files import ROWS_TAG
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 _NAMES = itertools.count()
 BATCHES = 12

@@ -34,7 +34,7 @@ from pydelta.testing.operations import (
 )
 from pydelta.testing.row_files import LogEngine
 from pydelta.tools.inventory import find_deliveries, load_deliveries, write_delivery
-from pydelta.txn.phases import SILENT
+from pydelta.txn.commit import SILENT
 
 _NAMES = itertools.count()
 KEPT = {

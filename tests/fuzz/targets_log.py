@@ -13,9 +13,8 @@ from pydelta.api.python.local import LocalTable
 from pydelta.commands.vacuum.command import Vacuum
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
-from pydelta.log.checkpoint.hint import decode_hint
-from pydelta.log.checksum import decode_checksum
 from pydelta.log.columns import canonical_path, file_key, spellings
+from pydelta.log.side_files import decode_checksum, decode_hint
 from pydelta.log.vector_files import place_of, read_deleted_rows
 from pydelta.protocol.actions import DeletionVectorDescriptor, decode_commit, encode_commit
 from pydelta.protocol.malformed import MALFORMED_JSON

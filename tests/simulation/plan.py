@@ -31,8 +31,8 @@ from pydelta.testing.commands import vacuum
 from pydelta.testing.row_files import Rows
 from pydelta.testing.stores import SimulatedCrash
 from pydelta.txn import Committed, transaction
+from pydelta.txn.commit import SILENT
 from pydelta.txn.hooks import built_in_hooks
-from pydelta.txn.phases import SILENT
 from tests.simulation.arrow import KINDS, arrow_operation, file_bytes, is_arrow, tagged
 from tests.simulation.world import SimStore, World
 

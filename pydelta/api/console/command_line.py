@@ -42,7 +42,7 @@ TimeZone = Annotated[
 
 def _show_version(context: typer.Context, asked: bool) -> None:
     if asked:
-        from pydelta.txn.context import engine_info
+        from pydelta.txn.commit import engine_info
 
         sys.stdout.write(f"{context.command.name} {engine_info().partition('/')[2]}\n")
         raise typer.Exit

@@ -77,12 +77,12 @@ class _Reader(DataSourceReader):
         snapshot = _snapshot(self._options)
         core = snapshot.files.core
         paths = core["path"].to_list()
-        names = [name for name in core.columns if name.startswith("pv:")]
-        rows = core.select(names).rows() if names else [()] * len(paths)
+        names = snapshot.files.spec.physical_names
+        rows = core.select(snapshot.files.spec.keys).rows() if names else [()] * len(paths)
         marked = core.filter(core["dv_id"].is_not_null())
         vectors = {add.path: add.deletion_vector for add in snapshot.files.adds(marked)}
         files = [
-            (path, tuple(zip((name.removeprefix("pv:") for name in names), row, strict=True)), vectors.get(path))
+            (path, tuple(zip(names, row, strict=True)), vectors.get(path))
             for path, row in zip(paths, rows, strict=True)
         ]
         return [

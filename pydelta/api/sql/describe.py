@@ -23,7 +23,6 @@ from pydelta.errors.suggestions import did_you_mean
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.names import path_text, quoted
 from pydelta.protocol.partitions import parse_partition_value, serialize_partition_value
-from pydelta.protocol.schema import physical_partition_columns
 from pydelta.protocol.types import DataType, PrimitiveType
 
 if TYPE_CHECKING:
@@ -245,7 +244,7 @@ def show_partitions(
             )
         place = by_name[name.lower()]
         wanted[place] = _stored(value, fields[place].data_type)
-    keys = [f"pv:{name}" for name in physical_partition_columns(snapshot.schema, names, snapshot.column_mapping_mode)]
+    keys = snapshot.files.spec.keys
     distinct = snapshot.files.core.select(keys).unique()
     rows = [row for row in distinct.iter_rows() if all(row[place] == value for place, value in wanted.items())]
     texts = [f"c{place}" for place in range(len(names))]

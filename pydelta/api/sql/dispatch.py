@@ -31,7 +31,7 @@ from pydelta.api.sql.scripts import late_plan, late_script
 from pydelta.engines.spark.catalog.objects import copy_of
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
-from pydelta.txn.context import telling_what_landed
+from pydelta.txn.commit import telling_what_landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,6 +29,7 @@ __all__ = [
     "read_candidates",
     "rows_by_statistics",
     "touched_files",
+    "vectors_of_rewritten",
 ]
 
 
@@ -149,3 +150,12 @@ def rows_by_statistics(adds: Sequence[AddFile]) -> int | None:
             return None
         total += count - (add.deletion_vector.cardinality if add.deletion_vector else 0)
     return total
+
+
+def vectors_of_rewritten(adds: Sequence[AddFile]) -> dict[str, int]:
+    """Count the vectors of removed files, under their names in the history."""
+    return {
+        "numDeletionVectorsAdded": 0,
+        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in loose_adds(adds)),
+        "numDeletionVectorsUpdated": 0,
+    }

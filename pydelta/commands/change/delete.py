@@ -21,8 +21,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydelta.commands.change.candidates import counted, find_rows, hide, read_candidates, rows_by_statistics
-from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
+from pydelta.commands.change.candidates import (
+    counted,
+    find_rows,
+    hide,
+    read_candidates,
+    rows_by_statistics,
+    vectors_of_rewritten,
+)
+from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
 from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_write
 from pydelta.commands.run import Attempt, Command, Refusal
@@ -211,7 +218,9 @@ class Delete(Command[DeleteResult]):
         )
         committed = attempt.txn.commit(joined(removed.going, removed.written.files), operation)
         hidden = () if removed.hidden is None else removed.hidden.adds
-        compact_after_write(attempt.context, committed, (*removed.written.adds, *hidden))
+        added = (*removed.written.adds, *hidden)
+        if attempt.context.compacts(committed, added):
+            compact_after_write(attempt.context, committed, added)
         return committed.version
 
 

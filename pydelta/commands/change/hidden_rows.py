@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from pydelta.errors import StorageError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.runs import loose_adds
 from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
@@ -37,7 +36,6 @@ __all__ = [
     "loose_stats",
     "mark_deleted",
     "physical_rows",
-    "vectors_of_rewritten",
     "writes_vectors",
 ]
 
@@ -79,15 +77,6 @@ class VectorOutput:
             "numDeletionVectorsRemoved": len(before),
             "numDeletionVectorsUpdated": len(before & {add.path for add in self.adds}),
         }
-
-
-def vectors_of_rewritten(adds: Sequence[AddFile]) -> dict[str, int]:
-    """Count the vectors of removed files, under their names in the history."""
-    return {
-        "numDeletionVectorsAdded": 0,
-        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in loose_adds(adds)),
-        "numDeletionVectorsUpdated": 0,
-    }
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:

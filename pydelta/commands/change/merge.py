@@ -21,8 +21,8 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
-from pydelta.commands.change.candidates import hide, read_candidates
-from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, vectors_of_rewritten, writes_vectors
+from pydelta.commands.change.candidates import hide, read_candidates, vectors_of_rewritten
+from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, writes_vectors
 from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_write
@@ -415,7 +415,8 @@ class _Merge:
             metrics=metrics,
         )
         committed = txn.commit(actions, operation)
-        compact_after_write(self.attempt.context, committed, written.adds)
+        if self.attempt.context.compacts(committed, written.adds):
+            compact_after_write(self.attempt.context, committed, written.adds)
         return committed
 
     def _removed(self, adds: Sequence[AddFile]) -> list[Action]:

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydelta.commands.change.candidates import Touched, counted, find_rows, hide
-from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
+from pydelta.commands.change.candidates import Touched, counted, find_rows, hide, vectors_of_rewritten
+from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
 from pydelta.commands.change.reconcile import RowCounts
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_write
@@ -107,7 +107,8 @@ class Update(Command[UpdateResult]):
         }
         actions = [*_going(attempt, touched, hidden), *written.files]
         committed = txn.commit(actions, _operation(bound.condition, metrics))
-        compact_after_write(attempt.context, committed, written.adds)
+        if attempt.context.compacts(committed, written.adds):
+            compact_after_write(attempt.context, committed, written.adds)
         return UpdateResult(
             condition=bound.condition.sql if bound.condition else None,
             num_touched_files=len(touched.adds),

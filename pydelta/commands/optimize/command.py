@@ -34,8 +34,7 @@ from pydelta.commands.alter.clustering import (
 from pydelta.commands.engine import Engine, RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
-from pydelta.commands.run import Attempt, Command, Context, run
-from pydelta.commands.statement import changes_under_way, give_way
+from pydelta.commands.run import Attempt, Command, Context, changes_under_way, give_way, run
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
@@ -154,7 +153,7 @@ class _AutoCompaction(Command[OptimizeResult]):
             max_deleted_ratio=settings.optimize_max_deleted_ratio,
             min_files=settings.auto_compact_min_files,
         )
-        considered, keys = snapshot.files.core, _keys(snapshot)
+        considered, keys = snapshot.files.core, snapshot.files.spec.keys
         if keys:
             written = pl.DataFrame(
                 {key: [add.partition_values.get(key[3:]) or None for add in self.adds] for key in keys},
@@ -167,8 +166,7 @@ class _AutoCompaction(Command[OptimizeResult]):
 def compact_after_write(context: Context, committed: Committed, adds: Sequence[AddFile]) -> OptimizeResult | None:
     """Compact those partitions of a commit that have many small files (auto-compaction).
 
-    It happens if ``delta.autoOptimize.autoCompact`` (or the session) enables it. Any failure is only logged, because
-    the commit stands.
+    Call it if ``Context.compacts``. Any failure is only logged, because the commit stands.
 
     Args:
         context: The command's context.
@@ -178,9 +176,8 @@ def compact_after_write(context: Context, committed: Committed, adds: Sequence[A
     Returns:
         What was compacted; None when nothing was.
     """
-    snapshot, settings, log = committed.snapshot, context.settings, context.log
-    wanted = settings.auto_compact if settings.auto_compact is not None else snapshot.properties.auto_compact
-    if not wanted or not adds or not context.engine.rewrites_files or clustering_paths(snapshot):
+    snapshot, log = committed.snapshot, context.log
+    if not context.engine.rewrites_files or clustering_paths(snapshot):
         return None
     if changes_under_way(log.store, now_ms=context.clock()):
         return None
@@ -223,11 +220,6 @@ def files_of_partitions(attempt: Attempt, condition: Any, *, of: str) -> tuple[p
 
 def _target(snapshot: Snapshot, settings: Settings) -> int:
     return settings.optimize_max_file_bytes or snapshot.properties.target_file_size_bytes or _GIB
-
-
-def _keys(snapshot: Snapshot) -> list[str]:
-    """Return the partition columns of the file table's frames."""
-    return [name for name in snapshot.files.core.columns if name.startswith("pv:")]
 
 
 def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, full: bool) -> Layout | None:
@@ -312,7 +304,7 @@ class _Optimize:
 
     def plan(self, considered: pl.DataFrame) -> pl.DataFrame:
         """Choose the files to rewrite, and group them by number."""
-        snapshot, keys = self.attempt.snapshot, _keys(self.attempt.snapshot)
+        snapshot, keys = self.attempt.snapshot, self.attempt.snapshot.files.spec.keys
         if self.layout is None:
             rated = considered.with_columns(_deleted_ratios(snapshot, considered))
             plan = plan_compaction(rated, partition_by=keys, limits=self.limits)

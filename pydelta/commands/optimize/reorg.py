@@ -70,8 +70,7 @@ class Purge(Command[PurgeResult]):
             nothing = OptimizeResult(version=None, start_time_ms=started, end_time_ms=attempt.now_ms())
             return PurgeResult(version=None, rewritten=nothing)
         target = attempt.settings.optimize_max_file_bytes or snapshot.properties.target_file_size_bytes or _GIB
-        keys = [name for name in marked.columns if name.startswith("pv:")]
-        plan = pack(marked, partition_by=keys, target_bytes=target)
+        plan = pack(marked, partition_by=snapshot.files.spec.keys, target_bytes=target)
         removed = snapshot.files.adds(plan)
         attempt.txn.mark_read(plan)
         written = attempt.stage(attempt.engine.compact(snapshot, removed, plan, max_bytes=target))

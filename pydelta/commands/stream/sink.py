@@ -13,7 +13,7 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action
 from pydelta.storage.backoff import Backoff
 from pydelta.txn import Committed, Operation, OptimisticTransaction
-from pydelta.txn.phases import SILENT, Observer
+from pydelta.txn.commit import SILENT, Observer
 
 __all__ = ["Epoch", "EpochTransaction", "OutputMode", "sink_options"]
 

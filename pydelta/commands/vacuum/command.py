@@ -57,7 +57,7 @@ from pydelta.protocol.features import ensure_writable
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage.pages import PAGE_KEYS, paged
 from pydelta.txn import Operation
-from pydelta.txn.staged import VACUUM_END, VACUUM_START
+from pydelta.txn.footprint import VACUUM_END, VACUUM_START
 
 __all__ = ["Vacuum", "VacuumMode", "VacuumOptions", "VacuumProgress", "VacuumResult"]
 

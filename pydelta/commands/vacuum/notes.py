@@ -28,7 +28,7 @@ from pydelta.protocol.vector_files import vector_files
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store
 from pydelta.storage.whole import read_listed
-from pydelta.txn.staged import VACUUM_END, VACUUM_START
+from pydelta.txn.footprint import VACUUM_END, VACUUM_START
 
 __all__ = [
     "LAST_VACUUM",

@@ -35,6 +35,7 @@ from pydelta.errors import (
 )
 from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
+from pydelta.log.columns import PV_PREFIX
 from pydelta.log.runs import joined, num_bytes, removes_of
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
 from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata
@@ -242,7 +243,7 @@ class _Write:
             reconcile(counts, table=snapshot.table_uri)
         committed = self._commit(written, replaced, clustering)
         new = (*written.adds, *replaced.kept.adds)
-        if self.options.data_change:
+        if self.options.data_change and attempt.context.compacts(committed, new):
             compact_after_write(attempt.context, committed, new)
         return WriteResult(
             version=committed.version,
@@ -358,7 +359,7 @@ class _Write:
         new = typed_frame(pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String)).unique(), types, time_zone=zone)
         filters = [_any_of(new, fields)] if new.height <= _MOST_PARTITIONS_NAMED else []
         live = self.attempt.txn.read_files(partition_filters=filters, time_zone=zone)
-        old = typed_frame(live.select(pl.col(f"pv:{name}").alias(name) for name in names), types, time_zone=zone)
+        old = typed_frame(live.select(pl.col(PV_PREFIX + name).alias(name) for name in names), types, time_zone=zone)
         matching = old.with_row_index("__position").join(new, on=names, how="semi", nulls_equal=True)
         return live[matching["__position"].sort().to_list()]
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -140,8 +141,13 @@ class ArrowColumns:
             else:
                 tops[field.name] = field
                 self._paths[item.path] = _names_in_files(snapshot.schema, item.path, mode)
-        chosen = StructType(tuple(field for field in snapshot.schema.fields if field.name in tops))
-        self.schema: pa.Schema = optional(to_arrow(logical_to_physical(without_void(chosen), mode)))
+        self._mode = mode
+        self._chosen = StructType(tuple(field for field in snapshot.schema.fields if field.name in tops))
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """The columns to read of each file, under their names in files."""
+        return optional(to_arrow(logical_to_physical(without_void(self._chosen), self._mode)))
 
     def of(self, partition_values: Mapping[str, str | None], batch: pa.RecordBatch) -> Columns:
         """Return what gives the values of a column in rows of one file.

@@ -23,7 +23,6 @@ from pydelta.errors.conditions import Condition
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
 from pydelta.protocol.features import partition_columns_in_files
-from pydelta.protocol.iceberg_compat import compat_version
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.schema import (
@@ -37,6 +36,7 @@ from pydelta.protocol.schema import (
 )
 from pydelta.protocol.stats import indexed_leaves, leaves_with_stats
 from pydelta.settings import Settings, TableProperties, parse_bytes
+from pydelta.settings.table import iceberg_compat_version
 
 __all__ = [
     "MICROSECONDS",
@@ -94,7 +94,7 @@ class TableShape:
             partition_columns=snapshot.partition_columns,
             properties=snapshot.properties,
             partitions_in_files=partition_columns_in_files(snapshot.protocol, _configuration(snapshot)),
-            iceberg=compat_version(_configuration(snapshot)) > 0,
+            iceberg=iceberg_compat_version(_configuration(snapshot)) > 0,
         )
 
     def defined_by(self, metadata: Metadata) -> TableShape:
@@ -115,7 +115,7 @@ class TableShape:
             partition_columns=plan.partition_columns,
             properties=plan.properties,
             partitions_in_files=plan.partitions_in_files,
-            iceberg=compat_version(plan.configuration) > 0,
+            iceberg=iceberg_compat_version(plan.configuration) > 0,
         )
 
 

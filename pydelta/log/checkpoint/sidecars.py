@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pydelta.log.checkpoint.hint import CheckpointHint
 from pydelta.log.checkpoint.read import PART_BITS, Checkpoint, sidecar_name
 from pydelta.log.deltas import DELTA_BIT
 from pydelta.log.segment import CheckpointFiles, Listing
+from pydelta.log.side_files import CheckpointHint
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import Sidecar
 from pydelta.protocol.paths import LOG_DIR, LogFileKind

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydelta.errors import InvalidArgumentError, LogCorruptedError, ObjectNotFoundError, StorageError
-from pydelta.log.checkpoint.hint import HINT_PATH, CheckpointHint, V2File, encode_hint, read_hint
 from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint, sidecar_name
 from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
 from pydelta.log.checkpoint.sidecars import KeptSidecars, is_newest_but_for, kept_sidecars, settled_base
 from pydelta.log.replay import State, apply_actions
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
+from pydelta.log.side_files import HINT_PATH, CheckpointHint, V2File, encode_hint, read_hint
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import action_to_dict
 from pydelta.protocol.features import supports

@@ -17,7 +17,7 @@ from pydelta.log import DeltaLog
 from pydelta.settings.clock import epoch_ms
 from pydelta.tools.lineage.events import Run, Tables, input_of, place_of_input, run_event
 from pydelta.tools.outbox import Outbox, checked_endpoint
-from pydelta.txn.context import engine_info
+from pydelta.txn.commit import engine_info
 
 __all__ = ["URL", "Emitter", "JobRun", "current_run", "emitter", "job_run", "note_input", "note_table"]
 

@@ -16,10 +16,10 @@ from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import DeltaError, ProtocolError, StorageError, TableNotFoundError, VersionNotFoundError
 from pydelta.errors.redaction import hide_text, hide_value
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.columns import PV_PREFIX
 from pydelta.log.history import CommitRecord
 from pydelta.log.segment import read_listing
+from pydelta.log.side_files import read_hint
 from pydelta.manifests import MANY_FILES, read_state
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.features import implied_features

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
-from pydelta.commands.statement import ANY, FOLDER, REARRANGED, runs_again
+from pydelta.commands.run import ANY, FOLDER, REARRANGED, runs_again
 from pydelta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -181,7 +181,7 @@ class Waits:
 
 def test_it_waits_once_for_others_that_are_run_again_before_it_reads(store, monkeypatch):
     waits = Waits(store)
-    monkeypatch.setattr("pydelta.commands.statement.give_way", waits)
+    monkeypatch.setattr("pydelta.commands.run.give_way", waits)
     store.put(f"{FOLDER}/other", b"{}")
     begin, result = updated(store, update_value(1, 7), settings=Settings(change_give_way_ms=70))
     assert waits.asked == [70, 5_000], "the other update, too; not before it is run again: then others wait for it"
@@ -191,7 +191,7 @@ def test_it_waits_once_for_others_that_are_run_again_before_it_reads(store, monk
 
 def test_one_that_is_never_run_again_waits_for_nobody(store, monkeypatch):
     waits = Waits(store)
-    monkeypatch.setattr("pydelta.commands.statement.give_way", waits)
+    monkeypatch.setattr("pydelta.commands.run.give_way", waits)
     updated(store, settings=Settings(change_max_retries=0))
     assert waits.asked == []
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from pydelta.commands.statement import FOLDER, announced, changes_under_way, give_way
+from pydelta.commands.run import FOLDER, announced, changes_under_way, give_way
 from pydelta.errors import StoragePermissionError
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings

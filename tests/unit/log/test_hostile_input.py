@@ -25,8 +25,8 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog
 from pydelta.log.checkpoint.parquet_rows import ParquetRows
-from pydelta.log.checksum import decode_checksum
 from pydelta.log.pruning import PartitionSpec
+from pydelta.log.side_files import decode_checksum
 from pydelta.manifests.state import STATE_PATH, read_state
 from pydelta.predicate import parse_predicate
 from pydelta.protocol.actions import CommitInfo, decode_commit

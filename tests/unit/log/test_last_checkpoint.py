@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from log_tables import append_until, create, log_of, new_store
 
-from pydelta.log.checkpoint.hint import CheckpointHint, canonical_form, decode_hint, encode_hint, hint_checksum
+from pydelta.log.side_files import CheckpointHint, canonical_form, decode_hint, encode_hint, hint_checksum
 from pydelta.protocol.paths import commit_file
 from pydelta.testing import CountingStore
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from log_tables import V2_PROTOCOL, add, commit, create, info, log_of, new_store, remove
 
-from pydelta.log.checksum import decode_checksum, read_checksum
+from pydelta.log.side_files import decode_checksum, read_checksum
 from pydelta.log.snapshot import FileSums
 from pydelta.protocol.actions import DomainMetadata, SetTransaction
 from pydelta.protocol.paths import LOG_DIR, checksum_file

@@ -8,9 +8,9 @@ import time
 import pytest
 from log_tables import V2_PROTOCOL, add, commit, create, info, log_of, new_store
 
-from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checkpoint.read import read_checkpoint
 from pydelta.log.segment import read_listing
+from pydelta.log.side_files import read_hint
 from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, commit_file, parse_log_name
 from pydelta.storage import readers
 from pydelta.testing.stores import _Wrapper

@@ -15,12 +15,12 @@ from pydelta.protocol.iceberg_compat import (
     check_added,
     check_definition,
     check_files_made_for,
-    compat_version,
     nested_parts,
     with_compat_tag,
 )
 from pydelta.protocol.schema import logical_to_physical, parse_schema, to_arrow
 from pydelta.protocol.types import parse_type
+from pydelta.settings.table import iceberg_compat_version
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 V1, V2 = {"delta.enableIcebergCompatV1": "true"}, {"delta.enableIcebergCompatV2": "true"}
@@ -167,7 +167,9 @@ def test_files_of_the_second_version_are_marked():
 
 
 def test_the_property_decides():
-    assert [compat_version(given) for given in ({}, V1, V2, V1 | V2, {"delta.enableIcebergCompatV2": "false"})] == [
+    assert [
+        iceberg_compat_version(given) for given in ({}, V1, V2, V1 | V2, {"delta.enableIcebergCompatV2": "false"})
+    ] == [
         0,
         1,
         2,

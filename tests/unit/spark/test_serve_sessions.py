@@ -8,7 +8,7 @@ import pytest
 
 from pydelta.api.server.spark.sessions import Sessions
 from pydelta.errors import DeltaEnvironmentError
-from pydelta.txn.context import author
+from pydelta.txn.commit import author
 
 
 def sessions(user=None):

@@ -28,7 +28,6 @@ def test_a_scheme_is_in_one_row_and_every_factory_is_there():
 def test_what_each_store_can_do():
     assert schemes_with("folders") == {"file", "hdfs", "viewfs"}
     assert schemes_with("buckets") == {"s3a", "s3", "s3n", "gs", "abfss", "abfs", "az"}
-    assert schemes_with("atomic") == {"file", "memory", "hdfs"}
     assert schemes_with("spark") == {"s3a", "s3", "s3n", "abfss", "abfs"}
 
 
@@ -48,7 +47,7 @@ def test_one_store_has_one_scheme_in_spark_and_one_elsewhere():
 def test_a_scheme_that_is_in_no_row_is_a_kind_of_its_own():
     other = kind_of("oss")
     assert (other.name, other.schemes, other.factory) == ("oss", ("oss",), None)
-    assert not (other.folders or other.buckets or other.atomic or other.container)
+    assert not (other.folders or other.buckets or other.container)
     assert spark_scheme("oss") == elsewhere_scheme("oss") == "oss"
 
 

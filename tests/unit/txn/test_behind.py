@@ -14,7 +14,7 @@ from pydelta.protocol.paths import LOG_DIR
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Operation, start_transaction
-from pydelta.txn.background import Behind, behind_commits
+from pydelta.txn.hooks import Behind, behind_commits
 
 SCHEMA = '{"type":"struct","fields":[]}'
 
@@ -45,7 +45,7 @@ def test_work_of_a_table_that_waits_gives_way_to_newer_work():
 def test_work_that_fails_is_logged_and_stops_nothing(caplog):
     behind = Behind()
     done: list[int] = []
-    caplog.set_level(logging.INFO, logger="pydelta.txn.background")
+    caplog.set_level(logging.INFO, logger="pydelta.txn.hooks")
     behind.follow("t", "The checkpoint of version 10", lambda: 1 // 0)
     assert behind.join(60)
     behind.follow("t", "The checkpoint of version 20", lambda: done.append(20))
@@ -61,7 +61,7 @@ def test_work_that_fails_is_logged_and_stops_nothing(caplog):
 
 def test_a_process_ends_only_when_the_work_is_done():
     code = (
-        "import time\nfrom pydelta.txn.background import behind_commits\n"
+        "import time\nfrom pydelta.txn.hooks import behind_commits\n"
         "behind_commits.follow('t', 'x', lambda: (time.sleep(0.2), print('written', flush=True)))\n"
         "print('main ends', flush=True)"
     )

@@ -20,8 +20,7 @@ from pydelta.protocol.actions import (
     SetTransaction,
 )
 from pydelta.txn import Isolation, ReadPredicate, ReadSet, Staged, WinningCommit, find_conflict
-from pydelta.txn.conflicts import effective_level
-from pydelta.txn.reads import key_frame
+from pydelta.txn.footprint import effective_level, key_frame
 
 APPEND = errors.ConcurrentAppendException
 READ = errors.ConcurrentDeleteReadException

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydelta.errors import CommittedError, InvalidArgumentError
-from pydelta.txn.context import landed, telling_what_landed
+from pydelta.txn.commit import landed, telling_what_landed
 
 
 def test_a_failure_after_a_commit_names_the_version():

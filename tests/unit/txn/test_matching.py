@@ -10,7 +10,7 @@ import pytest
 from pydelta.predicate import And, Column, Compare, IsNull, Literal, Or, Unknown
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.txn import ReadPredicate
-from pydelta.txn.reads import matcher_for
+from pydelta.txn.footprint import matcher_for
 
 ROOT = "memory://matching/t"
 

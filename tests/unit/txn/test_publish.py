@@ -14,10 +14,9 @@ from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import PutOutcome
 from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Isolation, Operation, ReadSet, Staged
-from pydelta.txn.commit import Attempts, publish
-from pydelta.txn.phases import Silent
+from pydelta.txn.commit import Attempts, Silent, publish
+from pydelta.txn.footprint import key_frame
 from pydelta.txn.prepare import Base, Intention
-from pydelta.txn.reads import key_frame
 
 NOW = 1_700_000_000_000
 

@@ -12,10 +12,9 @@ from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, RemoveFile, 
 from pydelta.protocol.vectors import inline_vector
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
-from pydelta.txn.conflicts import Isolation, find_conflict
-from pydelta.txn.reads import ReadPredicate, ReadSet, key_frame
+from pydelta.txn.conflicts import find_conflict
+from pydelta.txn.footprint import Isolation, ReadPredicate, ReadSet, Staged, WinningCommit, key_frame
 from pydelta.txn.rows import hidden_rows, rebase, reconcile, vector_reader
-from pydelta.txn.staged import Staged, WinningCommit
 
 _NAMES = itertools.count()
 INFO = CommitInfo({"operation": "DELETE", "isBlindAppend": False})

@@ -27,7 +27,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Operation, TransactionState, start_transaction
-from pydelta.txn.context import author, committing_for, engine_info
+from pydelta.txn.commit import author, committing_for, engine_info
 from pydelta.txn.hooks import HookContext, after_commits_where, environment_has, run_hooks, table_says
 
 _NAMES = itertools.count()
@@ -111,6 +111,16 @@ def test_commit_info_tells_what_was_done(log, store):
     assert info.get("tags") == {"a": "b"}
     record = log.history(limit=1)[0]
     assert (record.version, record.commit_info.operation) == (1, "WRITE")
+
+
+def test_a_store_is_raced_before_a_commit_unless_its_put_if_absent_is_one_step(log, store, monkeypatch):
+    raced = []
+    monkeypatch.setattr("pydelta.txn.transaction.ensure_safe", raced.append)
+    create_table(log, [add_file("1", [1])])
+    assert raced == []
+    monkeypatch.setattr(MemoryStore, "put_if_absent_is_atomic", False)
+    append("2", [3]).run(log)
+    assert raced == [store]
 
 
 def _read_files(txn):

@@ -13,8 +13,7 @@ from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Isolation, Operation, ReadSet, Staged
-from pydelta.txn.commit import Attempts, publish
-from pydelta.txn.phases import Silent
+from pydelta.txn.commit import Attempts, Silent, publish
 from pydelta.txn.prepare import Base, Intention
 
 _NAMES = itertools.count()

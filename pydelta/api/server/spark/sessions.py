@@ -29,7 +29,7 @@ from pydelta.errors import (
     DeltaConcurrentModificationException,
     DeltaEnvironmentError,
 )
-from pydelta.txn.context import committing_for
+from pydelta.txn.commit import committing_for
 
 if TYPE_CHECKING:
     from pydelta.api.server.spark.users import UserOf

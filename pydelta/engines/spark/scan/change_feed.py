@@ -32,6 +32,7 @@ from pydelta.engines.spark.scan.scan import Reading, make_relation, project
 from pydelta.engines.spark.scan.travel import TimeTravel, epoch_ms
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
+from pydelta.log.columns import PV_PREFIX
 from pydelta.log.vector_files import read_deleted_rows
 from pydelta.predicate import Expr
 from pydelta.protocol.names import quoted
@@ -231,13 +232,13 @@ def _frame(snapshot: Snapshot, files: Sequence[ChangedFile]) -> pl.DataFrame:
         "dv_id": [None] * len(files),
         "size": [file.size for file in files],
         "modification_time": [file.timestamp_ms for file in files],
-        **{f"pv:{key}": [file.partition_values.get(key) or None for file in files] for key in keys},
+        **{PV_PREFIX + key: [file.partition_values.get(key) or None for file in files] for key in keys},
         _VERSION: [file.version for file in files],
         _MICROS: [file.timestamp_ms * 1000 for file in files],
         _TYPE: [file.change_type for file in files],
         _NUMBER: list(range(len(files))),
     }
-    texts = {"path", "dv_id", _TYPE, *(f"pv:{key}" for key in keys)}
+    texts = {"path", "dv_id", _TYPE, *(PV_PREFIX + key for key in keys)}
     return pl.DataFrame(columns, schema={name: pl.String if name in texts else pl.Int64 for name in columns})
 
 

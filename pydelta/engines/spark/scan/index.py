@@ -29,6 +29,7 @@ from pydelta.engines.spark.scan.filters import to_expressions
 from pydelta.engines.spark.scan.statuses import encode_statuses, encode_uris, file_uris
 from pydelta.errors import LogCorruptedError, StorageError
 from pydelta.log import FileTable, Snapshot
+from pydelta.log.columns import PV_PREFIX
 from pydelta.predicate import Expr
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.types import StructType
@@ -365,7 +366,7 @@ class DeltaFileIndex:
     # --- parts ---------------------------------------------------------------------------------------------
 
     def _columns(self) -> list[str]:
-        return [f"pv:{name}" for name in self.files.partition_types] + [item.column for item in self.files.hidden]
+        return [PV_PREFIX + name for name in self.files.partition_types] + [item.column for item in self.files.hidden]
 
     def _skipping(self, data_filters: Any) -> _Skip | None:
         """What leaves out files by their statistics; None where no filter says anything of them."""
