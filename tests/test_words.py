@@ -38,7 +38,6 @@ TO_REWRITE = (
     "pydelta/api/python/",
     "pydelta/commands/vacuum/",
     "pydelta/engines/arrow/",
-    "pydelta/engines/spark/scan/",
     "pydelta/errors/",
     "pydelta/manifests/",
     "pydelta/predicate/",
