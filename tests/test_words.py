@@ -40,7 +40,6 @@ TO_REWRITE = (
     "pydelta/engines/arrow/",
     "pydelta/errors/",
     "pydelta/manifests/",
-    "pydelta/predicate/",
     "pydelta/settings/",
     "pydelta/storage/",
 )
