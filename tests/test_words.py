@@ -37,7 +37,6 @@ TO_REWRITE = (
     "pydelta/api/cli/",
     "pydelta/api/python/",
     "pydelta/commands/vacuum/",
-    "pydelta/engines/arrow/",
     "pydelta/errors/",
     "pydelta/manifests/",
     "pydelta/settings/",
