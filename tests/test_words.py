@@ -36,7 +36,6 @@ TO_REWRITE = (
     "catalog_sync/",
     "pydelta/api/cli/",
     "pydelta/api/python/",
-    "pydelta/commands/vacuum/",
     "pydelta/errors/",
     "pydelta/manifests/",
     "pydelta/settings/",
