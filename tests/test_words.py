@@ -36,13 +36,8 @@ TO_REWRITE = (
     "catalog_sync/",
     "pydelta/api/cli/",
     "pydelta/api/python/",
-    "pydelta/commands/vacuum/",
-    "pydelta/engines/arrow/",
-    "pydelta/engines/spark/change/",
-    "pydelta/engines/spark/scan/",
     "pydelta/errors/",
     "pydelta/manifests/",
-    "pydelta/predicate/",
     "pydelta/settings/",
     "pydelta/storage/",
 )

@@ -5,7 +5,8 @@
     SQL text --parse_predicate----------+
     Catalyst --Tree--> Expr --prunable--+--> Expr --partition_mask--> true, false, null   (exact)
                                                   --skipping_mask---> may match, cannot   (loose)
-    what is not understood is Unknown and rules nothing out
+
+    an expression that is not understood is Unknown and rules nothing out
 """
 
 from pydelta.predicate.binding import value_of_text

@@ -1,7 +1,7 @@
-"""Bind what was parsed to columns: each constant in the type in which Spark compares it with its column.
+"""Bind parsed conditions to columns, with each constant in the type in which Spark compares it with its column.
 
-A comparison is taken only where it comes out the same in Spark for every row. Where Spark would cast the column, round,
-or ask a session for its zone, it is refused.
+A comparison is accepted only if Spark gives the same result for every row. If Spark would cast the column, round, or
+use the session's time zone, it is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SYMBOLS: Final = {"==": "=", "!>": "<=", "!<": ">="}
 
 @dataclass(slots=True)
 class Joined:
-    """Conditions joined by AND or by OR, as many as there are."""
+    """Any number of conditions joined by AND or by OR."""
 
     kind: type[And] | type[Or]
     parts: list[Any]
@@ -62,7 +62,7 @@ def value_of_text(text: str, data_type: DataType, time_zone: str | None) -> Any:
     """Cast text to a type as Spark does.
 
     Raises:
-        BindError: It is not a value of the type, or what it is depends on a zone that is not given.
+        BindError: It is not a value of the type, or it depends on a time zone that is not given.
     """
     name = str(data_type)
     if name == "timestamp" and time_zone is None and not names_zone(text):
@@ -86,7 +86,7 @@ def value_of_text(text: str, data_type: DataType, time_zone: str | None) -> Any:
 
 
 class Binder:
-    """Makes expressions over the columns of a schema; see ``parse_predicate``."""
+    """Builds expressions over the columns of a schema. See ``parse_predicate``."""
 
     def __init__(self, schema: StructType, time_zone: str | None) -> None:
         self._schema = schema
@@ -125,7 +125,7 @@ class Binder:
             ) from None
 
     def string(self, before: str, literal: str) -> Literal:
-        """Read a string literal that may follow others."""
+        """Read a string literal, appended to the text of preceding ones."""
         try:
             return Literal(before + text_of(literal), "string")
         except ValueError:
@@ -146,7 +146,7 @@ class Binder:
     # --- conditions ----------------------------------------------------------------------------------------
 
     def condition(self, expr: Any) -> Any:
-        """Return an expression that is true, false or null as it is."""
+        """Check that an expression can be true, false or null, and return it unchanged."""
         value = isinstance(expr, Column) and self._fields[expr.path].data_type != PrimitiveType("boolean")
         if value or (isinstance(expr, Literal) and not (expr.value is None or isinstance(expr.value, bool))):
             raise BindError(f"{expr} is not a condition.", hint=f"Compare it with something, as in {expr} = ….")
@@ -179,14 +179,14 @@ class Binder:
         if len(kinds - {None}) > 1 and not kinds <= {None, *WHOLE, "decimal", "double"}:
             raise _not_here("IN with constants of several types")
         convert = self._conversion(child)
-        if self._fields[child.path].data_type == PrimitiveType("float"):  # In would hold doubles as single precision
+        if self._fields[child.path].data_type == PrimitiveType("float"):  # In would round doubles to single precision.
             if len(values) > _MOST_FLOATS:
                 raise _not_here("a long IN list of floats")
             return Joined(Or, [self.compare("=", child, value) for value in values])
         return In(child, tuple(None if value.value is None else convert(value).value for value in values))
 
     def is_(self, what: str, child: Any) -> Expr:
-        """Ask whether a column is null, or what truth value it has."""
+        """Test whether a column is null, or which truth value it has."""
         if not isinstance(child, Column):
             raise _not_here("IS of anything but a column")
         if what == "NULL":
@@ -195,7 +195,7 @@ class Binder:
         return IsNull(child) if what == "UNKNOWN" else Compare("<=>", child, self.word(what))
 
     def like(self, child: Any, pattern: Any, escape: str) -> Expr:
-        """Match a pattern that is a text, or a text and what may follow it."""
+        """Match a pattern that is a text, optionally followed by ``%``."""
         if not isinstance(child, Column) or not isinstance(pattern, Literal) or _kind(pattern) != "string":
             raise _not_here("LIKE of anything but a column and a text")
         self._conversion(child)
@@ -214,7 +214,7 @@ class Binder:
     # --- types ---------------------------------------------------------------------------------------------
 
     def _alike(self, left: Column, right: Column) -> None:
-        """Refuse columns that Spark compares in a type of neither."""
+        """Refuse columns that Spark compares in a third type."""
         one, other = self._fields[left.path].data_type, self._fields[right.path].data_type
         whole = all(isinstance(item, PrimitiveType) and item.name in WHOLE for item in (one, other))
         if one != other and not whole:
@@ -223,11 +223,11 @@ class Binder:
         self._conversion(right)
 
     def _beside(self, column: Column, constant: Literal) -> Literal:
-        """A constant in the type in which it is compared with a column."""
+        """Convert a constant to the type in which it is compared with a column."""
         return constant if constant.value is None else self._conversion(column)(constant)
 
     def _conversion(self, column: Column) -> Any:
-        """What turns a constant into the type in which it is compared with a column."""
+        """Return the function that converts a constant to the type in which it is compared with a column."""
         field = self._fields[column.path]
         on_path = [self._fields[column.path[: size + 1]].metadata for size in range(len(column.path))]
         if any(_COLLATIONS in item or _PADDED.search(str(item.get(LENGTH))) for item in on_path):
@@ -240,7 +240,7 @@ class Binder:
             if kind == name and kind not in ("decimal", "float"):
                 return constant
             if kind == "string" and name in _FROM_TEXT:
-                shown = "double" if name == "float" else name  # single precision is compared in double
+                shown = "double" if name == "float" else name  # Single precision is compared as double.
                 return Literal(value_of_text(value, data_type, self._zone), shown)
             found = None
             if kind == "string" and name == "decimal":
@@ -265,7 +265,7 @@ _FROM_TEXT: Final = frozenset(
 
 
 def _number(value: Any, kind: str, data_type: DataType, name: str) -> Literal | None:
-    """A number as it is compared with a column; None where Spark might round one of them."""
+    """Convert a number for a comparison with a column, or return None if Spark might round either."""
     if name in ("float", "double"):
         return Literal(float(value), "double")
     if isinstance(data_type, DecimalType):
@@ -282,7 +282,7 @@ def _number(value: Any, kind: str, data_type: DataType, name: str) -> Literal | 
 
 
 def _number_literal(value: Any, kind: str) -> Literal:
-    """A number with its type; a decimal's is as wide as its digits, as Spark has it."""
+    """Make a literal of a number. A decimal's precision is the number of its digits, as in Spark."""
     if kind != "decimal":
         return Literal(value, kind)
     _, digits, exponent = Decimal(value).as_tuple()
@@ -291,14 +291,14 @@ def _number_literal(value: Any, kind: str) -> Literal:
 
 
 def _kind(constant: Literal) -> str | None:
-    """The name of a constant's type, a decimal's without its digits; None for a null."""
+    """Return the name of a constant's type, without a decimal's precision and scale. None for a null."""
     if constant.type is None:
         return None
     return "decimal" if isinstance(constant.type, DecimalType) else str(constant.type)
 
 
 def _constant(symbol: str, left: Literal, right: Literal) -> Literal:
-    """A comparison of two constants, as far as it needs no cast."""
+    """Evaluate a comparison of two constants if it needs no cast."""
     if symbol != "<=>" and (left.value is None or right.value is None):
         return Literal(None)
     kinds = {_kind(left), _kind(right)}
@@ -308,7 +308,7 @@ def _constant(symbol: str, left: Literal, right: Literal) -> Literal:
 
 
 def _prefix(pattern: str, escape: str) -> tuple[str, str | None]:
-    """The text that a pattern begins with, and the rest of it from its first wildcard; None without one."""
+    """Split a pattern into its literal prefix and the rest from its first wildcard, None without one."""
     found, position = list[str](), 0
     while position < len(pattern):
         char = pattern[position]

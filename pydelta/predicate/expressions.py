@@ -1,4 +1,4 @@
-"""Define the expressions over the rows of a table: one tree for conditions and values, whoever writes or reads them.
+"""Define expressions over the rows of a table: one tree for conditions and values.
 
 ::
 
@@ -6,8 +6,8 @@
     Catalyst ------Tree-------------+--> Expr ---+
                                                  +--exact-----> engines.arrow.evaluate
 
-A condition is true, false or null, by SQL's three values. Column paths are tuples of logical names. A type is that of
-the table's schema; None where nobody has resolved it yet. What pruning reads needs no types: see ``prunable``.
+A condition is true, false or null, by SQL's three-valued logic. Column paths are tuples of logical names. A type is one
+of the table's schema, or None before it is resolved. Pruning needs no types: see ``prunable``.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ __all__ = [
 BOOLEAN: Final = PrimitiveType("boolean")
 STRING: Final = PrimitiveType("string")
 WHOLE: Final = ("byte", "short", "integer", "long")
-"""The types of whole numbers, the narrowest first."""
+"""Names of the whole number types, the narrowest first."""
 
 OPERATORS: Final = ("=", "<=>", "<", "<=", ">", ">=")
 FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The operator that says the same with the sides exchanged."""
+"""The equivalent operator with the sides exchanged."""
 
 
 class _Condition:
-    """What is true, false or null."""
+    """An expression that is true, false or null."""
 
     __slots__ = ()
     type: ClassVar[DataType] = BOOLEAN
@@ -86,14 +86,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Literal:
-    """A constant; None is null.
+    """A constant, None for null.
 
     Args:
         value: ``int``, ``float``, ``str``, ``bool``, ``bytes``, ``Decimal``, ``date``, ``datetime`` (aware for
-            timestamp, naive for timestamp_ntz). A day or a time may be the ``int`` that Spark has for it (days or
-            microseconds since 1970), and is where Python's calendar does not have it.
-        type: Its type, or the type's name in the log (``integer``, ``decimal(10,2)`` …); None for a null that takes
-            the type of what it meets.
+            timestamp, naive for timestamp_ntz). A day or a time may be Spark's ``int`` (days or microseconds since
+            1970), and must be if Python's calendar lacks it.
+        type: The type, or its name in the log (``integer``, ``decimal(10,2)`` …). None for a null that takes the type
+            of the other side.
     """
 
     value: Any
@@ -109,10 +109,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Compare(_Condition):
-    """``left op right``; ``op`` is one of ``OPERATORS`` (``!=`` is ``Not`` of ``=``).
+    """``left op right``. ``op`` is one of ``OPERATORS`` (``!=`` is ``Not`` of ``=``).
 
-    Both sides have one type, or they are numbers, which are compared by their values. NaN equals itself and is above
-    all numbers, -0.0 is 0.0, text goes by its bytes.
+    Both sides have one type, or they are numbers, which are compared by their values. NaN equals itself and is greater
+    than all numbers, -0.0 equals 0.0, and strings are ordered by their bytes.
     """
 
     op: str
@@ -125,7 +125,7 @@ class Compare(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class And(_Condition):
-    """Both."""
+    """Conjunction."""
 
     left: Expr
     right: Expr
@@ -136,7 +136,7 @@ class And(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class Or(_Condition):
-    """Either."""
+    """Disjunction."""
 
     left: Expr
     right: Expr
@@ -147,7 +147,7 @@ class Or(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class Not(_Condition):
-    """Negation; of null it is null."""
+    """Negation. The negation of null is null."""
 
     child: Expr
 
@@ -157,7 +157,7 @@ class Not(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class In(_Condition):
-    """Membership in constants, which are as ``Literal`` holds them; a None among them makes a miss null, as in SQL."""
+    """Membership in constants, as ``Literal`` holds them. With a None among them, a miss is null, as in SQL."""
 
     child: Expr
     values: tuple[Any, ...]
@@ -168,7 +168,7 @@ class In(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(_Condition):
-    """True for null, false otherwise; never null."""
+    """True for null, false otherwise, never null."""
 
     child: Expr
 
@@ -178,7 +178,7 @@ class IsNull(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class IsNotNull(_Condition):
-    """False for null, true otherwise; never null."""
+    """False for null, true otherwise, never null."""
 
     child: Expr
 
@@ -188,14 +188,14 @@ class IsNotNull(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class IsNan(_Condition):
-    """True for NaN, false otherwise; of null it is false."""
+    """True for NaN, false otherwise, including null."""
 
     child: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class TextTest(_Condition):
-    """Text that ``starts`` or ``ends`` with a constant, or ``contains`` it, by its bytes."""
+    """Whether a string ``starts`` or ``ends`` with a constant, or ``contains`` it, by its bytes."""
 
     kind: str
     child: Expr
@@ -208,7 +208,7 @@ class TextTest(_Condition):
 
 @dataclass(frozen=True, slots=True)
 class Like(_Condition):
-    """Text that matches a pattern of ``%`` and ``_``."""
+    """Whether a string matches a pattern of ``%`` and ``_``."""
 
     child: Expr
     pattern: Expr
@@ -225,7 +225,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``left op right`` of one type; ``op`` is ``+``, ``-``, ``*``, ``/`` or ``%``."""
+    """``left op right`` of one type. ``op`` is ``+``, ``-``, ``*``, ``/`` or ``%``."""
 
     op: str
     left: Expr
@@ -235,7 +235,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """The number with the other sign."""
+    """The number with the opposite sign."""
 
     child: Expr
     type: DataType | None
@@ -243,7 +243,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """The first that is not null."""
+    """The first part that is not null."""
 
     parts: tuple[Expr, ...]
     type: DataType | None
@@ -251,7 +251,7 @@ class Coalesce:
 
 @dataclass(frozen=True, slots=True)
 class CaseWhen:
-    """``CASE WHEN``: the value of the first condition that is true, else ``otherwise``."""
+    """``CASE WHEN``: the value of the first branch whose condition is true, otherwise ``otherwise``."""
 
     branches: tuple[tuple[Expr, Expr], ...]
     otherwise: Expr
@@ -260,7 +260,7 @@ class CaseWhen:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """Texts joined; null where one is."""
+    """Concatenated strings, null if one of them is."""
 
     parts: tuple[Expr, ...]
     type: ClassVar[DataType] = STRING
@@ -268,12 +268,12 @@ class Concat:
 
 @dataclass(frozen=True, slots=True)
 class Unknown(_Condition):
-    """A condition that the tree does not hold: nothing is known of its value, so it rules nothing out.
+    """A condition that the tree cannot express. Its value is not known, so it rules nothing out.
 
     Args:
-        text: For messages.
-        references: Paths of the columns it reads.
-        reason: Which part of it the tree does not hold.
+        text: The SQL text, for messages.
+        references: Paths of the columns that it reads.
+        reason: The part that the tree cannot express.
     """
 
     text: str
@@ -314,7 +314,7 @@ FALSE: Final = Literal(False, BOOLEAN)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct parts of an expression."""
+    """Return the direct parts of an expression."""
     if isinstance(expr, _PAIR):
         return (expr.left, expr.right)
     if isinstance(expr, _SINGLE):
@@ -329,7 +329,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def _with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The expression with other parts, as many as it has."""
+    """Replace the parts of an expression by the same number of others."""
     if isinstance(expr, _PAIR):
         return replace(expr, left=parts[0], right=parts[1])
     if isinstance(expr, _SINGLE):
@@ -344,7 +344,7 @@ def _with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all its parts, however deep."""
+    """Iterate over an expression and all its parts, at any depth."""
     todo = [expr]
     while todo:
         part = todo.pop()
@@ -353,7 +353,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def fields_of(expr: Expr) -> Iterator[Column]:
-    """Find the columns that an expression reads; one may come several times."""
+    """Find the columns that an expression reads, with duplicates."""
     return (part for part in walk(expr) if isinstance(part, Column))
 
 
@@ -369,7 +369,7 @@ def columns(expr: Expr) -> frozenset[tuple[str, ...]]:
 
 
 def has_unknown(expr: Expr) -> bool:
-    """Return whether some part of it is one that pruning does not understand."""
+    """Return whether pruning does not understand some part of an expression."""
     for part in walk(expr):
         if not isinstance(part, _PRUNED) or (isinstance(part, TextTest) and part.kind != "starts"):
             return True
@@ -377,7 +377,7 @@ def has_unknown(expr: Expr) -> bool:
 
 
 def split_conjuncts(expr: Expr) -> tuple[Expr, ...]:
-    """Split a condition into the parts that must all hold."""
+    """Split a condition into the parts that must all be true."""
     found: list[Expr] = []
     todo = [expr]
     while todo:
@@ -390,21 +390,21 @@ def split_conjuncts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: Iterable[Expr]) -> Expr:
-    """Join conditions with AND; ``TRUE`` for none."""
+    """Join conditions with AND. Without conditions, return ``TRUE``."""
     items = list(parts)
     return reduce(And, items) if items else TRUE
 
 
 def is_partition_only(expr: Expr, partition_columns: Iterable[str]) -> bool:
-    """Return whether it reads only partition columns (by logical name, any case) and is understood in full."""
+    """Return whether a condition is fully understood and reads only partition columns (by logical name, any case)."""
     names = {name.lower() for name in partition_columns}
     return not has_unknown(expr) and all(len(path) == 1 and path[0].lower() in names for path in columns(expr))
 
 
 def rename_columns(expr: Expr, mapping: Mapping[tuple[str, ...], tuple[str, ...]]) -> Expr:
-    """Return the expression, however deep, with column paths replaced; paths that the mapping lacks stay."""
+    """Replace the column paths in an expression, at any depth. Paths that the mapping lacks stay."""
     built: list[Expr] = []
-    for part in reversed(list(walk(expr))):  # parts come before what they are parts of, the left one last
+    for part in reversed(list(walk(expr))):  # Parts come before the expression that holds them, the left one last.
         if isinstance(part, Column):
             built.append(replace(part, path=mapping.get(part.path, part.path)))
         elif isinstance(part, Unknown):

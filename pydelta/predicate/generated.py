@@ -6,8 +6,9 @@ r"""Derive conditions over generated partition columns from conditions over thei
     y = YEAR(d), m = MONTH(d)           d < '2024-03-05'           -->  y < 2024 OR (y = 2024 AND m <= 3)
     code = SUBSTRING(name, 1, 2)        name LIKE 'abc%'           -->  code = 'ab'
 
-A derived condition is true wherever the original one can be: it only rules partitions out. What a day is depends on
-the zone of the session that wrote a row, which nothing records: of an instant, any zone's day counts.
+A derived condition is true wherever the original one can be: it only rules partitions out. The day of an instant
+depends on the unrecorded time zone of the session that wrote the row, so the days of all zones count.
+
 Protocol: "Generated Columns".
 """
 
@@ -45,7 +46,7 @@ _MOST_POINTS: Final = 200
 _CALENDAR: Final = ("year", "month", "day", "hour")
 
 Bound: TypeAlias = Any
-"""A value of the base column: ``date``, naive or aware ``datetime``, ``str``, number; None for no bound."""
+"""A value of the base column: ``date``, naive or aware ``datetime``, ``str`` or number. None for no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +54,11 @@ class _Rule:
     """One generated partition column.
 
     Args:
-        column: Its name.
+        column: Name of the column.
         base: Lower-case path of the column that it is computed from.
         kind: ``date``, ``text`` (of a date or time), ``trunc``, ``year`` … ``hour``, ``prefix`` or ``same``.
-        base_type: Type of that column.
-        data_type: Its own type.
+        base_type: Type of the base column.
+        data_type: Type of the partition column.
         argument: The format, the unit or the length.
     """
 
@@ -102,12 +103,12 @@ _UNITS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedPartitions:
-    """What is known of a table's generated partition columns."""
+    """The rules of a table's generated partition columns."""
 
     rules: tuple[_Rule, ...] = ()
 
     def derive(self, conditions: Iterable[Expr]) -> tuple[Expr, ...]:
-        """Derive conditions over partition columns that hold wherever all the given ones do.
+        """Derive conditions over partition columns that are true wherever all given ones are.
 
         Args:
             conditions: Conjuncts over any columns, by logical name.
@@ -138,7 +139,7 @@ class GeneratedPartitions:
         return self._range(column, *_bounds(op, value))
 
     def _derived_ranges(self, compares: Sequence[Compare]) -> Expr | None:
-        """What follows from a lower and an upper bound of one column together."""
+        """Derive conditions from a lower and an upper bound of one column together."""
         bounds: dict[tuple[str, ...], tuple[Bound, Bound]] = {}
         for compare in compares:
             compared = _comparison(compare)
@@ -184,19 +185,19 @@ class GeneratedPartitions:
             begins: Expr = TextTest("starts", part, prefix)
             if len(prefix) >= size:
                 begins = Compare("=", part, Literal(prefix[:size], "string"))
-            if rule.kind in ("same", "prefix"):  # an empty text is null as a partition value
+            if rule.kind in ("same", "prefix"):  # An empty string is null as a partition value.
                 parts.append(Or(begins, IsNull(part)))
         return conjunction(parts) if parts else None
 
     def _range(self, column: Column, low: Bound, high: Bound) -> Expr | None:
-        """What follows from ``low <= column <= high``."""
+        """Derive conditions from ``low <= column <= high``."""
         rules = self._rules_of(column)
         found: list[Expr] = []
         for rule in rules:
             if _fits(rule.base_type, low) and _fits(rule.base_type, high):
                 try:
                     found += [item for item in _RANGES.get(rule.kind, _nothing)(rule, low, high) if item is not None]
-                except OverflowError:  # a date that no calendar holds
+                except OverflowError:  # Python cannot represent the date.
                     continue
         calendar = {rule.kind: rule for rule in rules if rule.kind in _CALENDAR}
         if calendar:
@@ -206,7 +207,7 @@ class GeneratedPartitions:
 
 
 def generated_partitions(schema: StructType, partition_columns: Sequence[str]) -> GeneratedPartitions:
-    """Find what a table's partition columns tell of other columns.
+    """Find the rules by which a table's partition columns are generated from other columns.
 
     Args:
         schema: The logical schema.
@@ -262,7 +263,7 @@ def _type_at(schema: StructType, path: Sequence[str]) -> str | None:
 
 
 def _known(kind: str, base_type: str, data_type: str, argument: str) -> bool:
-    """Whether an expression of this form over this type is one that grows with its base, and how is known."""
+    """Return whether an expression of this form and type is known to grow with its base."""
     on_time = base_type in ("date", "timestamp", "timestamp_ntz")
     if kind == "same":
         return base_type == data_type and base_type not in ("float", "double", "binary", "variant")
@@ -291,7 +292,7 @@ def _comparison(expr: Expr) -> tuple[Column, str, Any] | None:
 
 
 def _bounds(op: str, value: Any) -> tuple[Bound, Bound]:
-    """The closed range that a comparison leaves; one that is open at the end is taken as closed."""
+    """Return the closed range that a comparison leaves. An open end is treated as closed."""
     if op in ("<", "<="):
         return None, value
     return (value, None) if op in (">", ">=") else (value, value)
@@ -308,7 +309,7 @@ def _both(left: Expr | None, right: Expr | None) -> Expr | None:
 
 
 def _fits(base_type: str, value: Bound) -> bool:
-    """Whether a bound is a value of the base column's type."""
+    """Return whether a bound is a value of the base column's type."""
     if value is None:
         return True
     if base_type == "date":
@@ -321,7 +322,7 @@ def _fits(base_type: str, value: Bound) -> bool:
 
 
 def _wall_clock(rule: _Rule, low: Bound, high: Bound) -> tuple[dt.datetime | None, dt.datetime | None]:
-    """Bounds of the base column as a clock on the wall showed them, wherever it hung."""
+    """Return bounds of the base column in local time, for any time zone."""
 
     def shown(value: Bound, shift: dt.timedelta) -> dt.datetime | None:
         if value is None:
@@ -379,7 +380,7 @@ def _text(rule: _Rule, low: Bound, high: Bound) -> Iterable[Expr | None]:
 
     first, last = _wall_clock(rule, low, high)
     lower = _at_least(rule, text(first))
-    beyond = TextTest("starts", Column((rule.column,)), "+")  # years behind 9999, which stand before others as texts
+    beyond = TextTest("starts", Column((rule.column,)), "+")  # Years after 9999 sort before the others as text.
     return None if lower is None else Or(lower, beyond), _at_most(rule, text(last))
 
 
@@ -423,7 +424,7 @@ _RANGES: Final[Mapping[str, Callable[[_Rule, Bound, Bound], Iterable[Expr | None
 
 
 def _calendar_range(rules: Mapping[str, _Rule], low: Bound, high: Bound) -> list[Expr]:
-    """Year, month, day and hour: the larger unit decides, the smaller one where the larger is at a bound."""
+    """Derive conditions over year, month, day and hour. A smaller unit counts only if the larger one is at a bound."""
     any_rule = next(iter(rules.values()))
     if not (_fits(any_rule.base_type, low) and _fits(any_rule.base_type, high)):
         return []

@@ -2,11 +2,11 @@ r"""Split SQL text into tokens, and read its literals, by the rules of Spark's l
 
 ::
 
-    tokens("a = 'x\n' -- why")  ->  [name a, operator =, string 'x\n']      comments and spaces are gone
-    text_of("'x\n'")            ->  what the literal holds
+    tokens("a = 'x\n' -- why")  ->  [name a, operator =, string 'x\n']      without comments and spaces
+    text_of("'x\n'")            ->  the value of the literal
     number_of("-", "1.5e3")      ->  its value, and the name of its type
 
-What Spark reads by a setting of the session, or takes and this does not know, is refused and not guessed.
+Text that Spark reads by a session setting, or that only Spark accepts, is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYWORDS: Final = frozenset(
     {"AND", "BETWEEN", "CASE", "CAST", "DISTINCT", "DIV", "ESCAPE", "EXISTS", "FALSE", "FROM", "ILIKE", "IN"}
     | {"INTERVAL", "IS", "LIKE", "NOT", "NULL", "OR", "REGEXP", "RLIKE", "TRUE", "UNKNOWN"}
 )
-"""Words that are a column's name only between backquotes."""
+"""Words that can name a column only between backquotes."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -56,15 +56,15 @@ _ESCAPED: Final = {
 _BITS: Final = {"Y": ("byte", 8), "S": ("short", 16), "L": ("long", 64)}
 _PLAIN_DIGITS: Final = 9
 _MOST_DIGITS: Final = 38
-_MOST_CHARACTERS: Final = 400  # the smallest double, written out, has fewer
+_MOST_CHARACTERS: Final = 400  # The smallest double in full has fewer.
 
 
 class NotRead(Exception):
-    """Text that is not read here.
+    """The text at a position cannot be read.
 
     Args:
-        position: Where it is, from 0.
-        reason: What is wrong with it; None where the place says it all.
+        position: Position in the text, from 0.
+        reason: The problem, or None if the position explains it.
     """
 
     def __init__(self, position: int, reason: str | None = None) -> None:
@@ -73,7 +73,7 @@ class NotRead(Exception):
 
 
 class Token(NamedTuple):
-    """A token: ``kind`` is string, number, name, word (one of ``KEYWORDS``, in capitals), operator or end."""
+    """A token. ``kind`` is string, number, name, word (one of ``KEYWORDS``, in capitals), operator or end."""
 
     kind: str
     text: str
@@ -81,10 +81,10 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """Split text into tokens; the last one is its end.
+    """Split text into tokens. The last one marks the end.
 
     Raises:
-        NotRead: No token begins there.
+        NotRead: No token begins at a position.
     """
     found: list[Token] = []
     position, end = 0, len(text)
@@ -108,13 +108,13 @@ def tokens(text: str) -> list[Token]:
 
 
 def _behind_comment(text: str, start: int) -> int:
-    """The place behind a comment that begins here; comments lie within comments."""
+    """Return the position after the comment that begins here. Comments can be nested."""
     if not text.startswith("/*", start):
         raise NotRead(start)
     depth, position = 0, start
     while depth or position == start:
         match = _COMMENT.search(text, position)
-        if match is None or text.startswith("/*+", match.start()):  # a hint
+        if match is None or text.startswith("/*+", match.start()):  # This is an optimizer hint.
             raise NotRead(start)
         depth += 1 if match.group() == "/*" else -1
         position = match.end()
@@ -124,7 +124,7 @@ def _behind_comment(text: str, start: int) -> int:
 def _kind_of(word: str, position: int) -> tuple[str, str]:
     if not word.isascii():
         letters = all(char.isascii() or category(char).startswith("L") for char in word)
-        if not letters or word.upper().isascii():  # Java's capitals of it could be a keyword
+        if not letters or word.upper().isascii():  # Java's upper case of it could be a keyword.
             raise NotRead(position, "Put the name between backquotes.")
         return "name", word
     if word[0].isdigit():
@@ -134,10 +134,10 @@ def _kind_of(word: str, position: int) -> tuple[str, str]:
 
 
 def text_of(literal: str) -> str:
-    """Return what a string literal holds, escapes resolved.
+    """Return the value of a string literal, with escapes resolved.
 
     Raises:
-        ValueError: Half of a character beyond 16 bits, which Spark stores as another one.
+        ValueError: It holds half of a surrogate pair, which Spark stores as another character.
     """
     quote = literal[0]
     if quote in "rR":
@@ -166,19 +166,19 @@ def _unescaped(body: str, quote: str) -> str:
 
 
 class Unsure(ValueError):
-    """A value that Spark is asked for."""
+    """Raised for a value that only Spark can determine."""
 
 
 def number_of(sign: str, text: str) -> tuple[Any, str]:
     """Return the value of a number, and its type: an integer type, ``decimal``, ``float`` or ``double``.
 
     Args:
-        sign: ``-`` or nothing.
+        sign: ``-`` or empty.
         text: The token.
 
     Raises:
-        ValueError: No value of its type.
-        Unsure: Spark knows its value for sure.
+        ValueError: Its type has no such value.
+        Unsure: Only Spark can determine its value.
     """
     if len(text) <= _PLAIN_DIGITS and text.isdigit():
         return int(sign + text), "integer"

@@ -3,7 +3,7 @@
 ::
 
     partition_mask(expr, typed values)  -> true, false or null for each row: SQL's three values
-    skipping_mask(expr, statistics)     -> false only where no row of the file can make expr true
+    skipping_mask(expr, statistics)     -> false only if no row of the file can make expr true
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DOUBLE: Final = PrimitiveType("double")
 
 
 class NotEvaluable(DeltaError):
-    """A condition that cannot be decided from the values at hand; the caller keeps the row or file."""
+    """Raised if the values cannot decide a condition. The caller then keeps the row or file."""
 
     code = "DELTA_NOT_EVALUABLE"
 
@@ -50,14 +50,14 @@ def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
     """Evaluate a condition for each row of typed partition values.
 
     Args:
-        expr: Reads columns of ``frame`` only, by name and ignoring case.
-        frame: Typed columns, as ``protocol.partitions.typed_frame`` makes them.
+        expr: A condition that reads only columns of ``frame``, by name and ignoring case.
+        frame: Typed columns, from ``protocol.partitions.typed_frame``.
 
     Returns:
-        Boolean series: true, false, or null where SQL says unknown.
+        Boolean series: true, false, or null if unknown in SQL.
 
     Raises:
-        NotEvaluable: A part is not understood, a column is not there, or types cannot be compared.
+        NotEvaluable: A part is not understood, a column is missing, or types cannot be compared.
     """
     names: dict[tuple[str, ...], str] = {(name.lower(),): name for name in frame.columns}
     try:
@@ -76,7 +76,7 @@ def _shown(expr: Expr) -> str:
 
 
 def _in_every_row(condition: pl.Expr) -> pl.Expr:
-    """A condition without a column still has one value a row."""
+    """Repeat the value of a condition without columns for each row."""
     return condition & pl.repeat(True, pl.len())
 
 
@@ -113,7 +113,7 @@ def _value(expr: Expr, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
 
 
 def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
-    """Equal to one of many constants. One list where their type allows; never a chain as long as the list."""
+    """Test whether a value equals one of many constants, with one list if possible, else with a flat disjunction."""
     series = _in_one_series(values)
     if series is not None:
         return child.is_in(series.implode())
@@ -121,7 +121,7 @@ def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
 
 
 def _in_one_series(values: Sequence[Any]) -> pl.Series | None:
-    """Constants of one type as a series; None for types that a column of another compares with, and beyond 64 bits."""
+    """Make a series of constants of one type, or None for types that other types compare with, and beyond 64 bits."""
     kinds = {type(value) for value in values}
     if kinds not in ({int}, {str}, {date}) or (kinds == {int} and not all(-_LONG <= value < _LONG for value in values)):
         return None
@@ -147,11 +147,10 @@ def _compare(expr: Compare, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
 
 
 def _literal(literal: Literal) -> pl.Expr:
-    """A constant, compared without a rounding that could rule a row out.
+    """Make a constant that is compared without a rounding that could rule a row out.
 
-    A double stays one, where Polars would round it to a column of single precision. A decimal is one: bounds of decimal
-    columns are floats, widened, where they come from statistics (``parse_stats_columns``), and decimals, exact, where
-    they are partition values.
+    A double stays a double, because Polars would round it to a column's single precision. A decimal is compared with
+    widened floats in bounds of statistics (``parse_stats_columns``), and with exact decimals in partition values.
     """
     if literal.type == _DOUBLE:
         return pl.lit(literal.value, dtype=pl.Float64)
@@ -159,7 +158,7 @@ def _literal(literal: Literal) -> pl.Expr:
 
 
 Possible: TypeAlias = tuple[pl.Expr, pl.Expr]
-"""Whether some row can make a condition true, and whether some row can make it false; null is not known: yes."""
+"""Whether some row can make a condition true, and whether some row can make it false. Null counts as true."""
 
 _YES: Final = pl.lit(True)
 _NO: Final = pl.lit(False)
@@ -167,7 +166,7 @@ _NO: Final = pl.lit(False)
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of the columns: the types of their statistics, and which of them are of decimals."""
+    """The types of the columns' statistics, and the set of decimal columns."""
 
     schema: pl.Schema
     decimals: Collection[tuple[str, ...]]
@@ -180,7 +179,7 @@ class _Known:
         return self.schema[stat_column("max", column.path)]
 
     def may_be_nan(self, column: Column) -> bool:
-        """Whether rows may be NaN, which is no part of bounds and greater than any number."""
+        """Return whether rows may be NaN, which bounds ignore and which is greater than any number."""
         return self.bounds(column).is_float() and column.path not in self.decimals
 
 
@@ -188,25 +187,25 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame, *, decimals: Collection[tuple
     """Find the files that may hold a row that makes a condition true.
 
     Args:
-        expr: Over physical column paths.
-        stats: Columns named by ``stat_column``, a row a file, nulls where nothing is known.
-        decimals: Paths of decimal columns. Their bounds may be floats, but no row of them is NaN.
+        expr: A condition over physical column paths.
+        stats: Columns named by ``stat_column``, one row per file, null if not known.
+        decimals: Paths of decimal columns. Their bounds may be floats, but none of their rows is NaN.
 
     Returns:
-        Boolean series without nulls: false only where the statistics prove that no row can.
+        Boolean series without nulls: false only if the statistics prove that no row can.
     """
     try:
         return _possible_for([expr], stats, decimals)
-    except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # what does not compare rules nothing out
+    except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # A comparison that fails rules nothing out.
         return pl.repeat(True, stats.height, eager=True)
 
 
 def skipping_masks(
     exprs: Sequence[Expr], stats: pl.DataFrame, *, decimals: Collection[tuple[str, ...]] = ()
 ) -> pl.Series:
-    """Find the files that may hold a row that makes all of the conditions true; see ``skipping_mask``.
+    """Find the files that may hold a row that makes all conditions true. See ``skipping_mask``.
 
-    What one of them is compared with in vain does not keep the others from ruling files out.
+    If one of them cannot be compared, the others still rule files out.
     """
     try:
         return _possible_for(exprs, stats, decimals)
@@ -252,7 +251,7 @@ def _possible(expr: Expr, known: _Known) -> Possible:
 
 
 def _null_possible(column: Column, known: _Known) -> Possible:
-    """Whether a row can be null, and whether one can be a value."""
+    """Return whether a row can be null, and whether one can have a value."""
     counts = known.stat("nullCount", column)
     if counts is None:
         return _YES, _YES
@@ -271,7 +270,7 @@ def _compare_possible(expr: Compare, known: _Known) -> Possible:
     low, high = known.stat("min", left), known.stat("max", left)
     if low is None or high is None or not _has_bound(right.value):
         return (is_value, is_value) if op != "<=>" else (is_value, _YES)
-    floating = known.may_be_nan(left)  # then every upper bound may be exceeded
+    floating = known.may_be_nan(left)  # Every upper bound may be exceeded then.
     if floating and right.value != right.value:
         return (is_value, is_value) if op != "<=>" else (is_value, _YES)
     value = _literal(right)
@@ -294,8 +293,8 @@ def _compare_possible(expr: Compare, known: _Known) -> Possible:
 
 
 def _has_bound(value: Any) -> bool:
-    """Whether a constant can be compared with bounds: its type has them, and no rounding brings it across one."""
-    if isinstance(value, Decimal):  # counted by hand: normalize() rounds to the context's precision
+    """Return whether a constant can be compared with bounds: its type has them, and rounding cannot cross one."""
+    if isinstance(value, Decimal):  # Digits are counted here because normalize() rounds to the context's precision.
         return value.is_finite() and len("".join(map(str, value.as_tuple().digits)).strip("0")) <= _EXACT_DIGITS
     return not isinstance(value, (bool, bytes))
 
@@ -316,14 +315,14 @@ def _in_possible(expr: In, known: _Known) -> Possible:
         return is_value, is_value
     series, kind = _in_one_series(values), known.bounds(expr.child)
     if series is not None and series.dtype == (pl.Int64() if kind.is_integer() else kind):
-        ordered = series.sort()  # searched by halves
+        ordered = series.sort()  # Sorted for binary search.
         below = pl.when(low.is_not_null()).then(pl.lit(ordered).search_sorted(low, side="left")).otherwise(0)
         reached = pl.lit(ordered).search_sorted(high, side="right")
         return is_value & (below < pl.when(high.is_not_null()).then(reached).otherwise(len(ordered))), is_value
     if len(values) > _EXACT_VALUES:
         try:
             top, bottom = pl.lit(max(values)), pl.lit(min(values))
-        except TypeError:  # constants of kinds that have no common order
+        except TypeError:  # The constants have no common order.
             return is_value, is_value
         return is_value & (low <= top) & (high >= bottom), is_value
     inside = _NO

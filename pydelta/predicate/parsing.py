@@ -1,7 +1,7 @@
-"""Parse SQL text into a condition bound to a table's schema, without Spark: for command line and path predicates.
+"""Parse SQL text into a condition bound to a table's schema, without Spark, for the command line and path predicates.
 
-Covers comparisons, AND, OR, NOT, IS [NOT] DISTINCT FROM, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE 'prefix%' [ESCAPE],
-IS [NOT] NULL, TRUE or FALSE over columns and constants, with the precedence that they have in Spark.
+Supports comparisons, AND, OR, NOT, IS [NOT] DISTINCT FROM, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE 'prefix%' [ESCAPE],
+IS [NOT] NULL, TRUE or FALSE over columns and constants, with Spark's precedence.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ def parse_predicate(text: str, schema: StructType, *, time_zone: str | None = No
     """Parse a condition and bind its columns.
 
     Args:
-        text: As after WHERE, in the SQL of Spark with its default settings.
-        schema: The columns there are. Constants are converted to the type of the column they meet.
-        time_zone: Of times that name none; None refuses them where they have to be moments.
+        text: The text after WHERE, in Spark's SQL with default settings.
+        schema: Columns of the table. Constants are converted to the type of the column that they are compared with.
+        time_zone: Zone of times that name none. With None, such times are refused if an instant is needed.
 
     Raises:
-        ParseError: It does not parse; line, column and a caret show where.
-        BindError: It names a column that is not there (with the nearest one and all there are), compares a column
-            with a constant in a way that is not surely that of Spark, or is a value where a condition is meant.
-        InvalidArgumentError: A LIKE pattern other than a prefix.
+        ParseError: It does not parse. The message shows line and column with a caret.
+        BindError: It names a missing column (the message lists the nearest and all others), compares a column with a
+            constant in a way that may differ from Spark's, or is a value instead of a condition.
+        InvalidArgumentError: A LIKE pattern is not a prefix.
     """
     binder = Binder(schema, time_zone)
     return _built(binder.condition(_Parser(text, binder).run()))
 
 
 def parse_value(text: str, schema: StructType, *, time_zone: str | None = None) -> Column | Literal | None:
-    """Parse a constant or the name of a column; None for anything more. See ``parse_predicate``."""
+    """Parse a constant or the name of a column, or return None for any other expression. See ``parse_predicate``."""
     found = _Parser(text, Binder(schema, time_zone)).run(value=True)
     return found if isinstance(found, (Column, Literal)) else None
 
 
 def _built(expr: Any) -> Expr:
-    """The tree of a condition; long chains of AND and OR become balanced."""
+    """Build the tree of a condition. Long chains of AND and OR become balanced."""
     return _node(expr, 0)
 
 
@@ -68,7 +68,7 @@ def _node(expr: Any, depth: int) -> Expr:
 
 
 def _balanced(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
-    """``a AND b AND c AND d`` as ``(a AND b) AND (c AND d)``."""
+    """Turn ``a AND b AND c AND d`` into ``(a AND b) AND (c AND d)``."""
     level = list(parts)
     while len(level) > 1:
         pairs = [kind(*level[at : at + 2]) for at in range(0, len(level) - 1, 2)]
@@ -78,7 +78,7 @@ def _balanced(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
 
 
 class _Parser:
-    """Reads one text. Its methods are generators that ``run`` drives, so that no nesting is too deep to read."""
+    """Parses one text. Its methods are generators driven by ``run``, so that deep nesting cannot overflow the stack."""
 
     def __init__(self, text: str, binder: Binder) -> None:
         self._text = text
@@ -93,7 +93,7 @@ class _Parser:
         """Parse the whole text.
 
         Args:
-            value: It is a value; None is what is found where it is more than a constant or a column.
+            value: Whether to parse a value. The result is None if the text is more than a constant or a column.
         """
         stack, found = [self._alone() if value else self._whole()], None
         while stack:
@@ -108,7 +108,7 @@ class _Parser:
     # --- tokens --------------------------------------------------------------------------------------------
 
     def _error(self, position: int, reason: str | None = None) -> ParseError:
-        """The error at a place, which it shows."""
+        """Make an error that shows a position of the text."""
         lines = self._text[:position].split("\n")
         line, column = len(lines), len(lines[-1]) + 1
         shown = self._text.split("\n")[line - 1].rstrip("\r")
@@ -120,7 +120,7 @@ class _Parser:
         )
 
     def _next(self, *expected: str) -> Token:
-        """The next token, when it is one of these operators or words."""
+        """Return the next token, which must be one of these operators or words if any are given."""
         token = self._tokens[self._at]
         if expected and (token.kind not in ("operator", "word") or token.text not in expected):
             raise self._error(token.start)
@@ -128,7 +128,7 @@ class _Parser:
         return token
 
     def _take(self, *texts: str) -> bool:
-        """Whether these operators or words come next; they are behind us then."""
+        """Skip these operators or words if they come next. Returns whether they did."""
         ahead = self._tokens[self._at : self._at + len(texts)]
         if [item.text for item in ahead if item.kind in ("operator", "word")] != list(texts):
             return False
@@ -228,7 +228,7 @@ class _Parser:
                 return values
 
     def _constants(self, values: list[Any]) -> None:
-        """Read plain constants that a comma follows, as many as there are."""
+        """Read all plain constants that are followed by a comma."""
         found, at, read = self._tokens, self._at, {"number": self._binder.number, "string": self._binder.string}
         while (reader := read.get(found[at].kind)) and found[at + 1].text == "," and found[at + 1].kind == "operator":
             values.append(reader("", found[at].text))
@@ -263,7 +263,7 @@ class _Parser:
         return self._named(token)
 
     def _named(self, token: Token) -> Expr:
-        """A column, or a literal of the type that the name says."""
+        """Read a column, or a literal with the type that the name gives."""
         unquoted = self._text.startswith(token.text, token.start)
         following = self._tokens[self._at]
         if following.kind == "string" and unquoted and token.text.upper() in _TYPED:
@@ -277,7 +277,7 @@ class _Parser:
             names.append(part.text)
         following = self._tokens[self._at]
         if following.kind == "operator" and following.text == "(":
-            raise self._error(token.start)  # a function
+            raise self._error(token.start)  # It is a function call.
         return self._binder.column(names)
 
     def _constant(self, token: Token, sign: str) -> Literal:

@@ -1,9 +1,8 @@
-"""Limit an expression to what pruning understands: columns compared with constants, tests of null, prefixes of text.
+"""Limit an expression to forms that pruning understands: columns compared with constants, null tests, string prefixes.
 
-What pruning knows of a row are bounds and counts, or partition values, under the types that these are kept in. So
-columns go by their paths alone, a cast that changes no value is left out, and these are ``Unknown``: values that are
-computed from columns, text with a collation, whose order is not that of bounds, and times that Python's calendar does
-not have.
+Pruning knows bounds and counts of rows, or their partition values, in the types that these are stored in. So columns
+are identified by their paths alone, and a cast that changes no value is left out. These are ``Unknown``: values
+computed from columns, strings with a collation, whose order is not that of bounds, and times outside Python's calendar.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _TIMES: Final = tuple(map(PrimitiveType, ("date", "timestamp", "timestamp_ntz"))
 
 
 def prunable(expr: Expr, text: Callable[[], str]) -> Expr:
-    """Return a condition that is true wherever the given one is, of the parts that pruning understands.
+    """Return a condition that is true wherever the given one is, built from parts that pruning understands.
 
     Args:
         expr: The condition, with types.
-        text: The SQL of the whole, asked for only when an ``Unknown`` is made.
+        text: Function that returns the SQL of the whole. Called only to make an ``Unknown``.
 
     Returns:
         The condition. A part of an ``AND``, ``OR`` or ``NOT`` that pruning does not understand is ``Unknown``.
@@ -89,11 +88,11 @@ def _operand(expr: Expr) -> Column | Literal | None:
 
 
 def _is_wider(source: DataType | None, target: DataType | None) -> bool:
-    """Whether each value of a whole number's type is the same in another one."""
+    """Return whether a whole number type holds all values of another."""
     narrow, wide = str(source), str(target)
     return narrow in WHOLE and wide in WHOLE[WHOLE.index(narrow) :]
 
 
 def is_beyond(value: Any, data_type: DataType | None) -> bool:
-    """Return whether a constant is a day or a time that Python's calendar does not have."""
+    """Return whether a constant is a day or a time outside Python's calendar."""
     return isinstance(value, int) and data_type in _TIMES

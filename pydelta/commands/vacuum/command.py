@@ -4,7 +4,7 @@
 
     log ---------------> needed: live files, unexpired tombstones, change data, published manifests --+
     listing, or inventory, or removals of the log --> files older than the cut-off -- minus --> doomed
-    VACUUM START -> bulk deletion, parallel, the newest commits looked at again -> VACUUM END
+    VACUUM START -> bulk deletion, parallel, checking new commits -> VACUUM END
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from pydelta.txn.footprint import VACUUM_END, VACUUM_START
 __all__ = ["Vacuum", "VacuumMode", "VacuumOptions", "VacuumProgress", "VacuumResult"]
 
 _HOUR_MS: Final = 3_600_000
-_LONGEST_HOURS: Final = 10**9  # before there were tables
+_LONGEST_HOURS: Final = 10**9  # This is longer than tables have existed.
 _ATTEMPTS: Final = 5
 _SHOWN: Final = 5
 _CLOCKS_DIFFER_MS: Final = 60_000
@@ -73,16 +73,16 @@ VacuumMode = Literal["full", "lite", "inventory"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumProgress:
-    """How far a run has got.
+    """The progress of a run.
 
     Args:
         phase: ``needed`` while the log is read, ``listing``, ``deleting``, ``done``.
-        listed: Files looked at.
-        kept: Of these, the ones that stay.
-        doomed: Of these, the ones that go.
-        deleted: Files deleted.
-        doomed_bytes: Size of those that go.
-        deleted_bytes: Size of those that were deleted.
+        listed: Number of files examined.
+        kept: Number of these that stay.
+        doomed: Number of these that will be deleted.
+        deleted: Number of files deleted.
+        doomed_bytes: Size of the doomed files.
+        deleted_bytes: Size of the deleted files.
     """
 
     phase: str
@@ -96,31 +96,31 @@ class VacuumProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumResult:
-    """What a VACUUM did, or would do. Sizes in bytes, times in epoch milliseconds.
+    """The result of a VACUUM, or of a dry run. Sizes in bytes, times in epoch milliseconds.
 
     Args:
         root: URI of the table.
         mode: ``full``, ``lite`` or ``inventory``.
-        dry_run: Nothing was deleted and nothing committed.
-        version: Of the table whose needs were looked at.
-        cutoff_ms: Files younger than this stay, and what versions since then need.
-        retention_ms: How far back that lies.
-        files: What goes: ``path`` (plain, under the root), ``size`` (null where the log does not say),
-            ``modification_time``, ``partition`` (the directory, such as ``day=2024-01-01``; empty without one).
-        listed: Files that were looked at.
-        deleted: Files deleted; in a dry run none.
-        directories: Directories that were looked at, the table's own included.
-        removed_directories: Empty ones that were removed; in a dry run, that would be.
-        bytes: Size of what was deleted; in a dry run, of what would be.
-        list_requests: LIST requests that finding the files took.
-        delete_requests: DELETE requests sent.
-        listing_requests: LIST requests that a flat listing takes (or would have taken), a thousand keys each.
-        directory_requests: LIST requests that walking the directories one by one would have taken.
-        start_version, end_version: Versions of the ``VACUUM START`` and ``VACUUM END`` commits; None in a dry run.
-        inventory_age_ms: How old the inventory was; None without one.
-        noncurrent_files, noncurrent_bytes: Versions of the table's objects that are no longer current, which deleting
-            files does not free; None where no inventory tells.
-        delete_markers: Left by deletions on a bucket with versions; None likewise.
+        dry_run: Whether nothing was deleted and nothing committed.
+        version: Version of the table whose needed files were kept.
+        cutoff_ms: Files younger than this stay, and so do files that versions since then need.
+        retention_ms: Time between the cut-off and now.
+        files: Files to delete: ``path`` (plain, under the root), ``size`` (null if the log lacks it),
+            ``modification_time``, ``partition`` (the directory, such as ``day=2024-01-01``, or empty).
+        listed: Number of files examined.
+        deleted: Number of files deleted, 0 in a dry run.
+        directories: Number of directories examined, including the table's own.
+        removed_directories: Number of empty directories that were removed or, in a dry run, would be.
+        bytes: Size of the files that were deleted or, in a dry run, would be.
+        list_requests: Number of LIST requests for finding the files.
+        delete_requests: Number of DELETE requests sent.
+        listing_requests: Number of LIST requests that a flat listing takes (or would have taken), a thousand keys each.
+        directory_requests: Number of LIST requests that walking the directories one by one would have taken.
+        start_version, end_version: Versions of the ``VACUUM START`` and ``VACUUM END`` commits, None in a dry run.
+        inventory_age_ms: Age of the inventory, None without one.
+        noncurrent_files, noncurrent_bytes: Noncurrent versions of the table's objects, which deleting files does not
+            free. None without an inventory of versions.
+        delete_markers: Markers left by deletions in a bucket with versions. None as above.
         warnings: Sentences that the caller should show.
     """
 
@@ -150,7 +150,7 @@ class VacuumResult:
 
     @property
     def partitions(self) -> pl.DataFrame:
-        """Files and bytes that go, by partition directory, the largest first: ``partition files bytes``."""
+        """Files and bytes to delete, by partition directory, the largest first: ``partition files bytes``."""
         return (
             self.files.group_by("partition")
             .agg(files=pl.len(), bytes=pl.col("size").sum())
@@ -169,37 +169,38 @@ class VacuumResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacuum(Task[VacuumResult]):
-    """VACUUM: files go that are older than the retention and that no version since then needs.
+    """VACUUM: delete files that are older than the retention and that no version since then needs.
 
-    What a version that was current at any time since the cut-off reads stays: its files, their deletion vectors, its
-    change data. So do the files of published symlink manifests, files younger than the cut-off (a writer may be about
-    to commit them), what lies in directories that begin with ``_`` or ``.``, and other Delta tables below this one.
-    A run that was interrupted is taken up by the next one.
+    Everything stays that a version read which was current at any time since the cut-off: its files, their deletion
+    vectors, its change data. So do the files of published symlink manifests, files younger than the cut-off (a writer
+    may be about to commit them), files in directories that begin with ``_`` or ``.``, and other Delta tables below this
+    one. The next run continues an interrupted one.
 
     Args:
-        retention_hours: How far back versions stay readable; None for the table's
+        retention_hours: Time for which versions stay readable, or None for the table's
             ``delta.deletedFileRetentionDuration`` (a week).
-        dry_run: Only say what would go.
-        mode: ``full`` lists the table; ``lite`` takes from the log what was removed, and does not see files that
-            were never committed; ``inventory`` reads a list.
-        inventory: For ``inventory``; giving one chooses that mode. A stale one makes it delete less, never more.
-        where: Condition over partition columns: only files in directories of these partitions.
-        time_zone: Of times in ``where`` that name none; None refuses them.
-        enforce_retention: Refuse a retention below the table's; the session's setting can turn that off too.
-        progress: Is given, now and then, how far the run is.
-        options: How to go about it.
+        dry_run: Whether to report the files without deleting them.
+        mode: ``full`` lists the table. ``lite`` reads the removals of the log, and misses files that were never
+            committed. ``inventory`` reads a list.
+        inventory: List of files for ``inventory``. Giving one chooses that mode. An outdated list makes it delete less,
+            never more.
+        where: Condition over partition columns, to delete only files in directories of these partitions.
+        time_zone: Zone of times in ``where`` that name none. None refuses them.
+        enforce_retention: Whether to refuse a retention below the table's. The session's setting can turn that off too.
+        progress: Function that is called with the progress from time to time.
+        options: Parallelism, limits and retries.
 
     Returns:
-        What was deleted, or would be.
+        The files that were deleted, or would be.
 
     Raises:
         TableNotFoundError: There is no table.
         UnsupportedFeatureError: The table needs a feature that this engine cannot write.
         UnsafeOperationError: The retention is below the table's.
         CannotVacuumLiteError: The log no longer has everything that LITE would have to delete.
-        InvalidArgumentError, ParseError, BindError, SchemaMismatchError: Arguments that cannot be right, an inventory
-            that is none or is of another place.
-        StoragePermissionError, StorageError: Files could not be deleted; the message says how many were.
+        InvalidArgumentError, ParseError, BindError, SchemaMismatchError: An argument is invalid, or the inventory is
+            not one or belongs to another place.
+        StoragePermissionError, StorageError: Files could not be deleted. The message has the number of deleted files.
 
     Protocol: "Add File and Remove File", "Vacuum Protocol Check".
     """
@@ -290,7 +291,7 @@ def _condition(request: Vacuum, snapshot: Snapshot) -> Expr | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What goes, before anything is deleted: the files of ``result``, and what is not counted among them."""
+    """The files to delete: those of ``result``, and others that are not counted."""
 
     checksums: pl.DataFrame
     empty: tuple[str, ...]
@@ -307,7 +308,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One VACUUM with its arguments settled."""
+    """One VACUUM with its arguments resolved."""
 
     request: Vacuum
     context: Context
@@ -331,7 +332,7 @@ class _Run:
             self.request.progress(state)
 
     def run(self) -> VacuumResult:
-        """Find, then delete between two commits."""
+        """Find the files, then delete them between two commits."""
         self.tell(VacuumProgress(phase="needed"))
         found = self._find()
         if not self.request.dry_run:
@@ -409,7 +410,7 @@ class _Run:
         tables, asked = self._tables_inside(doomed, needed, listed)
         doomed, empty = outside(doomed, tables), outside(empty, tables)
         files, checksums = split_checksums(doomed)
-        if self.log.uri.startswith("file:"):  # where Hadoop keeps them; a log or an inventory need not name them
+        if self.log.uri.startswith("file:"):  # Hadoop keeps checksums there, but a log or an inventory may lack them.
             checksums = pl.concat([checksums, checksums_of(files)]).unique("path")
         store = paged(self.log.store)
         folders = empty["path"].to_list() if store is not None and store.has_directories else []
@@ -439,7 +440,7 @@ class _Run:
         return _Found(checksums=checksums, empty=tuple(folders), result=result, clean_version=clean_version)
 
     def _tables_inside(self, doomed: pl.DataFrame, needed: Needed, listed: int) -> tuple[frozenset[str], int]:
-        """Other tables above files that are to go, as far as no listing has shown them; requests that took.
+        """Find tables above files to delete that no listing has shown. Returns them and the number of requests.
 
         A listing of a file system does not follow links, and a log may be one.
         """
@@ -456,7 +457,7 @@ class _Run:
     # -- deleting -----------------------------------------------------------------------------------------------
 
     def _delete(self, found: _Found) -> VacuumResult:
-        before_ms = epoch_ms()  # Of this machine: the command's clock may be set to another time, the store's is not.
+        before_ms = epoch_ms()  # The command's clock may differ on purpose, so compare this machine's.
         start = self._record(
             VACUUM_START,
             {
@@ -501,7 +502,7 @@ class _Run:
         )
 
     def _ahead_ms(self, before_ms: int, start: int) -> int:
-        """How far this machine's clock is ahead of the store's at least, by the commit that was made since a time."""
+        """Return at least how far this machine's clock is ahead of the store's, from a commit made since a time."""
         try:
             info = commit_info(self.log.store, start)
         except StorageError:
@@ -509,7 +510,7 @@ class _Run:
         return 0 if info is None else before_ms - info.modification_time_ms
 
     def _by_the_stores_clock(self, ahead_ms: int) -> _Found:
-        """What goes if this machine's clock is put right: files are as old as the store says."""
+        """Find the files again with a corrected clock, since the store decides how old files are."""
         found = replace(self, now_ms=self.now_ms - ahead_ms)._find()
         return found.warned(
             f"The clock of this machine is {ahead_ms // 60_000} minutes ahead of the store's: files are as old as the "
@@ -525,14 +526,14 @@ class _Run:
         return self._record(VACUUM_END, {"status": status, START_VERSION: start}, metrics)
 
     def _record_failure(self, start: int, found: _Found, state: Deletion) -> None:
-        """Say in the history that it broke off, if that can still be said; what broke it off is what is raised."""
+        """Record in the history that the run failed, if possible. The original error is the one that is raised."""
         try:
             self._record_end(start, found, state.files, "FAILED")
         except DeltaError:
             return
 
     def _record(self, name: str, parameters: Mapping[str, object], metrics: Mapping[str, str | int]) -> int:
-        """A commit that changes nothing. No other commit is in its way for good."""
+        """Commit without changes. No other commit conflicts with it for long."""
         operation = Operation(name=name, parameters=parameters, metrics=metrics)
         for _ in range(_ATTEMPTS - 1):
             try:

@@ -1,6 +1,6 @@
 """Delete files in bulk: a thousand per request, several requests at once, rate-limited, retried on request.
 
-Before files are deleted the newest commits are looked at: what has become live meanwhile (a RESTORE) stays.
+Before files are deleted, new commits are checked: files that have become live again (by a RESTORE) stay.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _BACKOFF: Final = Backoff(first_ms=200, longest_ms=20_000, jitter=0.5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumOptions:
-    """How to go about it.
+    """Parallelism, limits and retries of a VACUUM.
 
     Args:
-        list_workers: Listings under way at once; as many key ranges are listed on an object store.
-        delete_workers: Bulk deletions under way at once.
-        deletes_per_second: Files deleted in a second at most, all workers together; None for no limit.
-        attempts: How often a deletion that the store asks to repeat is sent.
-        sleep: Waits; replaced in tests.
+        list_workers: Number of parallel listings, and of key ranges on an object store.
+        delete_workers: Number of parallel bulk deletions.
+        deletes_per_second: Maximum number of files deleted per second by all workers, or None for no limit.
+        attempts: Number of times that a deletion is sent if the store asks to repeat it.
+        sleep: Function that waits, replaced in tests.
     """
 
     list_workers: int = 16
@@ -47,16 +47,16 @@ class VacuumOptions:
 
 @dataclass(slots=True, kw_only=True)
 class Deletion:
-    """How a deletion went. Checksum files beside data files are not counted.
+    """The state of a deletion. Checksum files next to data files are not counted.
 
     Args:
-        files: Deleted.
-        bytes: Their size.
-        spared: Left alone since a commit made them live meanwhile.
-        requests: Sent to the store.
-        failed: Paths that are still there, and why.
-        denied: The store refused for want of permission.
-        untouched: Files that were not tried any more after that.
+        files: Number of deleted files.
+        bytes: Size of the deleted files.
+        spared: Number of files kept because a commit made them live again.
+        requests: Number of requests sent to the store.
+        failed: Paths that were not deleted, with the reason.
+        denied: Whether the store refused for lack of permission.
+        untouched: Number of files that were not tried after that.
     """
 
     files: int = 0
@@ -74,8 +74,8 @@ class Doomed:
 
     Args:
         files: Columns ``path`` and ``size``.
-        uncounted: Files that go as well and are not counted.
-        version: Of the table when they were found to be needed by nothing.
+        uncounted: Files that are also deleted but not counted.
+        version: Version of the table at which nothing needed them.
     """
 
     files: pl.DataFrame
@@ -93,15 +93,15 @@ def delete_files(
 ) -> None:
     """Delete files of a table.
 
-    A request that the store refuses for want of permission ends the run, unless others of it succeeded; any other
-    failure stops no other file.
+    A request that the store refuses for lack of permission ends the run, unless it deleted some of its files. Other
+    failures do not stop the deletion.
 
     Args:
         log: The table.
         doomed: The files.
-        options: How.
-        on_deleted: Called after each request, by one thread at a time.
-        state: What to count in, so that it is known even if this raises.
+        options: Parallelism, limits and retries.
+        on_deleted: Function that is called after each request, by one thread at a time.
+        state: Counters, which are valid even if this raises an error.
     """
     work = _Work(
         log=log,
@@ -121,13 +121,13 @@ def delete_files(
             for future in [pool.submit(work.delete_or_stop, chunk) for chunk in chunks if chunk.height]:
                 future.result()
         except BaseException:
-            work.stop.set()  # the pool waits for what is under way, and begins nothing more
+            work.stop.set()  # The pool finishes running requests and starts no new ones.
             raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A deletion under way: what all of its threads share."""
+    """The state that all threads of a deletion share."""
 
     log: DeltaLog
     options: VacuumOptions
@@ -142,7 +142,7 @@ class _Work:
         try:
             self._delete(chunk)
         except BaseException:
-            self.stop.set()  # here, since the next chunk may begin before the caller knows
+            self.stop.set()  # Set it here, since the next chunk may begin before the caller handles the error.
             raise
 
     def _delete(self, chunk: pl.DataFrame) -> None:
@@ -190,7 +190,7 @@ class _Pace:
         self._free_at = time.monotonic()
 
     def wait(self, files: int) -> None:
-        """Wait for one's turn."""
+        """Wait until these files may be deleted."""
         if not self._rate:
             return
         with self._lock:
@@ -202,7 +202,7 @@ class _Pace:
 
 
 class _Watch:
-    """What has become live since a version, looked at again now and then."""
+    """The files that have become live since a version, updated from time to time."""
 
     def __init__(self, log: DeltaLog, version: int) -> None:
         self._log = log
@@ -213,7 +213,7 @@ class _Watch:
         self._lock = threading.Lock()
 
     def without_live(self, chunk: pl.DataFrame) -> pl.DataFrame:
-        """The files that no commit since then has added."""
+        """Return the files that no commit since then has added."""
         with self._lock:
             if time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
                 newest = self._log.update().version

@@ -1,14 +1,14 @@
-"""Read somebody else's list of files in batches, for VACUUM USING INVENTORY to use instead of a listing.
+"""Read an external list of files in batches, for VACUUM USING INVENTORY to use instead of a listing.
 
-An inventory has the columns ``path string`` (fully qualified, or relative to the table), ``length long``,
-``isDir boolean``, ``modificationTime long`` (epoch milliseconds); others are passed over. A table of S3 Inventory rows
-has ``bucket`` and ``key`` instead of ``path``, and is taken too. Of a list with all versions of a bucket's objects
-(``isLatest``, ``isDeleteMarker``) the current versions count; the others are added up.
+An inventory has the columns ``path string`` (fully qualified, or relative to the table), ``length long``, ``isDir
+boolean``, ``modificationTime long`` (epoch milliseconds). Others are ignored. A table of S3 Inventory rows, with
+``bucket`` and ``key`` instead of ``path``, is also accepted. In a list with all versions of a bucket's objects
+(``isLatest``, ``isDeleteMarker``) the current versions count, and the others are summed up.
 
 ::
 
     frames -> the columns, of the right types -> rows under the table's root -- by any spelling of it --> plain paths
-           -> without what is newer than the inventory says to be itself, or of a list dated in the future
+           -> without rows that are newer than the inventory, or in a list dated in the future
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pydelta.storage.uris import LOCAL
 __all__ = ["CLOCKS_DIFFER_MS", "INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "version_columns"]
 
 CLOCKS_DIFFER_MS: Final = 3_600_000
-"""A list that is dated so far ahead of this clock may be right; further ahead it is not."""
+"""Tolerance for a list dated ahead of this clock. Further ahead, the date is wrong."""
 INVENTORY_COLUMNS: Final[dict[str, pl.DataType]] = {
     "path": pl.String(),
     "length": pl.Int64(),
@@ -51,14 +51,14 @@ class Inventory:
     """A list of files as of a time.
 
     Args:
-        description: What it is, for messages.
-        frames: Root URI of a table -> frames with the inventory's columns, and maybe ``asOf``, when the row's list
-            was made (epoch milliseconds). Rows that lie elsewhere may be among them; leaving them out early is what
-            the root is given for.
-        as_of_ms: When it was made at the latest, epoch milliseconds: rows that say to be newer are passed over. None:
-            not known, the newest ``modificationTime`` stands for it.
-        encoded: Whether paths are URI-encoded (``%20`` for a blank). None: found out where the log's own paths tell,
-            else not.
+        description: Description for messages.
+        frames: Function from the root URI of a table to frames with the inventory's columns and optionally ``asOf``,
+            the time of the row's list (epoch milliseconds). The root allows skipping other rows early, but they may be
+            included.
+        as_of_ms: Latest time at which it was made, epoch milliseconds. Newer rows are ignored. If None, the newest
+            ``modificationTime`` is used.
+        encoded: Whether paths are URI-encoded (``%20`` for a blank). If None, it is detected from the log's own paths,
+            by default not encoded.
     """
 
     description: str
@@ -68,13 +68,13 @@ class Inventory:
 
 
 def version_columns(names: Iterable[str]) -> Mapping[str, str]:
-    """Find the columns that tell versions apart (``is_latest``, ``IsLatest`` …), by our names for them."""
+    """Find the columns that distinguish versions (``is_latest``, ``IsLatest`` …), by our names for them."""
     plain = {name: _VERSIONS.get(name.replace("_", "").lower()) for name in names}
     return {name: ours for name, ours in plain.items() if ours is not None}
 
 
 def check_columns(schema: pl.Schema, *, description: str) -> None:
-    """Refuse what is not an inventory, and say what is different.
+    """Refuse a frame that is not an inventory, naming the differences.
 
     Raises:
         SchemaMismatchError: Columns are missing or of another type.
@@ -117,7 +117,7 @@ class _Root:
         return cls(family=kind_of((parts[0] or "file").lower()).name, host=parts[1] or "", base=parts[2])
 
     def is_store_of(self, other: _Root) -> bool:
-        """Whether the two lie in one store: ``file:/x`` says no host."""
+        """Return whether the two are in one store. ``file:/x`` has no host."""
         return (self.family, self.host) == (other.family, other.host)
 
 
@@ -128,9 +128,9 @@ class InventoryReader:
     Args:
         inventory: The list.
         root: URI of the table.
-        needed: Plain paths that must stay; they also tell how the inventory spells paths.
-        now_ms: The clock, epoch milliseconds.
-        noncurrent_files, noncurrent_bytes, delete_markers: Of the table, as far as the list tells versions apart.
+        needed: Plain paths that must stay. They also show how the inventory spells paths.
+        now_ms: The current time, epoch milliseconds.
+        noncurrent_files, noncurrent_bytes, delete_markers: Totals for the table, if the list distinguishes versions.
     """
 
     inventory: Inventory
@@ -192,7 +192,7 @@ class InventoryReader:
         )
 
     def _usable(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of lists that can have been made by now."""
+        """Return the rows of lists that are not dated in the future."""
         ahead = (pl.col("asOf") > self.now_ms + CLOCKS_DIFFER_MS).fill_null(value=False)
         kept = rows.filter(~ahead)
         self.future += rows.height - kept.height
@@ -201,7 +201,7 @@ class InventoryReader:
         return kept
 
     def _current(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The current versions, and of these no delete markers: such a key is gone."""
+        """Return the current versions, without keys whose current version is a delete marker."""
         marker = pl.col("isDeleteMarker").fill_null(value=False)
         latest = pl.col("isLatest").fill_null(value=True)
         old = rows.filter(~latest & ~marker)
@@ -211,10 +211,10 @@ class InventoryReader:
         return rows.filter(latest & ~marker)
 
     def _located(self, frame: pl.DataFrame, root: _Root) -> pl.DataFrame:
-        """The inventory's columns, ``asOf``, and where each row lies.
+        """Return the inventory's columns, ``asOf``, and the location of each row.
 
-        ``absolute`` rows name a location; ``inside`` ones lie under the root, ``raw`` ones as they are spelt, others
-        decoded; ``rest`` is the location without scheme and host.
+        ``absolute`` rows name a location. ``inside`` ones lie under the root, ``raw`` ones as they are spelt, others
+        decoded. ``rest`` is the location without scheme and host.
         """
         if "path" not in frame.columns:
             host = pl.col("bucket").replace(LOCAL, "") if root.family == "file" else pl.col("bucket")
@@ -247,7 +247,7 @@ class InventoryReader:
         )
 
     def _under(self, frame: pl.DataFrame, root: _Root) -> pl.DataFrame:
-        """Rows under the root, their paths relative to it, still spelt as the inventory does."""
+        """Return rows under the root, with relative paths in the inventory's spelling."""
         located = self._located(frame, root)
         outside = located.filter(~pl.col("inside"))
         if self._elsewhere is None and outside.height:
@@ -255,8 +255,8 @@ class InventoryReader:
         kept = located.filter(pl.col("inside"))
         by_decoding = kept["absolute"] & ~kept["raw"]
         if bool(by_decoding.any()):
-            self._encoded = True if self._encoded is None else self._encoded  # the root itself is spelt so
-        # Where the root is found only by decoding, the rest is decoded with it; its percent signs are escaped again.
+            self._encoded = True if self._encoded is None else self._encoded  # The root itself is encoded.
+        # If the root is found only by decoding, the rest is decoded with it, and its percent signs are escaped again.
         whole = decoded_paths(kept["rest"].fill_null("")).str.slice(len(root.base)).str.replace_all("%", "%25")
         path = (
             pl.when(~pl.col("absolute"))
@@ -282,14 +282,14 @@ class InventoryReader:
             )
 
     def _spelt(self, files: pl.DataFrame) -> pl.DataFrame:
-        """Plain paths. A file stays out if what keeps it is needed under either spelling of its path."""
+        """Return plain paths, without files whose path is needed in either spelling."""
         escaped = files["path"].str.contains("%", literal=True)
         if not bool(escaped.any()):
             return files
         odd = files.filter(escaped)
         decoded = decoded_paths(odd["path"])
         as_is, as_decoded = self.needed.may_hold(odd["path"]), self.needed.may_hold(decoded)
-        # The log's own, escaped spelling of needed paths is among them: only a path of another spelling decides.
+        # The log's escaped spelling of needed paths is among them, so only a path with another spelling decides.
         plain = int((as_is & ~as_decoded).sum())
         if self._encoded is None and plain != int(as_decoded.sum()):
             self._encoded = int(as_decoded.sum()) > plain
@@ -298,11 +298,11 @@ class InventoryReader:
         return pl.concat([files.filter(~escaped), odd.with_columns(path=path).filter(~needed)])
 
     def finish(self, *, has_files: bool, created_ms: int | None) -> tuple[tuple[str, ...], int | None]:
-        """Return what is known once all of the inventory was read: warnings, and its age in milliseconds.
+        """Return warnings, and the inventory's age in milliseconds, after all of it was read.
 
         Args:
-            has_files: Whether the table has some below its root.
-            created_ms: When the table was made; a list from before that cannot know it.
+            has_files: Whether the table has files below its root.
+            created_ms: Time of the table's creation. An older list cannot contain it.
 
         Raises:
             InventoryUnusableError: It lists nothing of the table, or was made in the future.
@@ -341,7 +341,7 @@ class InventoryReader:
 
 
 def _flag(frame: pl.DataFrame, name: str) -> pl.Expr:
-    """A column of truth values, or of texts that say them, where nothing is false; null where there is no column."""
+    """Return a boolean column, parsed from text if needed, with null as false. All null without the column."""
     if name not in frame.columns:
         return pl.lit(None, dtype=pl.Boolean)
     says = pl.col(name)

@@ -1,4 +1,4 @@
-"""Open an inventory: a Delta table, Parquet or CSV files, a frame. Read here, without Spark.
+"""Open an inventory: a Delta table, Parquet or CSV files, or a frame. It is read without Spark.
 
 ::
 
@@ -39,12 +39,12 @@ def from_frame(frame: pl.DataFrame, *, as_of_ms: int | None = None, encoded: boo
     """Make an inventory of a frame in memory.
 
     Args:
-        frame: Its rows.
-        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
-        encoded: Whether paths are URI-encoded; None to find out.
+        frame: The rows.
+        as_of_ms: Time at which it was made, epoch milliseconds, or None to take it from the rows.
+        encoded: Whether paths are URI-encoded, or None to detect it.
 
     Raises:
-        SchemaMismatchError: It is none.
+        SchemaMismatchError: It is not an inventory.
     """
     description = "The inventory"
     check_columns(frame.schema, description=description)
@@ -53,12 +53,12 @@ def from_frame(frame: pl.DataFrame, *, as_of_ms: int | None = None, encoded: boo
 
 
 def is_inventory_column(name: str) -> bool:
-    """Whether an inventory is read for a column of this name."""
+    """Return whether a column of this name is read from an inventory."""
     return name in _COLUMNS or bool(version_columns([name]))
 
 
 def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns that count, by our names; the date of a row's delivery becomes ``asOf``."""
+    """Return the columns that are used, by our names. The date of a row's delivery becomes ``asOf``."""
     found = frame.select([name for name in frame.columns if is_inventory_column(name)])
     found = found.rename(dict(version_columns(found.columns)))
     kind = found.schema.get(_AS_OF)
@@ -71,7 +71,7 @@ def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def inventory_at(location: str, options: Mapping[str, str]) -> Inventory:
-    """Open the inventory at a location: Parquet or CSV by its ending, else a Delta table, else a folder of Parquet."""
+    """Open the inventory at a location: Parquet or CSV by its ending, else a Delta table or a folder of Parquet."""
     if location.endswith((".csv", ".csv.gz")):
         return from_csv(location, options=options)
     if location.endswith(".parquet"):
@@ -81,14 +81,14 @@ def inventory_at(location: str, options: Mapping[str, str]) -> Inventory:
 
 
 def inventory_from_delta(log: DeltaLog, *, version: int | None = None) -> Inventory:
-    """Open a Delta table as an inventory: with ``path``, or with ``bucket`` and ``key`` as S3 Inventory has.
+    """Open a Delta table as an inventory, with ``path``, or with ``bucket`` and ``key`` as in S3 Inventory.
 
-    Of the latter only files that may hold keys under the vacuumed table are read, by partition and statistics. Its
-    ``inventory_date``, if there is one, is when a row's list was made.
+    In the second form, partitions and statistics select the files that may hold keys under the vacuumed table. The
+    column ``inventory_date``, if present, is the time of a row's list.
 
     Args:
         log: The inventory table.
-        version: One of its versions; None for the newest.
+        version: One of its versions, or None for the newest.
 
     Raises:
         TableNotFoundError: There is no such table.
@@ -109,13 +109,13 @@ def inventory_from_delta(log: DeltaLog, *, version: int | None = None) -> Invent
 
 
 def _schema_of(snapshot: Snapshot) -> pl.Schema:
-    """The table's columns as a frame of them has them."""
+    """Return the table's columns that an inventory uses, as a frame's schema."""
     fields = [field for field in snapshot.schema.fields if is_inventory_column(field.name)]
     return pl.Schema({field.name: to_polars_dtype(field.data_type) for field in fields})
 
 
 def _under(root: str, snapshot: Snapshot) -> list[Expr]:
-    """What is true of rows under a table's root, where the inventory has buckets and keys."""
+    """Return conditions that are true of rows under a table's root, if the inventory has buckets and keys."""
     if snapshot.schema.field("path") is not None or scheme_of(root) == "memory":
         return []
     place = bucket_of(root)
@@ -149,7 +149,7 @@ def _read_files(log: DeltaLog, snapshot: Snapshot, rows: pl.DataFrame) -> Iterat
 
 
 def _parquet_batches(store: Store, path: str, wanted: Callable[[str], bool]) -> Iterator[pl.DataFrame]:
-    """Rows of a Parquet file, some columns of it as far as it has them, and ``row``, their positions from 0."""
+    """Read rows of a Parquet file: the wanted columns that it has, and ``row``, the positions from 0."""
     try:
         file = pq.ParquetFile(pa.PythonFile(open_stream(store, path), mode="r"))
         present = [name for name in file.schema_arrow.names if wanted(name)]
@@ -174,12 +174,12 @@ def from_parquet(uri: str, *, options: Mapping[str, str] | None = None) -> Inven
 
 
 def from_csv(uri: str, *, options: Mapping[str, str] | None = None, encoded: bool | None = None) -> Inventory:
-    """Open CSV files as an inventory; their first lines name the columns; ``.csv.gz`` too. See ``from_parquet``.
+    """Open CSV files (also ``.csv.gz``) with column names in the first line as an inventory. See ``from_parquet``.
 
     Args:
-        uri: Where it lies.
-        options: Storage options, Hadoop names.
-        encoded: Whether paths are URI-encoded; None to find out.
+        uri: Location of the file or folder.
+        options: Storage options under Hadoop's names.
+        encoded: Whether paths are URI-encoded, or None to detect it.
     """
     return _from_files(uri, (".csv", ".csv.gz"), _csv_rows, options, encoded)
 
@@ -213,7 +213,7 @@ def _csv_rows(store: Store, path: str, description: str) -> Iterator[pl.DataFram
 
 
 def _csv_batches(store: Store, path: str) -> Iterator[pl.DataFrame]:
-    """Rows of a CSV file with a line of names, the columns that count as texts; what is empty is null."""
+    """Read rows of a CSV file with a line of names, the used columns as text. Empty values are null."""
     shape = pyarrow.csv.ParseOptions(newlines_in_values=True)
     blocks = pyarrow.csv.ReadOptions(block_size=_CSV_BYTES)
     try:
@@ -242,7 +242,7 @@ def _unpacked(store: Store, path: str) -> Any:
 
 
 def _files(uri: str, options: Mapping[str, str] | None, endings: tuple[str, ...]) -> tuple[Store, list[str]]:
-    """The file, or the files of a folder whose names end so."""
+    """Find the file, or the files of a folder with these endings."""
     normal = normalize_uri(uri)
     if normal.endswith(endings):
         folder, _, name = normal.rpartition("/")
@@ -264,10 +264,10 @@ def _files(uri: str, options: Mapping[str, str] | None, endings: tuple[str, ...]
 
 
 def _typed(texts: pl.DataFrame, description: str) -> pl.DataFrame:
-    """Texts of a CSV file -> the inventory's types.
+    """Convert texts of a CSV file to the inventory's types.
 
     Raises:
-        SchemaMismatchError: A column is missing, or a text is none of its type.
+        SchemaMismatchError: A column is missing, or a text is not of its type.
     """
     flags = {"true": True, "false": False, "1": True, "0": False}
     casts = {

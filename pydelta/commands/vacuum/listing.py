@@ -4,8 +4,8 @@
 
     known keys -> bounds -> one listing per range, each in a thread -> batches -> Sieve: needed files stay
 
-A file that is about to go may be another table's, if a folder above it has a log. A flat listing shows that; where
-there was none each folder is asked for, or the place is listed after all if that takes fewer requests.
+A file to delete may belong to another table if a folder above it has a log. A flat listing shows that. Without one,
+each folder is checked, or the location is listed after all if that takes fewer requests.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _FEW: Final = 64
 _HIGHEST: Final = "\U0010ffff"
 
 KeyRange: TypeAlias = tuple[str, str]
-"""After which key, and up to which one; empty for no bound."""
+"""An exclusive lower and an inclusive upper key, empty for no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedBatch:
-    """Some files, and the directories met on the way, with their times; how many requests it took."""
+    """Some files, the directories on the way with their times, and the number of requests."""
 
     files: pl.DataFrame
     directories: tuple[tuple[str, int], ...] = ()
@@ -68,15 +68,15 @@ class ListedBatch:
 
 
 def key_bounds(known: pl.Series, *, count: int, ranges: int) -> list[str]:
-    """Choose keys that cut a table's keys into ranges of about equal size, by what the log knows of them.
+    """Choose keys that divide a table's keys into ranges of similar size, from the keys in the log.
 
     Args:
         known: Some of the keys.
-        count: How many there are in all.
-        ranges: How many there may be.
+        count: Number of all keys.
+        ranges: Maximum number of ranges.
 
     Returns:
-        At most ``ranges - 1`` keys, ascending; none for a small table.
+        At most ``ranges - 1`` keys, ascending, and none for a small table.
     """
     wanted = min(ranges, count // _KEYS_A_RANGE, len(known))
     if wanted < 2:
@@ -89,9 +89,9 @@ def key_ranges(known: PathSample, *, ranges: int, folders: Sequence[str] | None 
     """Choose ranges of keys to list in parallel.
 
     Args:
-        known: Keys that the log knows of.
-        ranges: How many there may be; folders get one each at least.
-        folders: Only what lies in these; None for everything.
+        known: Keys that the log knows.
+        ranges: Maximum number of ranges, but at least one per folder.
+        folders: Folders to list, or None for everything.
     """
     paths = known.paths
     if folders is None:
@@ -109,15 +109,16 @@ def key_ranges(known: PathSample, *, ranges: int, folders: Sequence[str] | None 
 def list_batches(
     store: Store, *, ranges: Sequence[KeyRange] = (("", ""),), enter: Callable[[str], bool] | None = None
 ) -> Iterator[ListedBatch]:
-    """List everything below a store's root, or some key ranges where the store supports them.
+    """List everything below a store's root, or some key ranges if the store supports them.
 
     Args:
-        store: Any.
-        ranges: After which key and up to which one, empty for no bound; each is listed by a thread of its own.
-        enter: Whether a walk goes into a directory.
+        store: Any store.
+        ranges: Pairs of an exclusive lower and an inclusive upper key, empty for no bound. Each is listed by its own
+            thread.
+        enter: Function that returns whether a walk goes into a directory.
 
     Raises:
-        StorageError: A listing failed; what was given until then is not all there is.
+        StorageError: A listing failed. The batches until then are incomplete.
     """
     if not getattr(store, "has_key_ranges", False):
         yield from _batches(pages_of(store, enter=enter))
@@ -190,12 +191,12 @@ def _batches(pages: Iterator[ListPage]) -> Iterator[ListedBatch]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sifted:
-    """What a sieve holds when everything went through it.
+    """The content of a sieve after all batches.
 
     Args:
-        doomed: Files that may go; columns as ``DOOMED_SCHEMA``.
-        directories: Directories of the table that were met, on a file system or above a file.
-        empty: Those of a file system in which nothing stays and nothing has happened since the cut-off, the
+        doomed: Files that may be deleted, with the columns of ``DOOMED_SCHEMA``.
+        directories: Directories of the table that were found, on a file system or above a file.
+        empty: Directories of a file system in which nothing stays and nothing has happened since the cut-off, the
             deepest first.
     """
 
@@ -206,13 +207,13 @@ class Sifted:
 
 @dataclass(slots=True, kw_only=True)
 class Sieve:
-    """Lets listed files through that nothing needs; only those, and hashes of young ones, are held in memory.
+    """Selects listed files that nothing needs. Memory holds only those, and hashes of young files.
 
     Args:
-        names: Of the table.
+        names: Directory names of the table.
         needed: Paths that must stay.
-        cutoff_ms: Epoch milliseconds.
-        requests, listed, doomed_rows, doomed_bytes: What has gone through until now.
+        cutoff_ms: Cut-off in epoch milliseconds.
+        requests, listed, doomed_rows, doomed_bytes: Totals until now.
     """
 
     names: Names
@@ -230,11 +231,11 @@ class Sieve:
     _nested: set[str] = field(default_factory=set)
 
     def take(self, batch: ListedBatch) -> None:
-        """Sift one more batch."""
+        """Add one more batch."""
         files = batch.files
         likely = doomed_files(files, self.needed, cutoff_ms=self.cutoff_ms, names=self.names)
         young = files.filter(pl.col("modification_time") >= self.cutoff_ms)["path"]
-        self._young.add(young.filter(~self.needed.may_hold(young)))  # an inventory may hold an older row of the file
+        self._young.add(young.filter(~self.needed.may_hold(young)))  # An inventory may hold an older row of the file.
         self.requests += batch.requests
         self.listed += files.height
         self.doomed_rows += likely.height
@@ -255,7 +256,7 @@ class Sieve:
         return set(frame.filter(~self.names.is_hidden(pl.col("path") + "/x"))["path"])
 
     def result(self) -> Sifted:
-        """Return what may be deleted: other tables' files and directory markers are left out."""
+        """Return the files that may be deleted, without other tables' files and directory markers."""
         likely = pl.concat(self._likely) if self._likely else pl.DataFrame(schema=DOOMED_SCHEMA)
         doomed = outside(likely.filter(~self._young.may_hold(likely["path"])), self._nested)
         markers = pl.col("path").is_in(pl.Series(sorted(self._visible), dtype=pl.String).implode())
@@ -272,16 +273,16 @@ class Sieve:
 
 
 def tables_among(store: Store, folders: AbstractSet[str], *, files: int, workers: int) -> tuple[frozenset[str], int]:
-    """Find the folders that hold a ``_delta_log``, perhaps others than those given; count the requests that took.
+    """Find the folders that hold a ``_delta_log``, possibly others than those given, and count the requests.
 
     Args:
-        store: Of the table.
-        folders: Below its root.
-        files: About how many files there are below the root.
-        workers: Requests under way at once.
+        store: Store of the table.
+        folders: Folders below its root.
+        files: Approximate number of files below the root.
+        workers: Number of parallel requests.
 
     Raises:
-        StorageError: It cannot be found out.
+        StorageError: The store failed.
     """
     if not folders:
         return frozenset(), 0
@@ -303,13 +304,13 @@ def tables_among(store: Store, folders: AbstractSet[str], *, files: int, workers
 
 
 def left_empty(store: PagedStore, folders: Sequence[str], *, gone: pl.Series, cutoff_ms: int) -> list[str]:
-    """Find the folders that will be empty, and in which nothing has happened since the cut-off; the deepest first.
+    """Find the folders that will be empty and in which nothing has happened since the cut-off, the deepest first.
 
     Args:
         store: A file system.
-        folders: That a list says to be empty; only they and those above them are looked at.
-        gone: Files that are about to be deleted.
-        cutoff_ms: Epoch milliseconds.
+        folders: Folders that a list shows as empty. Only they and those above them are checked.
+        gone: Files that will be deleted.
+        cutoff_ms: Cut-off in epoch milliseconds.
     """
     wanted = set(folders)
     entered = wanted | directories_above(pl.Series(sorted(wanted), dtype=pl.String))

@@ -1,10 +1,10 @@
-"""Find the files that VACUUM must keep: all that a version reads that was current since the cut-off.
+"""Find the files that VACUUM must keep: everything read by a version that was current since the cut-off.
 
 ::
 
     live files of the newest version, tombstones that have not expired, deletion vectors of both
-    commits since the cut-off: what they removed (it was live until then), their change data
-    published manifests, and shallow clones that were noted next to the table: what their readers read
+    commits since the cut-off: the files that they removed (live until then), their change data
+    published manifests, and shallow clones noted next to the table: the files that their readers read
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SAMPLE: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTimeline:
-    """When versions were committed, as far as the log tells.
+    """Commit times of versions, as far as the log has them.
 
     Args:
-        versions: Ascending.
-        times_ms: Of their commit files, moved forward where a clock went back.
-        newest: The table's newest version when it was looked at.
+        versions: Versions in ascending order.
+        times_ms: Times of their commit files, moved forward if a clock went back.
+        newest: Newest version of the table at the time of reading.
     """
 
     versions: tuple[int, ...]
@@ -71,7 +71,7 @@ class CommitTimeline:
         return self.versions[: bisect.bisect_left(self.times_ms, cutoff_ms)]
 
     def is_retained(self, version: int, cutoff_ms: int) -> bool:
-        """Tell whether a version was the newest one at or after a time, so that all its files must stay."""
+        """Return whether a version was the newest one at or after a time, so that all its files must stay."""
         if version == self.newest:
             return True
         if version + 1 not in self.versions:
@@ -119,7 +119,7 @@ class CommittedFiles:
     """The file actions of one commit.
 
     Args:
-        version: Its version.
+        version: Version of the commit.
         files: ``kind`` (``add``, ``remove``, ``cdc``), ``path`` as the log spells it, ``vector`` (id of its deletion
             vector, without an offset), ``size`` and ``vector_size`` (bytes).
     """
@@ -131,18 +131,18 @@ class CommittedFiles:
 def files_of_commits(
     log: DeltaLog, versions: Iterable[int], *, adds: bool = False, all_of_them: bool = False
 ) -> list[CommittedFiles]:
-    """Read the file actions of some commits and nothing else of them; several are read at once.
+    """Read only the file actions of some commits, several at once.
 
     Args:
         log: The table.
-        versions: Which.
-        adds: With the files that they add.
-        all_of_them: Whether one that is gone is an error; else log clean-up may have taken it.
+        versions: Versions of the commits.
+        adds: Whether to include the files that they add.
+        all_of_them: Whether a missing commit is an error. Otherwise log clean-up may have deleted it.
 
     Raises:
-        ObjectNotFoundError: One is gone and must not be.
-        LogCorruptedError: One is damaged.
-        StorageError: One could not be read to its end.
+        ObjectNotFoundError: A commit is missing, and ``all_of_them`` is set.
+        LogCorruptedError: A commit is damaged.
+        StorageError: A commit could not be read to its end.
     """
     wanted = list(versions)
     if not wanted:
@@ -162,11 +162,11 @@ def files_of_commits(
         except (msgspec.DecodeError, UnicodeDecodeError):
             rows = list(
                 _rows_of_actions(log.actions(version))
-            )  # Slower: it reads the lines, or says which one is damaged.
+            )  # The slower path reads the lines, or raises an error that names the damaged one.
         frame = pl.DataFrame(rows, schema=_FILES_SCHEMA, orient="row")
         return CommittedFiles(version=version, files=frame if adds else frame.filter(pl.col("kind") != "add"))
 
-    with ThreadPoolExecutor(max_workers=_READERS) as pool:  # it starts no more than it needs
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:  # It starts only the threads that it needs.
         return [found for found in pool.map(read, wanted) if found is not None]
 
 
@@ -192,14 +192,14 @@ def _rows_of_actions(actions: Iterable[object]) -> Iterable[_Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """What must stay: plain paths under the table's root, held as hashes, so that it costs little whatever the table.
+    """The files that must stay: plain paths under the table's root, stored as hashes to save memory.
 
     Args:
-        live: Those of the newest version.
-        others: Of versions before it that are retained, of published manifests and of shallow clones; and those that
-            locations outside of the root may mean, see ``PlainPaths.maybe``.
-        held_back: How many files only published manifests or shallow clones name.
-        sample: Some of all paths that the log knows, tombstones that have expired among them.
+        live: Files of the newest version.
+        others: Files of earlier retained versions, of published manifests and of shallow clones, and files that
+            locations outside of the root may mean. See ``PlainPaths.maybe``.
+        held_back: Number of files that only published manifests or shallow clones name.
+        sample: A sample of all paths in the log, including expired tombstones.
         timeline: The commits that the log holds.
     """
 
@@ -210,21 +210,21 @@ class Needed:
     timeline: CommitTimeline
 
     def may_hold(self, paths: pl.Series) -> pl.Series:
-        """Tell of each path whether it must stay; see ``PathIndex``."""
+        """Return for each path whether it must stay. See ``PathIndex``."""
         return self.live.may_hold(paths) | self.others.may_hold(paths)
 
 
 def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int, clones: Sequence[DeltaLog] = ()) -> Needed:
-    """Find the files that versions read which were current at or after a time, and those of published manifests.
+    """Find the files of versions that were current at or after a time, and those of published manifests.
 
     Args:
         log: The table.
         snapshot: Its newest version.
-        cutoff_ms: Epoch milliseconds.
-        clones: Tables that name files of this one; what versions of theirs read counts likewise.
+        cutoff_ms: Cut-off in epoch milliseconds.
+        clones: Tables that name files of this one. Files that their versions read stay too.
 
     Raises:
-        LogCorruptedError: A commit is damaged: what it removed is not known, so nothing may go.
+        LogCorruptedError: A commit is damaged. Its removals are not known, so nothing may be deleted.
         UnsafeOperationError: A clone cannot be read.
         StorageError: The store failed.
 
@@ -251,7 +251,7 @@ def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int, clones: Se
 
 
 class _Named(enum.Enum):
-    """Why a log names files."""
+    """The reason why a log names files."""
 
     LIVE = enum.auto()
     RETAINED = enum.auto()
@@ -261,11 +261,11 @@ class _Named(enum.Enum):
 def _named_by(
     log: DeltaLog, snapshot: Snapshot, timeline: CommitTimeline, cutoff_ms: int
 ) -> Iterator[tuple[_Named, pl.DataFrame]]:
-    """Files and vectors (``path vector``) that a log names: live ones, tombstones, and commits since the cut-off."""
+    """Iterate over the files and vectors (``path vector``) of live files, tombstones and commits since the cut-off."""
     for batch in snapshot.files.path_batches():
         yield _Named.LIVE, batch.rename({"dv_id": "vector"})
     for batch in snapshot.files.tombstone_batches():
-        # A tombstone that says no time (null, and no filter lets it pass) has expired, unless its commit is read below.
+        # A tombstone without a time (null, which no filter passes) has expired, unless its commit is read below.
         retained = batch["deletion_timestamp"] >= cutoff_ms
         files = batch.select("path", vector="dv_id")
         yield _Named.EXPIRED, files
@@ -275,7 +275,7 @@ def _named_by(
 
 
 def _named_by_clone(clone: DeltaLog, places: PlainPaths, cutoff_ms: int) -> pl.Series:
-    """The files under a source's root that a shallow clone needs."""
+    """Find the files under a source's root that a shallow clone needs."""
     found = [pl.Series([], dtype=pl.String)]
     try:
         snapshot = clone.update()

@@ -1,9 +1,9 @@
-"""Read and write what is noted next to a table for VACUUM: its runs, how far LITE has got, and shallow clones.
+"""Read and write notes next to a table for VACUUM: its runs, the progress of LITE, and shallow clones.
 
-A VACUUM commits its start and its end. ``_delta_log/_last_vacuum_info`` records up to which version everything that was
-removed has been deleted. A later LITE, which lists no directory, begins behind it, so that it stays possible when log
-clean-up has passed the first versions; a FULL records it too. ``_pydelta/clones`` has the locations of shallow clones,
-whose files VACUUM of their source keeps.
+A VACUUM commits its start and its end. ``_delta_log/_last_vacuum_info`` records up to which version all removed files
+have been deleted. A later LITE, which lists no directory, begins after it, so that it still works when log clean-up has
+deleted the first versions. A FULL records it too. ``_pydelta/clones`` has the locations of shallow clones, whose files
+are kept by VACUUM of their source.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _VERSION: Final = "latestCommitVersionOutsideOfRetentionWindow"
 _LONGEST_RUN_MS: Final = 24 * 3_600_000
 _RETENTIONS: Final = ("specifiedRetentionMillis", "defaultRetentionMillis")
 START_VERSION: Final = "startVersion"
-"""Parameter of our ``VACUUM END``: the version of the start that it belongs to."""
+"""Parameter of our ``VACUUM END``: the version of its start."""
 
 
-# --- the run under way -----------------------------------------------------------------------------------------
+# --- the running VACUUM --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ class RunningVacuum:
     """A VACUUM that has begun.
 
     Args:
-        version: Of its ``VACUUM START``.
-        started_ms: When that was committed, epoch milliseconds.
-        cutoff_ms: It may delete what was removed before this time.
+        version: Version of its ``VACUUM START``.
+        started_ms: Time of that commit, epoch milliseconds.
+        cutoff_ms: It may delete files that were removed before this time.
     """
 
     version: int
@@ -74,19 +74,19 @@ class RunningVacuum:
 
     @property
     def given_up_ms(self) -> int:
-        """When it is considered dead if it has not ended, epoch milliseconds."""
+        """Time at which it is considered dead if it has not ended, epoch milliseconds."""
         return self.started_ms + _LONGEST_RUN_MS
 
 
 def running_vacuum(records: Sequence[CommitRecord], *, now_ms: int) -> RunningVacuum | None:
-    """Find the VACUUM that began within a day and has not ended; of several the one that may delete most.
+    """Find the VACUUM that began within a day and has not ended, and of several the one that may delete most.
 
-    An end of ours says which run it is of. One of another engine does not: it counts for the last run that began and
-    was none of ours, and what goes on is taken to delete as much as any of those that ran with it.
+    Our own end names its run. An end by another engine does not: it is matched with the last run that began and was not
+    ours. Runs that remain are assumed to delete as much as any that ran at the same time.
 
     Args:
-        records: Newest first, as ``DeltaLog.history`` gives them.
-        now_ms: Epoch milliseconds.
+        records: Commits, newest first, from ``DeltaLog.history``.
+        now_ms: Current time in epoch milliseconds.
     """
     ours: dict[int, RunningVacuum] = {}
     others: list[RunningVacuum] = []
@@ -96,7 +96,7 @@ def running_vacuum(records: Sequence[CommitRecord], *, now_ms: int) -> RunningVa
             run = RunningVacuum(
                 version=record.version,
                 started_ms=record.timestamp_ms,
-                cutoff_ms=record.timestamp_ms - (_number(record, *_RETENTIONS) or 0),  # unsaid: may delete everything
+                cutoff_ms=record.timestamp_ms - (_number(record, *_RETENTIONS) or 0),  # without one, everything
             )
             if _is_ours(record):
                 ours[run.version] = run
@@ -118,7 +118,7 @@ def _is_ours(record: CommitRecord) -> bool:
 
 
 def _number(record: CommitRecord, *names: str) -> int | None:
-    """The first of some operation parameters that is a whole number."""
+    """Return the first of some operation parameters that is a whole number."""
     parameters: Any = record.commit_info.get("operationParameters") if record.commit_info is not None else None
     for name in names:
         value = parameters.get(name) if isinstance(parameters, dict) else None
@@ -132,12 +132,12 @@ def _number(record: CommitRecord, *names: str) -> int | None:
 
 
 def find_running(log: DeltaLog, version: int, *, since_ms: int = 0) -> RunningVacuum | None:
-    """Find the VACUUM of a table that is under way at a version, in the commits of the last day.
+    """Find the VACUUM of a table that is running at a version, in the commits of the last day.
 
     Args:
         log: The table.
-        version: Its newest one.
-        since_ms: Only one that began after this time, epoch milliseconds, spares reading what came before.
+        version: Newest version of the table.
+        since_ms: Ignore runs that began before this time, epoch milliseconds, so that fewer commits are read.
     """
     now_ms = epoch_ms()
     recent = CommitTimeline.of(log, version).since(max(since_ms, now_ms - _LONGEST_RUN_MS))
@@ -145,7 +145,7 @@ def find_running(log: DeltaLog, version: int, *, since_ms: int = 0) -> RunningVa
         return None
     limit = len(recent)
     records = log.history(limit=limit)
-    while len(records) == limit and records[-1].version > recent[0]:  # more commits have come
+    while len(records) == limit and records[-1].version > recent[0]:  # More commits have arrived.
         limit += records[-1].version - recent[0]
         records = log.history(limit=limit)
     return running_vacuum([record for record in records if record.version <= version], now_ms=now_ms)
@@ -155,7 +155,7 @@ def find_running(log: DeltaLog, version: int, *, since_ms: int = 0) -> RunningVa
 
 
 def read_clean_version(store: Store) -> int | None:
-    """Read up to which version all removed files have been deleted; None where nothing (legible) says so."""
+    """Read up to which version all removed files have been deleted, or return None without a valid note."""
     try:
         found = json.loads(store.read(LAST_VACUUM))
     except (ObjectNotFoundError, *MALFORMED_JSON):
@@ -171,30 +171,30 @@ def write_clean_version(store: Store, version: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiteRange:
-    """Commits whose removals are looked at, both ends included; ``first > last`` when there are none."""
+    """Commits whose removals are examined, including both ends. ``first > last`` if there are none."""
 
     first: int
     last: int
 
 
 def plan_lite(timeline: CommitTimeline, *, clean_version: int | None, cutoff_ms: int) -> LiteRange:
-    """Choose the commits to look at: those before the cut-off that no earlier run has dealt with. Pure.
+    """Choose the commits to examine: those before the cut-off that no earlier run has processed. Pure.
 
     Args:
         timeline: The commits that the log holds.
-        clean_version: What ``read_clean_version`` gave.
-        cutoff_ms: Epoch milliseconds.
+        clean_version: Result of ``read_clean_version``.
+        cutoff_ms: Cut-off in epoch milliseconds.
 
     Raises:
         CannotVacuumLiteError: The log no longer holds all of them.
     """
     if clean_version is not None and clean_version > timeline.newest:
-        clean_version = None  # of another table that lay here
+        clean_version = None  # The note belongs to an earlier table at this location.
     first = 0 if clean_version is None else clean_version + 1
     expired = timeline.before(cutoff_ms)
     last = expired[-1] if expired else -1
     if not expired and timeline.versions and timeline.versions[0] > first:
-        last = timeline.versions[0] - 1  # commits that are gone are older than those that are there
+        last = timeline.versions[0] - 1  # Deleted commits are older than the remaining ones.
     missing = sorted(set(range(first, last + 1)) - set(expired))
     if missing:
         since = f"version {clean_version}" if clean_version is not None else "the table's beginning"
@@ -211,12 +211,12 @@ def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) 
 
     Args:
         log: The table.
-        versions: Of the commits.
-        timeline: Their times.
+        versions: Versions of the commits.
+        timeline: Commit times.
 
     Returns:
-        Columns as ``LISTED_SCHEMA`` and ``version``; ``modification_time`` is the commit's, ``size`` null where the
-        log does not say it.
+        Columns of ``LISTED_SCHEMA`` and ``version``. ``modification_time`` is the commit's, and ``size`` is null if the
+        log lacks it.
     """
     times = dict(zip(timeline.versions, timeline.times_ms, strict=True))
     parts = [pl.DataFrame(schema=LISTED_SCHEMA | {"version": pl.Int64()})]
@@ -236,7 +236,7 @@ def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) 
             vector_files(gone["vector"], offsets=False).join(sizes, on="id").group_by("path").agg(pl.col("size").sum())
         )
         found = pl.concat([gone.select("path", "size"), vectors])
-        # Files that lie elsewhere, such as those of a shallow clone's source, are left alone.
+        # Files elsewhere, such as those of a shallow clone's source, are not deleted.
         own = found.with_columns(path=own_paths(found["path"], log.uri)).drop_nulls("path")
         parts.append(
             own.filter(~pl.col("path").str.contains(r"(^|/)\.{0,2}(/|$)")).with_columns(
@@ -256,12 +256,12 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def note_clone(source: DeltaLog, location: str, *, version: int) -> None:
-    """Note that a table names files of this one. Somebody who may only read the source notes nothing.
+    """Note that a table names files of this one. Without write permission on the source, nothing is noted.
 
     Args:
         source: The table whose files are named.
         location: URI of the clone.
-        version: Of the source.
+        version: Version of the source.
     """
     name = hashlib.sha256(location.encode()).hexdigest()[:32]
     note = msgspec.json.encode(_Note(location=location, source_version=version))
@@ -272,10 +272,10 @@ def note_clone(source: DeltaLog, location: str, *, version: int) -> None:
 
 
 def noted_clones(source: DeltaLog) -> list[DeltaLog]:
-    """Find the shallow clones that were noted, and their clones, by location; those known to be gone are left out.
+    """Find the shallow clones that were noted, and their clones, by location, without those known to be deleted.
 
     Raises:
-        UnsafeOperationError: A note cannot be read: whom the source may break is not known.
+        UnsafeOperationError: A note cannot be read, so the tables that VACUUM may break are not known.
         StorageError: The store failed.
     """
     found: dict[str, DeltaLog] = {}
@@ -307,5 +307,5 @@ def _clones_of(source: DeltaLog) -> Iterator[DeltaLog]:
 def _may_exist(clone: DeltaLog) -> bool:
     try:
         return clone.table_exists()
-    except DeltaError:  # of another store, perhaps, whose keys we do not have
+    except DeltaError:  # It may be in another store for which we have no credentials.
         return True

@@ -1,11 +1,11 @@
-"""Turn paths as logs, manifests and lists spell them into plain paths under a table's root, to compare them.
+"""Turn paths as spelt in logs, manifests and lists into plain paths under a table's root, to compare them.
 
 ::
 
     p=a%20b/x   ./p=1//x   s3://b/t/x   file:/t/x   /real/t/x    -> PlainPaths(root).under   all files that may be meant
-    viewfs://cluster/mnt/t/p=1/x                                 -> PlainPaths(root).maybe   where nobody can tell
+    viewfs://cluster/mnt/t/p=1/x                                 -> PlainPaths(root).maybe   if it is ambiguous
 
-What comes out is too much rather than too little: a path too many keeps a file, one too few loses it.
+The result has too many paths rather than too few: an extra path keeps a file, a missing one loses it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _DEEPEST: Final = 32
 
 
 class PlainPaths:
-    """Where locations lie under the root of a table.
+    """Maps locations to paths under the root of a table.
 
     Schemes, hosts and buckets are not compared: one store has many names (``s3`` and ``s3a``, a NameNode with its port
-    and without, an access point). On a local disk links to folders are followed, in the root's path, in a location's
-    and below the root; each folder is looked at once.
+    and without, an access point). On a local disk, links to folders are followed in the root's path, in a location's
+    and below the root. Each folder is checked once.
 
     Args:
         root: URI of the table.
@@ -53,11 +53,11 @@ class PlainPaths:
             self._real_base = os.path.join(os.path.realpath(self._base), "")
 
     def under(self, locations: pl.Series, *, escaped: bool = True) -> pl.Series:
-        """Find the files below the root that locations mean, each once; nothing for a location that lies elsewhere.
+        """Find the files below the root that locations mean, each once, and nothing for a location elsewhere.
 
         Args:
             locations: Relative to the root, or absolute.
-            escaped: Whether they are URI-encoded, as in the log: then each way to read an escape comes out.
+            escaped: Whether they are URI-encoded, as in the log. The result then has each reading of an escape.
         """
         absolute = locations.str.contains(_MAYBE_ABSOLUTE)
         if not bool(absolute.any()):
@@ -71,9 +71,9 @@ class PlainPaths:
         return pl.concat(found).unique()
 
     def maybe(self, locations: pl.Series) -> pl.Series:
-        """Find the files below the root that absolute locations may mean, by another name of the root.
+        """Find the files below the root that absolute locations may mean by another name of the root.
 
-        Such as a mount point: every end of the path that consists of whole names.
+        For a mount point, for example, it gives every tail of the path that consists of whole names.
         """
         spelt = locations.filter(locations.str.contains(_MAYBE_ABSOLUTE))
         if spelt.is_empty():
@@ -85,7 +85,7 @@ class PlainPaths:
             if rest.is_empty():
                 break
             rest = rest.str.extract(r"(?s)^[^/]*/+(.*)$")
-            rest = rest.filter(rest != "")  # null, where nothing is left, goes too
+            rest = rest.filter(rest != "")  # This drops nulls too, for exhausted paths.
             ends.append(rest)
         return pl.concat(ends).unique() if ends else rest
 
@@ -103,7 +103,7 @@ class PlainPaths:
         return pl.concat([found, self._linked(found)]).unique() if self._is_local else found
 
     def _linked(self, paths: pl.Series) -> pl.Series:
-        """The same files by their real folders, of those whose folder is a link or lies in one."""
+        """Return files in linked folders by their real folders."""
         frame = paths.to_frame("path").with_columns(folder=pl.col("path").str.extract(_FOLDER))
         moved = {}
         for folder in frame["folder"].drop_nulls().unique():
@@ -115,7 +115,7 @@ class PlainPaths:
         return start + there["path"].str.extract(_NAME)
 
     def _tails(self, plain: pl.Series) -> pl.Series:
-        """What follows the root, of locations below it."""
+        """Return the parts of locations after the root, for those below it."""
         direct = plain.str.starts_with(self._base)
         found = [plain.filter(direct).str.strip_prefix(self._base)]
         if self._is_local:
@@ -131,7 +131,7 @@ class PlainPaths:
         return pl.concat(found)
 
     def _real_folder(self, folder: str) -> str:
-        """The folder with links followed; the folders above it are looked at once."""
+        """Return the folder with links followed. The folders above it are checked once."""
         known = self._real.get(folder)
         if known is not None:
             return known
@@ -148,7 +148,7 @@ def _without_scheme(locations: pl.Series) -> pl.Series:
 
 
 def _straight(paths: pl.Series) -> pl.Series:
-    """Without empty names, ``.`` and ``..``; one path at a time where there are such."""
+    """Remove empty names, ``.`` and ``..`` from paths. Only paths that have some are processed one by one."""
     crooked = paths.str.contains(_CROOKED)
     if not bool(crooked.any()):
         return paths

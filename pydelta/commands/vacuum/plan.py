@@ -1,7 +1,7 @@
-"""Decide which listed files VACUUM may delete. Pure, and columnar: nothing loops over files.
+"""Decide which listed files VACUUM may delete. Pure and columnar, without loops over files.
 
-Paths are plain: relative to the table, with ``/``, not URI-encoded, as stores spell them. Many of them are remembered
-in eight bytes each (``PathIndex``), which is enough to know that another path is not one of them.
+Paths are plain: relative to the table, with ``/``, not URI-encoded, as stores spell them. Sets of many paths take eight
+bytes per path (``PathIndex``), enough to exclude with certainty that another path is in the set.
 """
 
 from __future__ import annotations
@@ -69,20 +69,20 @@ _ICEBERG: Final = "delta.universalFormat.enabledFormats"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What a table's directories are called.
+    """The directory names of a table.
 
     Args:
         columns: Partition columns as directories spell them, logical and physical names.
-        hidden: First directories that belong to somebody else, beyond those that begin with ``_`` or ``.``.
+        hidden: First directories that belong to other software, beyond those that begin with ``_`` or ``.``.
     """
 
     columns: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 
     def is_hidden(self, path: pl.Expr) -> pl.Expr:
-        """Tell whether a path lies in a directory, or has a name, that begins with ``_`` or ``.``.
+        """Return whether a path lies in a directory, or has a name, that begins with ``_`` or ``.``.
 
-        ``_change_data`` is none of them, and no partition directory is whose column's name begins so.
+        ``_change_data`` does not count, nor do directories of partition columns whose name begins so.
         """
         shown = path.str.strip_prefix(CHANGE_DIR + "/")
         odd = [_literally(name) for name in self.columns if name.startswith(("_", "."))]
@@ -94,22 +94,22 @@ class Names:
         return hidden
 
     def enters(self, directory: str) -> bool:
-        """Tell whether a walk goes into a directory: it may hold files of the table, or is another table's log."""
+        """Return whether a walk goes into a directory: it may hold files of the table, or is another table's log."""
         name = directory.rpartition("/")[2]
         if directory == CHANGE_DIR or name.startswith(tuple(f"{column}=" for column in self.columns)):
             return True
         if name == "_delta_log" and directory != name:
-            return True  # of another table, whose files are none of ours
+            return True  # It belongs to another table, whose files are not ours.
         return not name.startswith(("_", ".")) and directory not in self.hidden
 
 
 def _literally(text: str) -> str:
-    """Text as a pattern that matches it alone."""
+    """Return a pattern that matches only the text."""
     return "".join(char if char.isalnum() and char.isascii() else f"\\x{{{ord(char):X}}}" for char in text)
 
 
 def names_of(snapshot: Snapshot) -> Names:
-    """Find what a table's directories are called."""
+    """Find the directory names of a table."""
     spec = snapshot.files.spec
     columns = dict.fromkeys(hive_escape(name) for name in (*spec.partition_columns, *spec.physical_names))
     configuration = snapshot.metadata.configuration if snapshot.metadata else {}
@@ -122,36 +122,36 @@ _NO_PARTITION: Final = r"(?s)(?:^|/)[^/=]+(?:/.*)?$"
 
 
 def partition_of(path: pl.Expr) -> pl.Expr:
-    """The partition directory that a path lies in, ``a=1/b=2``; empty without one."""
+    """Return the partition directory of a path, ``a=1/b=2``, or empty without one."""
     holder = pl.when(path.str.contains("/", literal=True)).then(path.str.replace(_NAME, "")).otherwise(pl.lit(""))
     return holder.str.replace(rf"^{CHANGE_DIR}(?:/|$)", "").str.replace(_NO_PARTITION, "")
 
 
 def file_of(path: pl.Expr) -> pl.Expr:
-    """Return the file that a checksum (``.name.crc``) is of; any other path as it is."""
+    """Return the file of a checksum (``.name.crc``), and any other path unchanged."""
     return path.str.replace(_CHECKSUM, "${1}${2}")
 
 
 class KeptFiles(Protocol):
-    """Paths that must stay."""
+    """A set of paths that must stay."""
 
     def may_hold(self, paths: pl.Series) -> pl.Series:
-        """Whether each may be one of them; False only for what is none."""
+        """Return for each path whether it may be in the set. False is certain."""
 
 
 def doomed_files(listed: pl.DataFrame, needed: KeptFiles, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
-    """Find the files to delete: older than the cut-off, needed by nothing, and of the table.
+    """Find the files to delete: older than the cut-off, needed by nothing, and part of the table.
 
-    A checksum that Hadoop wrote beside a file (``.name.crc``) goes with its file.
+    A checksum that Hadoop wrote next to a file (``.name.crc``) is deleted with its file.
 
     Args:
-        listed: Columns as ``LISTED_SCHEMA``; others are passed over.
+        listed: Columns of ``LISTED_SCHEMA``. Others are ignored.
         needed: Paths that must stay.
-        cutoff_ms: Epoch milliseconds; files of that very time stay.
-        names: Of the table.
+        cutoff_ms: Cut-off in epoch milliseconds. Files of exactly that time stay.
+        names: Directory names of the table.
 
     Returns:
-        Columns as ``DOOMED_SCHEMA``, in the order of the listing.
+        Columns of ``DOOMED_SCHEMA``, in the order of the listing.
     """
     old = listed.filter(pl.col("modification_time") < cutoff_ms).with_columns(target=file_of(pl.col("path")))
     shown = old.filter(~names.is_hidden(pl.col("target")))
@@ -160,26 +160,26 @@ def doomed_files(listed: pl.DataFrame, needed: KeptFiles, *, cutoff_ms: int, nam
 
 
 def split_checksums(doomed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Split files from the checksums that Hadoop wrote next to some."""
+    """Separate files from the checksums that Hadoop wrote next to some."""
     checksum = pl.col("path").str.contains(_CHECKSUM)
     return doomed.filter(~checksum), doomed.filter(checksum)
 
 
 def checksums_of(files: pl.DataFrame) -> pl.DataFrame:
-    """Tell where Hadoop would keep the checksums of files, whether it does or not; no sizes."""
+    """Return the possible checksum files of files, whether they exist or not, without sizes."""
     path = pl.col("path").str.replace(r"([^/]*)$", ".${1}.crc")
     return files.with_columns(path=path, size=pl.lit(None, dtype=pl.Int64))
 
 
 def nested_tables(paths: pl.Series) -> set[str]:
-    """Find directories that are Delta tables of their own: those that hold a ``_delta_log``, other than the root."""
+    """Find directories below the root that are separate Delta tables: those that hold a ``_delta_log``."""
     likely = paths.filter(paths.str.contains("/_delta_log", literal=True))
     found = likely.str.extract(r"(?s)^(.+?)/_delta_log(?:/|$)").drop_nulls().unique()
     return {path for path in found if not path.startswith("_delta_log")}
 
 
 def outside(frame: pl.DataFrame, directories: Iterable[str]) -> pl.DataFrame:
-    """Return the rows whose path is in none of the (few) directories."""
+    """Return the rows whose path is outside of all of the (few) directories."""
     inside = pl.lit(value=False)
     for directory in directories:
         inside = inside | pl.col("path").str.starts_with(directory + "/")
@@ -187,7 +187,7 @@ def outside(frame: pl.DataFrame, directories: Iterable[str]) -> pl.DataFrame:
 
 
 def directories_above(paths: pl.Series) -> set[str]:
-    """Find the directories that hold the paths, and those above them; the root is left out."""
+    """Find the directories that hold the paths, and those above them, without the root."""
     holders = paths.filter(paths.str.contains("/", literal=True)).str.replace(_NAME, "").unique()
     found: set[str] = set()
     for holder in holders:
@@ -198,13 +198,13 @@ def directories_above(paths: pl.Series) -> set[str]:
 
 
 def folders_of(condition: Expr, snapshot: Snapshot) -> list[str] | None:
-    """Find the first directories of all partitions for which a condition can be true; None when it does not tell.
+    """Find the first directories of the partitions that a condition can match, or None if it does not limit them.
 
-    Only equality with constants on the first partition column tells, where a value has one spelling.
+    Only equality with constants on the first partition column limits them, for types whose values have one spelling.
 
     Args:
-        condition: Over partition columns, by logical name.
-        snapshot: Of the table.
+        condition: A condition over partition columns, by logical name.
+        snapshot: Snapshot of the table.
     """
     spec = snapshot.files.spec
     field = spec.partition_schema().fields[0]
@@ -232,7 +232,7 @@ _FOLDERS: Final = 16
 
 
 def _equal_to(expr: Expr, name: str) -> list[Any] | None:
-    """The constants of which a column must be one for the condition to be true; None when it says no such thing."""
+    """Return the constants that a column must equal for the condition to be true, or None if there is no such list."""
     column: Expr
     if isinstance(expr, In):
         column, values = expr.child, list(expr.values)
@@ -246,14 +246,14 @@ def _equal_to(expr: Expr, name: str) -> list[Any] | None:
 
 
 def in_partitions(frame: pl.DataFrame, snapshot: Snapshot, condition: Expr) -> pl.DataFrame:
-    """Return the rows in directories of the partitions for which a condition is true; each directory is parsed once.
+    """Return the rows in directories of the partitions for which a condition is true, parsing each directory once.
 
-    A file that lies in no such directory, or in one whose name says no value of the column's type, is left out.
+    A file outside such directories, or in one whose name is not a value of the column's type, is left out.
 
     Args:
-        frame: With the column ``partition``.
-        snapshot: Of the table.
-        condition: Over partition columns, by logical name.
+        frame: Rows with the column ``partition``.
+        snapshot: Snapshot of the table.
+        condition: A condition over partition columns, by logical name.
     """
     spec = snapshot.files.spec
     schema = spec.partition_schema()
@@ -275,7 +275,7 @@ def in_partitions(frame: pl.DataFrame, snapshot: Snapshot, condition: Expr) -> p
 def _values_of(
     found: Mapping[str, str | None], logical: Sequence[str], physical: Sequence[str]
 ) -> dict[str, str | None] | None:
-    """A directory's values by logical name; None when it does not say all of them."""
+    """Return a directory's values by logical name, or None if some are missing."""
     values: dict[str, str | None] = {}
     for name, other in zip(logical, physical, strict=True):
         if name not in found and other not in found:
@@ -293,13 +293,13 @@ def _are_typed(values: Mapping[str, str | None], schema: StructType) -> bool:
     return True
 
 
-# --- many paths ------------------------------------------------------------------------------------------------
+# --- sets of many paths ------------------------------------------------------------------------------------------
 
 
 def own_paths(log_paths: pl.Series, root: str) -> pl.Series:
-    """Turn the log's paths into the paths that a listing of the table has; null for a file that lies elsewhere.
+    """Turn the log's paths into the paths that a listing of the table has, null for a file elsewhere.
 
-    Unlike ``PlainPaths`` this says the one path that a writer has to mean, so that a file can be deleted by it.
+    Unlike ``PlainPaths``, it returns only the path that a writer must mean, so that a file can be deleted by it.
     """
     absolute = are_absolute(log_paths)
     plain = decoded_paths(log_paths)
@@ -317,7 +317,7 @@ def _hashes(paths: pl.Series) -> _Hashes:
 
 
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
-    """Copy rows, without the memory of those that they were chosen from: a filtered text column keeps it."""
+    """Copy rows, because a filtered text column keeps the memory of the rows that it was filtered from."""
     return pl.DataFrame(
         [
             pl.Series(s.name, s.to_arrow(compat_level=pl.CompatLevel.oldest())) if s.dtype == pl.String else s
@@ -327,11 +327,13 @@ def compact(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 class PathIndex:
-    """Hashes of 64 bits. Two texts may share one: a path that is none of them may be taken for one, never the other
-    way round. Where these are the paths that must stay, a file too many stays then; none too few does.
+    """A set of paths, stored as 64-bit hashes. Two paths may share a hash, so a path may seem to be in the set.
+
+    A path in the set is always found. If the set holds the paths that must stay, a collision only keeps one file too
+    many.
 
     Args:
-        paths: Any.
+        paths: Any paths.
 
     Example:
         >>> PathIndex(pl.Series(["a", "b"])).may_hold(pl.Series(["b", "c"])).to_list()
@@ -347,7 +349,7 @@ class PathIndex:
             self.add(paths)
 
     def add(self, paths: pl.Series) -> None:
-        """Add paths; one that was there already does no harm."""
+        """Add paths, ignoring those already in the set."""
         if len(paths):
             self._added.append(_hashes(paths).copy())
 
@@ -355,7 +357,7 @@ class PathIndex:
         return bool(self._added) or len(self._sorted) > 0
 
     def may_hold(self, paths: pl.Series) -> pl.Series:
-        """Tell of each path whether it may be in the index; False is certain."""
+        """Return for each path whether it may be in the index. False is certain."""
         if self._added:
             self._sorted = np.concatenate([self._sorted, *self._added])
             self._sorted.sort()
@@ -368,15 +370,15 @@ class PathIndex:
 
 
 class PathSample:
-    """Some of many paths, evenly chosen: those with the lowest hashes.
+    """A sample of many paths, evenly chosen: those with the lowest hashes.
 
     Args:
-        size: How many at most.
+        size: Maximum number of paths.
     """
 
     def __init__(self, size: int) -> None:
         self.count = 0
-        """Paths that were given, those given twice counted twice."""
+        """Number of paths that were added, including duplicates."""
         self._size = size
         self._below: int = _EVERYTHING
         self._kept = pl.DataFrame(schema={"path": pl.String, "hash": pl.UInt64})
@@ -393,5 +395,5 @@ class PathSample:
 
     @property
     def paths(self) -> pl.Series:
-        """Return the chosen paths, each once, in no particular order."""
+        """The chosen paths, each once, in no particular order."""
         return self._kept.unique("hash").bottom_k(self._size, by="hash")["path"]

@@ -1,1 +1,1 @@
-"""Run small work in this process on Arrow: no Spark job, no JVM."""
+"""Run small work in this process on Arrow, without a Spark job or a JVM."""

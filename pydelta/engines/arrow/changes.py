@@ -2,11 +2,11 @@
 
 ::
 
-    find_rows: files --the condition's columns--> batches --evaluate--> rows of files          a thread a file
-    rewrite:   files --all columns--> batches --rows that stay, rows that change--> new files  a thread a group of files
+    find_rows: files --the condition's columns--> batches --evaluate--> rows of files          one thread per file
+    rewrite:   files --all columns--> batches --rows that stay, rows that change--> new files  one thread per group
 
 Files are read and written by the code that Spark's executors run for compaction: same types, names, statistics, row
-ids, partition values. Nothing is held but some batches and a row group per group.
+ids, partition values. Each group holds only some batches and a row group in memory.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlace:
-    """Where a table's files are.
+    """The store of a table's files.
 
     Args:
-        store: The table's.
-        options: Of the store, for what lies elsewhere; they may hold secrets.
+        store: Store of the table.
+        options: Options of the store, for files elsewhere. They may hold secrets.
     """
 
     store: Store
@@ -56,10 +56,10 @@ class FilePlace:
 
 
 def check_condition(snapshot: Snapshot, condition: Exact) -> ArrowColumns:
-    """Return the columns that a condition reads, if rows of the table are looked for here.
+    """Return the columns that a condition reads, after checking that this process can find rows of the table.
 
     Raises:
-        NotHere: They are not, whatever the files are like.
+        NotHere: It cannot, whatever the files hold.
     """
     refuse_table(snapshot)
     columns = ArrowColumns(snapshot, fields_of(condition))
@@ -69,13 +69,13 @@ def check_condition(snapshot: Snapshot, condition: Exact) -> ArrowColumns:
 
 
 def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: FilePlace) -> dict[int, RowSet]:
-    """Find the live rows of files for which a condition is true; see ``Engine.match_rows``.
+    """Find the live rows of files for which a condition is true. See ``Engine.match_rows``.
 
     Args:
         snapshot: The table.
         files: Rows of its file table.
-        condition: Over its columns.
-        place: Where the files are.
+        condition: The condition over its columns.
+        place: Place of the files.
 
     Raises:
         NotHere, NeedsSpark: Only Spark is sure to find them.
@@ -101,12 +101,12 @@ def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """What becomes of a batch of old rows.
+    """New rows made from a batch of old rows.
 
     Args:
         rows: Rows of the table that stay in the file's partition.
         changes: Rows of its change feed in this partition, by kind of change.
-        moved: Updated rows whose partition values are behind their columns; the feed gets them, too.
+        moved: Updated rows, with their partition values after their columns. They are also written to the feed.
     """
 
     rows: pa.RecordBatch
@@ -115,11 +115,11 @@ class Rewritten:
 
 
 Change: TypeAlias = Callable[[AddFile, pa.RecordBatch, _Mask, _Mask], Rewritten]
-"""``change(add, batch, live, matched)``: the columns of the batch are those of the new files, row ids included."""
+"""``change(add, batch, live, matched)``. The batch has the columns of the new files, including row ids."""
 
 
 def delete_rows(add: AddFile, batch: pa.RecordBatch, live: _Mask, matched: _Mask) -> Rewritten:
-    """Leave out the rows that matched; a ``Change``."""
+    """Drop the rows that matched. This is a ``Change``."""
     del add
     gone, stays = live & matched, live & ~matched
     stay = batch if stays.all() else batch.filter(pa.array(stays))
@@ -135,21 +135,21 @@ def rewrite(
     task: WriteTask,
     place: FilePlace,
 ) -> RewriteOutput:
-    """Write new files of what a change makes of the rows of old ones.
+    """Write new files with the changed rows of old ones.
 
     Args:
         snapshot: The table.
         files: Rows of its file table.
-        rows: The rows that matched, by place in ``files``, where every place is there; None for all.
-        change: What becomes of them, and of the others.
-        task: How files of the table are written.
-        place: Where they are.
+        rows: The rows that matched, by place in ``files`` (every place must be present), or None for all.
+        change: Change of these rows and of the others.
+        task: Options for writing files of the table.
+        place: Place of the files.
 
     Returns:
-        The new files; where the task has ``change_data``, those of the change feed, too.
+        The new files. If the task has ``change_data``, also those of the change feed.
 
     Raises:
-        NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
+        NotHere, NeedsSpark: Only Spark is sure to do it. Files written before the error are deleted.
         StorageError: A file is missing or damaged, or the store refused.
         RowsDoNotAddUpError: The new files hold other rows than they were given.
     """
@@ -172,7 +172,7 @@ def rewrite(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A file that is rewritten; ``matched`` are the rows that matched, None for all."""
+    """A file to rewrite. ``matched`` are the rows that matched, or None for all."""
 
     add: AddFile
     file: OldFile
@@ -180,7 +180,7 @@ class _Source:
 
 
 class _Writing:
-    """The writers of one group of files, as one task of Spark's has them."""
+    """The writers of one group of files, like those of one Spark task."""
 
     def __init__(self, task: WriteTask, store: Store, number: int) -> None:
         self._task = task
@@ -210,7 +210,7 @@ class _Writing:
     def _file(
         self, source: _Source, hidden: npt.NDArray[np.uint64] | None, change: Change, stop: threading.Event
     ) -> int:
-        """Write what becomes of one file's rows; how many went to the writers."""
+        """Write one file's changed rows. Returns the number of rows given to the writers."""
         keys = [column.name for column in self._task.partition_columns]
         values = tuple(source.add.partition_values.get(key) or None for key in keys)
         matched = None if source.matched is None else source.matched.positions()
@@ -238,7 +238,7 @@ class _Writing:
         return given + (0 if made.moved is None else self._move(made.moved))
 
     def _move(self, moved: pa.RecordBatch) -> int:
-        """Write rows under partition values of their own; how many went to the writers."""
+        """Write rows under their new partition values. Returns the number of rows given to the writers."""
         width = len(self._task.file_schema)
         data = pa.RecordBatch.from_arrays(moved.columns[:width], schema=self._task.file_schema)
         given = 0
@@ -257,9 +257,9 @@ class _Writing:
 
 
 def _groups(sizes: Sequence[int]) -> list[list[int]]:
-    """Deal files out to groups of about the same bytes, one for each thread that is worth it. Pure.
+    """Divide files into groups of similar size, one for each thread that pays off. Pure.
 
-    Files of a group that are in one partition become one file, as long as it is not too large.
+    Files of a group in one partition become one file, unless it gets too large.
     """
     most = min(cores(), max(1, sum(sizes) // _GROUP_BYTES), max(1, len(sizes)))
     groups: list[list[int]] = [[] for _ in range(most)]

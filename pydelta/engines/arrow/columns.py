@@ -2,8 +2,8 @@
 
 ::
 
-    TableColumns(snapshot, fields) --schema--> the columns to read of each file, under their names in files
-                                   --of(add, batch)--> what ``evaluate`` asks for: a path -> values
+    ArrowColumns(snapshot, fields) --schema--> the columns to read of each file, under their names in files
+                                   --of(add, batch)--> the function that ``evaluate`` calls: a path -> values
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _NUMBER: Final = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|Infin
 
 
 def refuse_table(snapshot: Snapshot) -> None:
-    """Check that rows of a table mean the same here as in Spark.
+    """Check that rows of a table have the same meaning here as in Spark.
 
     Raises:
-        NotHere: Columns are found by ids, or have a default for files without them; text has a collation, a column is
-            ``char``, which Spark pads as it reads, or one is nested so deeply that Arrow does not open its files.
+        NotHere: Columns are found by ids or have a default for files without them, a string has a collation, a column
+            is ``char``, which Spark pads on reading, or a column is nested too deeply for Arrow to open its files.
     """
     refuse_depth(snapshot.schema)
     if needs_sparks_reader(snapshot):
@@ -71,9 +71,9 @@ def refuse_table(snapshot: Snapshot) -> None:
 
 
 def needs_sparks_reader(snapshot: Snapshot) -> bool:
-    """Return whether Spark alone finds the columns in all files: by ids, or by a default where a file has none.
+    """Return whether only Spark finds the columns in all files: by ids, or by a default if a file lacks one.
 
-    Such a default (``EXISTS_DEFAULT``) comes with Parquet tables that were converted.
+    Such a default (``EXISTS_DEFAULT``) comes from converted Parquet tables.
     """
     return snapshot.column_mapping_mode == "id" or any(
         EXISTENCE_DEFAULT in field.metadata for field in fields_in(snapshot.schema)
@@ -81,7 +81,7 @@ def needs_sparks_reader(snapshot: Snapshot) -> bool:
 
 
 def refuse_depth(schema: StructType) -> None:
-    """Check that files of a schema can be read here: Arrow writes what it then refuses to open.
+    """Check that files of a schema can be read here. Arrow writes nested files that it then refuses to open.
 
     Raises:
         NotHere: A column is nested too deeply.
@@ -92,7 +92,7 @@ def refuse_depth(schema: StructType) -> None:
 
 
 def _depth(data_type: DataType) -> int:
-    """Levels in Parquet, where a list or a map has one of its own between itself and what is in it."""
+    """Count levels in Parquet, where a list or a map adds a level above its elements."""
     if isinstance(data_type, StructType):
         return 1 + max((_depth(field.data_type) for field in data_type.fields), default=0)
     if isinstance(data_type, ArrayType):
@@ -103,7 +103,7 @@ def _depth(data_type: DataType) -> int:
 
 
 def fields_in(data_type: DataType) -> Iterator[StructField]:
-    """Every field of a type, at any depth."""
+    """Iterate over all fields of a type, at any depth."""
     if isinstance(data_type, StructType):
         for field in data_type.fields:
             yield field
@@ -120,7 +120,7 @@ class ArrowColumns:
 
     Args:
         snapshot: The table.
-        fields: What the expressions read.
+        fields: Columns that the expressions read.
 
     Raises:
         NotHere: One cannot be read here.
@@ -150,11 +150,11 @@ class ArrowColumns:
         return optional(to_arrow(logical_to_physical(without_void(self._chosen), self._mode)))
 
     def of(self, partition_values: Mapping[str, str | None], batch: pa.RecordBatch) -> Columns:
-        """Return what gives the values of a column in rows of one file.
+        """Return a function that gives the values of a column in rows of one file.
 
         Args:
-            partition_values: The file's, as its ``add`` has them.
-            batch: Rows of it, with the columns of ``schema`` at least.
+            partition_values: Partition values of the file, from its ``add``.
+            batch: Rows of the file, with at least the columns of ``schema``.
         """
 
         def column(path: tuple[str, ...]) -> Any:
@@ -168,13 +168,13 @@ class ArrowColumns:
         return column
 
     def of_partitions(self, texts: Mapping[str, Sequence[str | None]]) -> Columns:
-        """Return what gives the values of partition columns, a row for each combination of values.
+        """Return a function that gives the values of partition columns, one row per combination of values.
 
         Args:
-            texts: Physical name of each partition column -> its values as texts of the log.
+            texts: Values of each partition column as texts of the log, by its physical name.
 
         Raises:
-            NotHere: On the call: another column is asked for, or see ``partition_scalar``.
+            NotHere: By the returned function, for another column, or as ``partition_scalar`` raises it.
         """
 
         def column(path: tuple[str, ...]) -> Any:
@@ -202,7 +202,7 @@ def _names_in_files(schema: StructType, path: tuple[str, ...], mode: str) -> tup
 
 
 def _partition_type(data_type: DataType) -> DataType:
-    """The type of a partition column, of which a text of the log is a value."""
+    """Check the type of a partition column, in which texts of the log are read."""
     return check_simple(data_type)
 
 
@@ -210,7 +210,7 @@ def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
     """Return a partition value of the log.
 
     Raises:
-        NotHere: Its text means a value by the session's zone, or by Spark's own rules for the type.
+        NotHere: The value depends on the session's zone, or on Spark's own rules for the type.
     """
     _partition_type(data_type)
     kind = data_type.name if isinstance(data_type, PrimitiveType) else ""
@@ -220,17 +220,17 @@ def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
         raise NotHere(f"a partition value of type {kind} that is not spelled as Spark writes it")
     value = parse_partition_value(text, data_type)
     if text and kind == "float" and len(text) > _FLOAT_DIGITS and not np.isnan(value) and np.float32(value) != value:
-        raise NotHere("a partition value of type float of which Java may read another one")  # it was rounded twice
+        raise NotHere("a partition value of type float of which Java may read another one")  # It was rounded twice.
     return pa.scalar(value, to_arrow_type(data_type))
 
 
 def files_of_partitions(snapshot: Snapshot, files: pl.DataFrame, condition: Exact) -> pl.DataFrame:
-    """Keep the files whose partition values make a condition true; each combination of values is looked at once.
+    """Keep the files whose partition values make a condition true, testing each combination of values once.
 
     Args:
         snapshot: The table.
         files: Rows of its file table.
-        condition: Over its partition columns alone.
+        condition: The condition, over partition columns alone.
 
     Raises:
         NotHere: Only Spark is sure of some value.

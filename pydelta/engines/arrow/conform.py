@@ -1,13 +1,13 @@
-"""Fit Arrow arrays of any type to columns of a table: each value as it is, or an error with the path of its field.
+"""Fit Arrow arrays of any type to columns of a table: each value unchanged, or an error with the path of its field.
 
 ::
 
-    an array  dictionaries and runs written out, extensions opened
-    struct    fields by name, ignoring case: one too many is refused, one that is missing is null
-    list, map lengths and live values taken apart, whatever the layout; keys, values and elements fitted
+    an array  dictionaries and runs decoded, extensions unwrapped
+    struct    fields by name, ignoring case: an unknown one is refused, a missing one is null
+    list, map lengths and live values separated, whatever the layout; keys, values and elements fitted
     leaf      a cast that Arrow checks, within one kind: no text becomes a number, and no time gets a zone
 
-What a column holds afterwards is what Spark stores of the same values, or nothing is stored.
+A fitted column holds the values that Spark stores. Otherwise nothing is stored.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _VARIANT: Final = StructType(
     (StructField("value", PrimitiveType("binary"), False), StructField("metadata", PrimitiveType("binary"), False))
 )
 _OPENED: Final = ("arrow.json", "arrow.uuid")
-"""Extension types whose storage says the same as they do."""
+"""Extension types whose storage has the same meaning."""
 _WHOLE: Final = pa.decimal128(20, 0)
-"""Holds every whole number of 64 bits."""
+"""A type that holds every 64-bit whole number."""
 
 
 def arrow_type(field: StructField) -> pa.DataType:
-    """Return the Arrow type of a column, all parts of which may be null."""
+    """Return the Arrow type of a column, nullable in all parts."""
     return optional(to_arrow(StructType((field,)))).field(0).type
 
 
@@ -50,11 +50,11 @@ def conformed(column: pa.ChunkedArray, field: StructField, *, partition: bool = 
     Args:
         column: The values, of any type.
         field: The table's column.
-        partition: Whether the table is partitioned by it, so that an empty text is null.
+        partition: Whether the table is partitioned by it, so that an empty string is null.
 
     Raises:
-        SchemaMismatchError: The types do not go together, or a value does not fit; the path of the field is named.
-        ConstraintViolatedError: A null where the column, or a part of it, is NOT NULL.
+        SchemaMismatchError: The types do not match, or a value does not fit. The message names the path of the field.
+        ConstraintViolatedError: A null in a column, or a part of it, that is NOT NULL.
     """
     target = arrow_type(field)
     if not column.type.equals(target, check_metadata=True) or pa.types.is_nested(target):
@@ -68,7 +68,7 @@ def conformed(column: pa.ChunkedArray, field: StructField, *, partition: bool = 
 
 
 def without_empty(values: Any) -> Any:
-    """Return values of a partition column as the log keeps them: an empty text is null.
+    """Return values of a partition column as the log keeps them, with an empty string as null.
 
     Protocol: "Partition Value Serialization".
     """
@@ -81,7 +81,7 @@ def without_empty(values: Any) -> Any:
 
 
 def _slices(column: pa.ChunkedArray, path: str) -> Iterator[pa.Array]:
-    """The chunks in pieces whose texts and elements offsets of 32 bits reach; at least one, which may be empty."""
+    """Split the chunks into pieces small enough for 32-bit offsets. Yields at least one piece, which may be empty."""
     if not len(column):
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         yield _checked(lambda: pa.chunked_array([], kind).combine_chunks(), path, str(kind))
@@ -106,7 +106,7 @@ def _fit(array: pa.Array, data_type: DataType, target: pa.DataType, path: str) -
 
 
 def _plain(array: pa.Array, path: str) -> pa.Array:
-    """The array without dictionaries, runs and extensions around its values."""
+    """Unwrap dictionaries, runs and extensions around an array's values."""
     while True:
         source = array.type
         if isinstance(source, pa.BaseExtensionType):
@@ -126,7 +126,7 @@ def _of_dictionary(array: pa.DictionaryArray) -> pa.Array:
 
 
 def _takeable(values: pa.Array) -> pa.Array:
-    """Views as texts and bytes with offsets: Arrow takes no rows of views."""
+    """Convert views to strings and bytes with offsets, because Arrow cannot take rows from views."""
     if pa.types.is_string_view(values.type):
         return values.cast(pa.large_string())
     return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
@@ -147,7 +147,7 @@ def _struct(array: pa.Array, data_type: StructType, target: pa.StructType, path:
                 condition=Condition.of("DELTA_METADATA_MISMATCH"),
             )
         places[name.lower()] = place
-    given = _checked(array.flatten, path, str(source))  # null below a struct that is null, whatever is stored there
+    given = _checked(array.flatten, path, str(source))  # Values below a null struct are null, whatever is stored there.
     children = []
     for field, into in zip(data_type.fields, target, strict=True):
         inner = f"{path}.{field.name}"
@@ -174,7 +174,7 @@ def _list(array: pa.Array, data_type: ArrayType, target: pa.ListType, path: str)
     if not any(is_one(source) for is_one in lists):
         raise _mismatch(path, str(source), str(data_type))
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    values = _checked(array.flatten, path, str(source))  # without what is stored below nulls
+    values = _checked(array.flatten, path, str(source))  # Values stored below nulls are left out.
     child = _fit(values, data_type.element_type, target.value_type, inner)
     if not data_type.contains_null and child.null_count:
         _refuse_null(inner)
@@ -195,7 +195,7 @@ def _map(array: pa.Array, data_type: MapType, target: pa.MapType, path: str) -> 
     first, total = int(bounds[0]), int(lengths.sum())
     if total == int(bounds[-1]) - first:
         keys, items = keys.slice(first, total), items.slice(first, total)
-    else:  # entries are stored below maps that are null
+    else:  # Entries are stored below null maps.
         live = pa.array(np.repeat(bounds[:-1] - (np.cumsum(lengths) - lengths), lengths) + np.arange(total))
         keys = _checked(lambda: _takeable(array.keys).take(live), path, str(source))
         items = _checked(lambda: _takeable(array.items).take(live), path, str(source))
@@ -230,7 +230,7 @@ def _leaf(array: pa.Array, data_type: DataType, target: pa.DataType, path: str) 
         found = exact.cast(target, safe=True)
         if pa.types.is_floating(source) and pa.types.is_floating(target):
             back = pc.or_(pc.equal(found, array.cast(pa.float64())), pc.is_nan(array))
-            if not pc.all(back, min_count=0).as_py():  # of two floating types Arrow checks nothing
+            if not pc.all(back, min_count=0).as_py():  # Arrow does not check casts between floating types.
                 raise pa.ArrowInvalid("a number would be rounded")
         return found
 
@@ -238,7 +238,7 @@ def _leaf(array: pa.Array, data_type: DataType, target: pa.DataType, path: str) 
 
 
 def _of_one_kind(given: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast changes how a value is stored and not what it is."""
+    """Return whether a cast changes only the storage of a value."""
     kinds = pa.types
     if kinds.is_timestamp(target):
         return bool(kinds.is_timestamp(given) and (given.tz is None) == (target.tz is None))

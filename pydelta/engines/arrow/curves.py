@@ -3,10 +3,10 @@
 ::
 
     column --quantiles of a sample--> range id (0 for null, then upwards) --bits--> Z-order:  bits interleaved
-                                                                        `--------> Hilbert: a table of turns a level
+                                                                        `--------> Hilbert: one table of turns per level
 
-Range ids make columns comparable whatever their type and spread.
-``pydelta.engines.spark.maintenance.curves`` computes the same keys as expressions of Spark.
+Range ids make columns of any type and distribution comparable. ``pydelta.engines.spark.maintenance.curves`` computes
+the same keys as expressions of Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["MAX_HILBERT_COLUMNS", "bits_of", "boundaries", "curve_keys", "hilber
 _MOST_BITS: Final = 10
 _KEY_BITS: Final = 62
 MAX_HILBERT_COLUMNS: Final = 5
-"""With more columns the keys are those of the Z-order: the table has ``n * 4**n`` entries."""
+"""With more columns Z-order keys are used, because the table has ``n * 4**n`` entries."""
 
 _SAMPLE_ROWS: Final = 100_000
 _SEED: Final = 17
@@ -38,12 +38,12 @@ _FLOATS: Final = frozenset({"float", "double"})
 
 
 def bits_of(columns: int) -> int:
-    """Count the bits of each column's range id, so that the key of all fits into a long."""
+    """Return the number of bits per range id with which the key of all columns fits into a long."""
     return max(1, min(_MOST_BITS, _KEY_BITS // columns))
 
 
 def sortable_as(data_type: DataType) -> str:
-    """Tell by what a column is ordered: ``whole``, ``float``, ``date``, ``time`` or ``text``."""
+    """Return how a column is ordered: ``whole``, ``float``, ``date``, ``time`` or ``text``."""
     name = data_type.name if isinstance(data_type, PrimitiveType) else ""
     if name in _INTEGERS:
         return "whole"
@@ -55,18 +55,18 @@ def sortable_as(data_type: DataType) -> str:
 
 
 def boundaries(values: pl.Series, ranges: int) -> tuple[list[Any], list[int]]:
-    """Find values that divide a sample into parts of about the same size.
+    """Find values that divide a sample into parts of similar size.
 
-    Nulls, NaN and infinities are left out.
+    Nulls, NaN and infinities are ignored.
 
     Args:
         values: The sample.
-        ranges: How many parts there would be if no value occurred often.
+        ranges: Number of parts if no value occurred often.
 
     Returns:
-        At most ``ranges - 1`` ascending values; and the number, below ``ranges``, of the part before the first of them
-        and of the part from each of them on. The numbers are spread over all there are, however few the values: columns
-        with few values weigh as much as those with many.
+        At most ``ranges - 1`` ascending values, and the number, below ``ranges``, of the part before the first of them
+        and of the part from each of them on. The numbers are spread over the whole range, so that columns with few
+        values weigh as much as those with many.
     """
     clean = values.drop_nulls()
     if clean.dtype.is_float():
@@ -81,14 +81,14 @@ def boundaries(values: pl.Series, ranges: int) -> tuple[list[Any], list[int]]:
 
 
 def row_order(columns: Sequence[tuple[pa.Array, DataType]], *, curve: str) -> npt.NDArray[np.int64]:
-    """Find the order of rows along a curve; by the values themselves where there is one column.
+    """Find the order of rows along a curve, or by the values themselves for one column.
 
     Args:
         columns: Values and type of each column.
         curve: ``zorder`` or ``hilbert``.
 
     Returns:
-        The places of the rows, in their new order; rows of the same key as they were.
+        The places of the rows in their new order. The sort is stable.
     """
     if len(columns) == 1:
         frame = pl.DataFrame({"key": _sortable(*columns[0])})
@@ -105,7 +105,7 @@ def row_order(columns: Sequence[tuple[pa.Array, DataType]], *, curve: str) -> np
 
 
 def curve_keys(series: Sequence[pl.Series], *, curve: str) -> npt.NDArray[np.int64]:
-    """Compute the place of each row along a curve through two columns or more."""
+    """Compute the place of each row along a curve through at least two columns."""
     rows = len(series[0])
     samples = [values.gather(_drawn(rows)) if rows > _SAMPLE_ROWS else values for values in series]
     return _keys(lambda start: [values.slice(start, _SLICE_ROWS) for values in series], rows, samples, curve)
@@ -114,7 +114,7 @@ def curve_keys(series: Sequence[pl.Series], *, curve: str) -> npt.NDArray[np.int
 def _keys(
     part: Callable[[int], Sequence[pl.Series]], rows: int, samples: Sequence[pl.Series], curve: str
 ) -> npt.NDArray[np.int64]:
-    """The keys of all rows, some at a time: what is computed on the way takes several times the memory of the keys."""
+    """Compute the keys of all rows in slices. Intermediate results take several times the memory of the keys."""
     bits = bits_of(len(samples))
     bounds = [boundaries(sample, (1 << bits) - 1) for sample in samples]
     place = _hilbert if curve == "hilbert" and len(samples) <= MAX_HILBERT_COLUMNS else _interleaved
@@ -126,12 +126,12 @@ def _keys(
 
 
 def _drawn(rows: int) -> npt.NDArray[np.int64]:
-    """Places of a sample, the same each time."""
+    """Return the places of a sample, the same each time."""
     return np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)
 
 
 def _sortable(values: pa.Array, data_type: DataType) -> pl.Series:
-    """Values as Polars sorts them as the column's are sorted."""
+    """Convert values to a form that Polars sorts like the column."""
     kind = sortable_as(data_type)
     if kind == "whole":
         values = values.cast(pa.int64())
@@ -147,7 +147,7 @@ def _sortable(values: pa.Array, data_type: DataType) -> pl.Series:
 
 
 def _range_ids(values: pl.Series, bounds: Sequence[Any], parts: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Number each value by its part, from 1; 0 for null; see ``boundaries``."""
+    """Number each value by its part, from 1, with 0 for null. See ``boundaries``."""
     present = values.is_not_null().to_numpy()
     if not bounds:
         return present.astype(np.int64)
@@ -174,7 +174,7 @@ def _interleaved(ids: Sequence[npt.NDArray[np.int64]], bits: int) -> npt.NDArray
 
 
 def _hilbert(ids: Sequence[npt.NDArray[np.int64]], bits: int) -> npt.NDArray[np.int64]:
-    """Compute the position along the Hilbert curve through all ids: neighbours differ in one id by one."""
+    """Compute the position along the Hilbert curve through all ids, on which neighbours differ in one id by one."""
     count = len(ids)
     turns, places = (np.array(table, dtype=np.int64) for table in hilbert_tables(count))
     key = np.zeros(len(ids[0]), dtype=np.int64)
@@ -196,7 +196,7 @@ def hilbert_tables(count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         For each state and corner (``state * 2**count + corner``): the next state, and the corner's place along the
         curve. The machine starts in state 0.
 
-    Hamilton's description: a state is where the curve enters a cube and the axis along which it leaves it.
+    By Hamilton's description, a state is the corner where the curve enters a cube and the axis along which it leaves.
     """
     corners = 1 << count
     numbers: dict[tuple[int, int], int] = {(0, 0): 0}
@@ -230,12 +230,12 @@ def _gray_inverse(code: int) -> int:
 
 
 def _entry(place: int) -> int:
-    """Corner at which the curve enters the sub-cube of a place."""
+    """Return the corner at which the curve enters the sub-cube of a place."""
     return 0 if place == 0 else _gray(2 * ((place - 1) // 2))
 
 
 def _axis(place: int, count: int) -> int:
-    """Axis along which the curve runs within the sub-cube of a place."""
+    """Return the axis along which the curve runs within the sub-cube of a place."""
     if place == 0:
         return 0
     odd = place if place % 2 else place - 1

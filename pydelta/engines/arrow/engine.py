@@ -1,7 +1,7 @@
 """Implement ``Engine`` in this process, for commands that run without a JVM: conditions are SQL text over columns.
 
-What only Spark computes is refused, with the reason; see ``pydelta.engines.arrow.exact`` for what a condition
-may hold.
+Work that only Spark can do is refused, with the reason. ``pydelta.engines.arrow.exact`` defines the supported
+conditions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class ArrowEngine(RefusingEngine):
     """Runs the parts of a command that read or write rows, in this process.
 
     Args:
-        log: The table's; its store and options are used for the files, too.
-        time_zone: Of times that name none; None refuses them.
+        log: Log of the table. Its store and options are also used for the files.
+        time_zone: Zone of times that name none. None refuses them.
     """
 
     rewrites_files = True
@@ -69,7 +69,7 @@ class ArrowEngine(RefusingEngine):
         self._place = FilePlace(store=log.store, options=log.options)
 
     def time_zone(self) -> str:
-        """Return the zone that was given; UTC without one, since times without a zone are refused then."""
+        """Return the given zone, or UTC without one, since times without a zone are then refused."""
         return self._zone or "UTC"
 
     def ways(self) -> Mapping[str, str]:
@@ -80,7 +80,7 @@ class ArrowEngine(RefusingEngine):
         """See ``FindsRows.bind_condition``.
 
         Raises:
-            UnsupportedFeatureError: It takes Spark to compute it; the message says what.
+            UnsupportedFeatureError: Only Spark can compute it. The message has the reason.
         """
         if not isinstance(condition, str):
             raise InvalidArgumentError(
@@ -102,7 +102,7 @@ class ArrowEngine(RefusingEngine):
         )
 
     def _refuse_zoneless(self, snapshot: Snapshot, condition: Exact) -> None:
-        """Check that files are not left out by partition values whose zone nobody named."""
+        """Check that files are not left out by partition values with an unknown time zone."""
         if self._zone is not None:
             return
         spec, times = snapshot.files.spec, {item.path[0] for item in fields_of(condition) if item.type == _TIMESTAMP}
@@ -114,10 +114,10 @@ class ArrowEngine(RefusingEngine):
                     raise NotHere("a partition value that is a time without a zone")
 
     def _for_pruning(self, snapshot: Snapshot, expr: Expr, native: Exact) -> tuple[Expr, ...]:
-        """The conjuncts for pruning.
+        """Return the conjuncts for pruning.
 
-        Of a condition over single floats nothing: statistics hold their shortest text. Nor of one over times where
-        partition columns are computed, for which the writer's zone may have counted.
+        There are none for a condition over single floats, because statistics hold their shortest text, or over times if
+        partition columns are computed, because the writer's zone may have been used.
         """
         types = {field.type for field in fields_of(native)}
         partitions = [snapshot.schema.field(name) for name in snapshot.partition_columns]
@@ -141,11 +141,10 @@ class ArrowEngine(RefusingEngine):
             raise only_spark(reason, snapshot) from None
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
-        """See ``RewritesFiles.bind_update``; values are constants and columns, as
-        ``pydelta.engines.arrow.exact`` reads them.
+        """See ``RewritesFiles.bind_update``. Values are constants and columns: see ``pydelta.engines.arrow.exact``.
 
         Raises:
-            UnsupportedFeatureError: It takes Spark to compute a value; the message says why.
+            UnsupportedFeatureError: Only Spark can compute a value. The message has the reason.
         """
         where = None if condition is None else self.bind_condition(snapshot, condition)
         values: dict[str, Exact] = {}
@@ -181,7 +180,7 @@ class ArrowEngine(RefusingEngine):
             raise only_spark(reason, snapshot) from None
 
     def write_task(self, snapshot: Snapshot) -> WriteTask:
-        """Decide how files of the table are written by its changes."""
+        """Decide how changes write files of the table."""
         return make_task(
             TableShape.of(snapshot),
             WriteOptions(mode=WriteMode.APPEND),
@@ -193,10 +192,10 @@ class ArrowEngine(RefusingEngine):
     def merging(
         self, snapshot: Snapshot, source: pa.Table, on: Sequence[str], clauses: Sequence[MergeClause]
     ) -> Merging:
-        """Bind a merge of rows of the table's types, under its names, to a version of it.
+        """Bind a merge of rows with the table's types and names to a version of the table.
 
         Raises:
-            UnsupportedFeatureError: Only Spark is sure to do it; the message says why.
+            UnsupportedFeatureError: Only Spark is sure to do it. The message has the reason.
         """
         return LocalMerging(
             snapshot,
@@ -219,7 +218,7 @@ class ArrowEngine(RefusingEngine):
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
     ) -> RewriteOutput:
         """See ``RewritesFiles.compact``."""
-        del max_bytes  # that of the plan
+        del max_bytes  # The plan already has it.
         try:
             return compact(snapshot, files, plan, task=self._rearranging(snapshot), place=self._place)
         except (NotHere, NeedsSpark) as reason:
@@ -255,7 +254,7 @@ class ArrowEngine(RefusingEngine):
 
 
 def column_of(snapshot: Snapshot, name: str) -> StructField:
-    """Return the column that a name stands for in SQL: a dot leads to a field in it, backticks hold a part together.
+    """Return the column that a SQL name refers to. A dot separates it from a field, and backticks quote a part.
 
     Raises:
         BindError: The table has no such column.
@@ -284,7 +283,7 @@ def column_of(snapshot: Snapshot, name: str) -> StructField:
 
 
 def only_spark(reason: Exception, snapshot: Snapshot) -> UnsupportedFeatureError:
-    """Return the error of what only Spark does."""
+    """Return the error for work that only Spark can do."""
     return UnsupportedFeatureError(
         f"Only Spark is sure to compute this right: {reason}.",
         features=("a command without Spark",),

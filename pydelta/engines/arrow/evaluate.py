@@ -1,12 +1,12 @@
-"""Evaluate an expression over columns of Arrow, to the last bit as Spark does.
+"""Evaluate an expression over columns of Arrow, bit for bit as Spark does.
 
 ::
 
     evaluate(expr, column, size) -> an array        ``column(path)`` gives a column, or a field within a struct
-    true_rows(expr, column, size) -> one boolean per row: true where the condition is, false where it is false or null
+    true_rows(expr, column, size) -> one boolean per row: true if the condition is, false if it is false or null
 
-An overflow or a divisor of zero raises ``NotHere``: whether it is an error, null or another number is Spark's to say,
-by the session's settings and by the order in which it evaluates.
+An overflow or a division by zero raises ``NotHere``. Only Spark knows whether it is an error, null or another number,
+from the session's settings and its order of evaluation.
 """
 
 from __future__ import annotations
@@ -72,25 +72,25 @@ def evaluate(expr: Exact, column: Columns, size: int) -> pa.Array:
 
     Args:
         expr: The expression.
-        column: Gives the values of a column by its path, in the Arrow type of the table's column.
-        size: How many rows there are.
+        column: Function that gives a column's values by its path, in the Arrow type of the table's column.
+        size: Number of rows.
 
     Raises:
-        NotHere: A row for which only Spark may say what comes out.
+        NotHere: Only Spark can compute the result for a row.
     """
     try:
         return _as_array(_Evaluation(column).of(expr), size)
-    except pa.ArrowInvalid as error:  # the checked kernels: overflow
+    except pa.ArrowInvalid as error:  # A checked kernel found an overflow.
         raise NotHere("a number beyond its type") from error
     except RecursionError as error:
         raise NotHere("an expression that is nested too deeply") from error
 
 
 def true_rows(expr: Exact, column: Columns, size: int) -> npt.NDArray[np.bool_]:
-    """Tell for every row whether a condition is true; where it is false or null, it is not.
+    """Return for every row whether a condition is true. Null counts as false.
 
     Raises:
-        NotHere: A row for which only Spark may say what comes out.
+        NotHere: Only Spark can compute the result for a row.
     """
     found = pc.fill_null(evaluate(expr, column, size), False)
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
@@ -103,7 +103,7 @@ def _as_array(datum: _Datum, size: int) -> pa.Array:
 
 
 class _Evaluation:
-    """One pass over a tree; a part that stands in several places is computed in each."""
+    """One evaluation of a tree. A part that occurs several times is computed each time."""
 
     def __init__(self, column: Columns) -> None:
         self._column = column
@@ -165,12 +165,12 @@ def _compared(op: str, left: _Datum, right: _Datum) -> _Datum:
         return _PLAIN[op](left, right)
     if op in (">", ">="):
         op, left, right = FLIPPED[op], right, left
-    plain = _PLAIN[op](left, right)  # false where one is NaN, and -0.0 is 0.0
+    plain = _PLAIN[op](left, right)  # False if one is NaN, and -0.0 equals 0.0.
     if op == "=":
         return pc.or_(plain, pc.and_(pc.is_nan(left), pc.is_nan(right)))
     if op == "<":
         return pc.or_(plain, pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
-    # nothing is above NaN; pc.is_nan of null is null, and so must the comparison be with a null on the other side
+    # Nothing is above NaN. A null on the left gives null, since pc.is_nan of null is null.
     return pc.or_(plain, pc.and_(pc.is_nan(right), pc.or_(pc.is_nan(left), pc.invert(pc.is_nan(left)))))
 
 
@@ -182,10 +182,10 @@ def _among(value: _Datum, expr: In) -> _Datum:
         for item in present:
             found = pc.or_(found, _compared("=", value, _scalar(item, data_type)))
         if not present:
-            found = pc.is_null(value)  # made null below, whatever it is
+            found = pc.is_null(value)  # It becomes null below in any case.
     else:
         found = pc.is_in(value, value_set=pa.array(present, type=data_type))
-    if len(present) < len(expr.values):  # a miss is null
+    if len(present) < len(expr.values):  # A miss is null.
         found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
 
@@ -201,7 +201,7 @@ def _computed(op: str, left: _Datum, right: _Datum) -> _Datum:
 
 
 def _remainder(left: _Datum, right: pa.Scalar) -> _Datum:
-    """The remainder with the sign of the dividend, as Java has it."""
+    """Compute the remainder with the sign of the dividend, as Java does."""
     if isinstance(left, pa.Scalar):
         left = pa.array([left.as_py()], type=left.type)
         return _remainder(left, right)[0]

@@ -1,12 +1,11 @@
-"""Decide which expressions this process computes exactly as Spark does, whoever wrote them; the rest is ``NotHere``.
+"""Decide which expressions this process computes exactly as Spark does. All others raise ``NotHere``.
 
 ::
 
     exact(tree, schema)                the tree with the table's types, its parts made by ``expressions``
-    assigned(column, text, schema)     what an UPDATE in SQL text sets a column to
+    assigned(column, text, schema)     the new value of a column in an UPDATE as SQL text
 
-The tree says what is meant; here nothing may be loose. Constants are values of their types, and what would be compared
-in a type of neither side is refused.
+The checks are strict: constants must be values of their types, and comparisons that need a third type are refused.
 """
 
 from __future__ import annotations
@@ -82,11 +81,11 @@ def exact(expr: Expr, schema: StructType) -> Exact:
     """Return an expression for this process to compute.
 
     Args:
-        expr: As a translator gives it. A type that it has must be that of the schema.
-        schema: The table's: every column must be one of it, or of a merge's source.
+        expr: The tree from a translator. Its types must be those of the schema.
+        schema: Schema of the table. Every column must be in it, or in a merge's source.
 
     Raises:
-        NotHere: Some part of it is Spark's alone; the text names its kind, and no value.
+        NotHere: Only Spark can compute some part of it. The text names the kind of that part, and no value.
     """
     try:
         return _condition(_Exactly(schema).of(expr))
@@ -95,7 +94,7 @@ def exact(expr: Expr, schema: StructType) -> Exact:
 
 
 class _Exactly:
-    """Builds a tree again from its parts, by the functions that check them."""
+    """Rebuilds a tree from its parts with the functions that check them."""
 
     def __init__(self, schema: StructType) -> None:
         self._schema = schema
@@ -108,7 +107,7 @@ class _Exactly:
 
     def _literal(self, expr: Literal) -> Exact:
         if expr.type is None and expr.value is None:
-            return expr  # it takes the type of what it meets
+            return expr  # It takes the type of the other side.
         kind = check_simple(expr.type)
         return Literal(_held(expr.value, kind), kind)
 
@@ -158,13 +157,13 @@ _PARTS: Final[Mapping[type, Callable[[_Exactly, Any], Exact]]] = {
 
 
 def _condition(expr: Exact) -> Exact:
-    """An expression, where a null without a type is a condition."""
+    """Give a null without a type the boolean type. Other expressions are returned unchanged."""
     return Literal(None, BOOLEAN) if expr.type is None else expr
 
 
 def _in_one_type(left: Exact, right: Exact) -> tuple[Exact, Exact]:
-    """Two sides in the type in which Spark compares them: the wider one of two whole numbers, or of two floats."""
-    if right.type is None:  # only a null has none
+    """Cast two sides to the type in which Spark compares them: the wider of two whole number or two float types."""
+    if right.type is None:  # Only a null has no type.
         right = Literal(None, left.type)
     names = [str(side.type) for side in (left, right)]
     for widths in (WHOLE, FLOATS):
@@ -178,12 +177,12 @@ def field_of(schema: StructType, path: Iterable[str], *, expected: DataType | No
     """Resolve a column, or a field within structs, by names that ignore case.
 
     Args:
-        schema: The table's.
+        schema: Schema of the table.
         path: Names from the column inwards.
-        expected: The type that whoever resolved it before found; another one means that it is something else.
+        expected: The type found by an earlier resolution. A different type means a different column.
 
     Raises:
-        NotHere: There is no such column, or it is not of that type.
+        NotHere: There is no such column, or it does not have that type.
     """
     level: DataType = schema
     found: list[str] = []
@@ -199,17 +198,17 @@ def field_of(schema: StructType, path: Iterable[str], *, expected: DataType | No
 
 
 def assigned(column: str, text: str, schema: StructType, time_zone: str | None = None) -> Exact:
-    """Return the new value of a column, of an UPDATE that was written as SQL text: a constant or another column.
+    """Return the new value of a column in an UPDATE as SQL text: a constant or another column.
 
     Args:
-        column: The table's name of it.
+        column: The table's name of the column.
         text: SQL text.
-        schema: The table's.
-        time_zone: Of times that name none; None refuses them where they have to be moments.
+        schema: Schema of the table.
+        time_zone: Zone of times that name none. With None, such times are refused if an instant is needed.
 
     Raises:
         ParseError, BindError: The text is not a value, or names a column that the table does not have.
-        NotHere: It is more than a constant or a column, or of another type than the column.
+        NotHere: It is more than a constant or a column, or does not have the column's type.
 
     Example:
         >>> from pydelta.protocol.types import PrimitiveType, StructField, StructType
@@ -236,10 +235,10 @@ def assigned(column: str, text: str, schema: StructType, time_zone: str | None =
 
 
 def _held(value: Any, kind: DataType) -> Any:
-    """A constant as a column of a type holds it.
+    """Convert a constant to the form that a column of a type holds.
 
     Raises:
-        NotHere: It is not a value of the type, or more than it holds.
+        NotHere: It is not a value of the type, or out of its range.
     """
     if value is None:
         return None
@@ -269,7 +268,7 @@ def _has_bits(value: int, name: str) -> bool:
 
 
 def simple_value(value: Any, name: str) -> Any:
-    """Return the value as ``Exact`` has it; None where the type is another one."""
+    """Return the value in the form of ``Exact``, or None if it has another type."""
     if name == "string" and isinstance(value, str):
         return value
     if name == "boolean" and isinstance(value, bool):
@@ -286,7 +285,7 @@ def simple_value(value: Any, name: str) -> Any:
 
 
 def fitting(value: Decimal, kind: DecimalType) -> Decimal:
-    """Return a number that a decimal type holds to its last digit.
+    """Check that a decimal type holds all digits of a number, and return the number.
 
     Raises:
         NotHere: It has more digits.

@@ -1,8 +1,8 @@
-"""Build the expressions that this process computes exactly as Spark does; everything else is ``NotHere``.
+"""Build the expressions that this process computes exactly as Spark does. Everything else raises ``NotHere``.
 
-The functions check the types of what they are given: what a node does not compute to the last bit as Spark does, for
-every value of its types, cannot be built. Where a value decides (an overflow, a divisor of zero), ``evaluate`` finds
-out and raises ``NotHere`` too; Spark then computes the whole and says what it says.
+The functions check the types of their arguments, so that a node can only be built if it computes every value of its
+types as Spark does, bit for bit. If the result depends on a value (an overflow, a zero divisor), ``evaluate`` raises
+``NotHere``, and Spark then computes everything and reports its own result.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ __all__ = [
 ]
 
 Exact: TypeAlias = Expr
-"""An expression that these functions made: each part has its type, each day and time is an ``int``."""
+"""An expression made by these functions: each part has its type, and each day or time is an ``int``."""
 
 SOURCE: Final = "\0source"
-"""First part of the path of a column of a merge's source; the second is its place, as text."""
+"""First part of the path of a column of a merge's source. The second part is its place, as text."""
 
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _IN_DOUBLE: Final = ("byte", "short", "integer", "float")
@@ -72,7 +72,7 @@ _MOST_FLOATS: Final = 10
 
 
 class NotHere(Exception):
-    """Only Spark computes this; the text says what. It never holds a value of a row or of the condition."""
+    """Raised for work that only Spark does. The text names it, and never holds a value of a row or of the condition."""
 
 
 def type_of(expr: Exact) -> DataType:
@@ -82,7 +82,7 @@ def type_of(expr: Exact) -> DataType:
 
 
 def source_field(path: tuple[str, ...]) -> bool:
-    """Whether a path is that of a column of the source."""
+    """Return whether a path refers to a column of the source."""
     return path[0] == SOURCE
 
 
@@ -95,10 +95,10 @@ def _numeric(data_type: DataType | None) -> bool:
 
 
 def check_simple(data_type: DataType | None) -> DataType:
-    """Return a type whose values are compared here.
+    """Return a type whose values can be compared here.
 
     Raises:
-        NotHere: A struct, list or map, text with a collation, an interval …
+        NotHere: It is a struct, list or map, a string with a collation, an interval …
     """
     if isinstance(data_type, DecimalType) or (isinstance(data_type, PrimitiveType) and data_type.name in _SIMPLE):
         return data_type
@@ -107,7 +107,7 @@ def check_simple(data_type: DataType | None) -> DataType:
 
 
 def _same(what: str, *exprs: Exact) -> DataType:
-    """The one type of several expressions."""
+    """Return the common type of several expressions."""
     first = check_simple(exprs[0].type)
     if any(item.type != first for item in exprs):
         raise NotHere(f"{what} of different types")
@@ -120,7 +120,7 @@ def _boolean(what: str, *exprs: Exact) -> None:
 
 
 def compare(op: str, left: Exact, right: Exact) -> Compare:
-    """Compare two values of one type; ``op`` is one of ``OPERATORS``."""
+    """Compare two values of one type. ``op`` is one of ``OPERATORS``."""
     assert op in OPERATORS
     _same("a comparison", left, right)
     return Compare(op, left, right)
@@ -147,8 +147,8 @@ def opposite(child: Exact) -> Not:
 def is_in(child: Exact, values: Sequence[Literal]) -> In:
     """Look a value up among constants.
 
-    Spark compares more than ten of them by a hash that tells 0.0 from -0.0, which ``=`` does not: floats of which
-    there are more stay with Spark.
+    With more than ten constants, Spark compares by a hash that distinguishes 0.0 from -0.0, unlike ``=``. So longer
+    lists of floats are left to Spark.
     """
     data_type = _same("IN", child, *values)
     if _is(data_type, FLOATS) and len(values) > _MOST_FLOATS:
@@ -157,27 +157,27 @@ def is_in(child: Exact, values: Sequence[Literal]) -> In:
 
 
 def is_null(child: Exact) -> IsNull:
-    """Ask whether a value is null."""
+    """Test whether a value is null."""
     check_simple(child.type)
     return IsNull(child)
 
 
 def is_nan(child: Exact) -> IsNan:
-    """Ask whether a float is NaN."""
+    """Test whether a float is NaN."""
     if not _is(child.type, FLOATS):
         raise NotHere("isnan of a number that is not a float")
     return IsNan(child)
 
 
 def text_test(kind: str, child: Exact, part: Exact) -> TextTest:
-    """Look for a constant text; ``kind`` is ``starts``, ``ends`` or ``contains``."""
+    """Search for a constant string. ``kind`` is ``starts``, ``ends`` or ``contains``."""
     if child.type != STRING or not isinstance(part, Literal) or not isinstance(part.value, str) or not part.value:
         raise NotHere("a test of text against anything but a constant text")
     return TextTest(kind, child, part.value)
 
 
 def like(child: Exact, pattern: Exact, escape: str) -> Exact:
-    """Match a pattern that has no more than a ``%`` at an end or both: all others depend on what a character is."""
+    """Match a pattern with ``%`` only at its ends. Others depend on the definition of a character."""
     if child.type != STRING or not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise NotHere("LIKE with a pattern that is not a constant")
     text = pattern.value
@@ -191,7 +191,7 @@ def like(child: Exact, pattern: Exact, escape: str) -> Exact:
 
 
 def cast(child: Exact, target: DataType) -> Exact:
-    """Cast to a type that holds every value of the child's, without a rounding."""
+    """Cast to a type that holds every value of the child's type without rounding."""
     source = child.type
     if source == target:
         return child
@@ -215,7 +215,7 @@ def cast(child: Exact, target: DataType) -> Exact:
 
 
 def arithmetic(op: str, left: Exact, right: Exact) -> Arithmetic:
-    """Compute with two numbers of one type, none of them decimal."""
+    """Compute with two numbers of one type that is not decimal."""
     data_type = _same("arithmetic", left, right)
     floats = _is(data_type, FLOATS)
     if not _numeric(data_type) or op not in ("+", "-", "*", "/", "%"):
@@ -235,19 +235,19 @@ def negative(child: Exact) -> Negative:
 
 
 def coalesce(*parts: Exact) -> Coalesce:
-    """Take the first value that is not null."""
+    """Choose the first value that is not null."""
     return Coalesce(parts, _same("coalesce", *parts))
 
 
 def choice(branches: Sequence[tuple[Exact, Exact]], otherwise: Exact) -> CaseWhen:
-    """Take the value of the first condition that is true."""
+    """Choose the value of the first condition that is true."""
     _boolean("CASE", *(condition for condition, _ in branches))
     data_type = _same("CASE", otherwise, *(value for _, value in branches))
     return CaseWhen(tuple(branches), otherwise, data_type)
 
 
 def concat(*parts: Exact) -> Concat:
-    """Join texts."""
+    """Join strings."""
     if _same("concat", *parts) != STRING:
         raise NotHere("concat of anything but text")
     return Concat(parts)

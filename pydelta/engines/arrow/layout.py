@@ -1,6 +1,6 @@
-"""Make the executor's ``WriteTask`` and its column order from a table's definition, and ``add`` from its records.
+"""Make the executor's ``WriteTask`` and column order from a table's definition, and ``add`` from its records.
 
-No session is needed here, so the Python data source uses it too.
+It needs no session, so the Python data source uses it too.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ __all__ = [
 ]
 
 MICROSECONDS: Final = "TIMESTAMP_MICROS"
-"""How times are written unless a session says otherwise; see ADR 0033."""
+"""The default type of written timestamps. See ADR 0033."""
 
 _PREFIX_LENGTH: Final = 2
 _VOID: Final = PrimitiveType("void")
 
 
 def written_columns(schema: StructType, partition_columns: Sequence[str]) -> tuple[list[str], list[str]]:
-    """List logical names in a task's order: data columns (void ones are not written), then partitions."""
+    """List logical names in a task's order: data columns without void ones, then partition columns."""
     lower = {column.lower() for column in partition_columns}
     data = [field.name for field in schema.fields if field.name.lower() not in lower and field.data_type != _VOID]
     return data, list(partition_columns)
@@ -67,15 +67,15 @@ def written_columns(schema: StructType, partition_columns: Sequence[str]) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableShape:
-    """What files of a table have to look like.
+    """The required form of a table's files.
 
     Args:
         uri: Root of the table.
         schema: Logical schema.
         partition_columns: Logical names.
-        properties: For column mapping, statistics, file size and codec.
-        partitions_in_files: Whether files hold the partition columns, too.
-        iceberg: Whether files have to suit Iceberg: timestamps as microseconds in 64 bits, whatever the session says.
+        properties: Properties for column mapping, statistics, file size and codec.
+        partitions_in_files: Whether files also hold the partition columns.
+        iceberg: Whether files must suit Iceberg: timestamps as 64-bit microseconds, whatever the session's setting.
     """
 
     uri: str
@@ -87,7 +87,7 @@ class TableShape:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableShape:
-        """Take it from a version of the table."""
+        """Derive the shape from a version of the table."""
         return cls(
             uri=snapshot.table_uri,
             schema=snapshot.schema,
@@ -98,7 +98,7 @@ class TableShape:
         )
 
     def defined_by(self, metadata: Metadata) -> TableShape:
-        """Return the shape of the same table's files once it is defined otherwise."""
+        """Return the shape of the same table's files with a new definition."""
         return replace(
             self,
             schema=parse_schema(metadata.schema_string),
@@ -108,7 +108,7 @@ class TableShape:
 
     @classmethod
     def planned(cls, uri: str, plan: WritePlan) -> TableShape:
-        """Take it from what a write will make of the table at ``uri``."""
+        """Derive the shape from the plan of a write to the table at ``uri``."""
         return cls(
             uri=uri,
             schema=plan.schema,
@@ -121,14 +121,14 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a session has a say in when its executors write files.
+    """Session settings that affect how executors write files.
 
     Args:
-        settings: Its settings.
-        store_options: Settings of the table's store; may hold secrets.
-        timestamp_type: ``spark.sql.parquet.outputTimestampType``, where it was set.
-        time_zone: In which a partition value of the log is a time, where its text names no zone.
-        codec: Taken where neither option nor property names one.
+        settings: Settings of the session.
+        store_options: Settings of the table's store. They may hold secrets.
+        timestamp_type: ``spark.sql.parquet.outputTimestampType``, if it was set.
+        time_zone: Zone of a partition value that is a time without a zone.
+        codec: Codec to use if neither options nor properties name one.
         footer: Key-value metadata of each file.
     """
 
@@ -151,15 +151,15 @@ def make_task(
     """Decide how files of a table are written.
 
     Args:
-        shape: What they have to look like.
-        options: The write's options, over the table's properties.
-        session: Whose executors write them.
-        change_data: Whether the rows come with a kind of change.
-        row_tracking: Whether they come with row ids and versions, behind the data columns.
+        shape: The required form of the files.
+        options: Options of the write, which override the table's properties.
+        session: Session whose executors write them.
+        change_data: Whether the rows have a kind of change.
+        row_tracking: Whether they have row ids and versions after the data columns.
 
     Raises:
-        InvalidArgumentError: No such codec or size.
-        SchemaError: Void columns where no file can hold them.
+        InvalidArgumentError: There is no such codec or size.
+        SchemaError: No file can hold a void column at its place.
     """
     schema, properties, mode = shape.schema, shape.properties, shape.properties.column_mapping_mode
     lower = {column.lower() for column in shape.partition_columns}
@@ -186,7 +186,7 @@ def make_task(
         time_zone=session.time_zone,
         indexed=_indexed(stored, physical, properties),
         codec=_codec(properties, options, session.codec),
-        # Arrow's writer knows INT96 for all timestamps of a file or for none, and one without a zone is never INT96.
+        # Arrow writes INT96 for all timestamps of a file or for none, and one without a zone is never INT96.
         int96=timestamp_type == "INT96" and not _has_ntz(file_schema) and not _has_ntz(constants),
         target_file_size_bytes=_target_size(properties, options, session.settings),
         max_records_per_file=options.max_records_per_file,
@@ -211,7 +211,7 @@ def add_of(record: Mapping[str, Any]) -> AddFile:
 
 
 def add_of_file(record: FileRecord) -> AddFile:
-    """Turn a file that a task of this process wrote into its action."""
+    """Turn a file written by a task of this process into its action."""
     return AddFile(
         path=encode_log_path(record.path),
         partition_values=dict(record.partition_values),
@@ -223,7 +223,7 @@ def add_of_file(record: FileRecord) -> AddFile:
 
 
 def change_of_file(record: FileRecord) -> AddCDCFile:
-    """Turn a file of the change data feed that a task of this process wrote into its action."""
+    """Turn a file of the change data feed written by a task of this process into its action."""
     return AddCDCFile(
         path=encode_log_path(record.path),
         partition_values=dict(record.partition_values),
@@ -247,7 +247,7 @@ def _configuration(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def _indexed(logical: StructType, physical: StructType, properties: TableProperties) -> tuple[IndexedLeaf, ...]:
-    """The leaves with statistics: chosen by logical name, told by physical path."""
+    """Return the leaves with statistics, chosen by logical name, as physical paths."""
     chosen = {path for path, _ in leaves_with_stats(logical, properties)}
     both = zip(indexed_leaves(logical, num_indexed=-1), indexed_leaves(physical, num_indexed=-1), strict=True)
     return tuple(leaf for (path, _), leaf in both if path in chosen)
@@ -285,7 +285,7 @@ def _target_size(properties: TableProperties, options: WriteOptions, settings: S
 
 
 def output_of(records: Sequence[FileRecord]) -> RewriteOutput:
-    """Turn files that tasks of this process wrote, those of the change feed among them, into what a command commits."""
+    """Turn files that tasks of this process wrote, including those of the change feed, into a command's output."""
     of_table = [record for record in records if not record.change]
     of_feed = [record for record in records if record.change]
     return RewriteOutput(

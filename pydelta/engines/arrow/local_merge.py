@@ -1,4 +1,4 @@
-"""Merge Arrow rows into a table by columns that are equal, without a session: what ``LocalTable.merge`` runs."""
+"""Merge Arrow rows into a table by columns that are equal, without a session. ``LocalTable.merge`` runs it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["LocalMerging", "clauses_of"]
 def clauses_of(
     matched: str | None, not_matched: str | None, not_matched_by_source: str | None
 ) -> tuple[MergeClause, ...]:
-    """Return the clauses of a merge that were named by what they do.
+    """Return the clauses of a merge from the names of their actions.
 
     Raises:
-        InvalidArgumentError: A word that is none of those allowed, or nothing is to be done.
+        InvalidArgumentError: A name is not allowed, or there is nothing to do.
     """
     words = (
         (ClauseOn.MATCHED, matched, ("update", "delete")),
@@ -52,19 +52,19 @@ def clauses_of(
 
 
 class LocalMerging:
-    """A merge of Arrow rows; see ``Merging``.
+    """A merge of Arrow rows. See ``Merging``.
 
     Args:
         snapshot: The table.
-        source: The rows, of the table's types and under its names.
+        source: The rows, with the table's types and names.
         on: Names of the columns that are equal in rows that match.
-        clauses: What is done, as ``clauses_of`` gives it.
-        task: How files of the table are written.
-        place: Where they are.
-        refused: Makes the error of what only Spark does.
+        clauses: Clauses from ``clauses_of``.
+        task: Options for writing files of the table.
+        place: Place of the files.
+        refused: Function that makes the error for work that only Spark can do.
 
     Raises:
-        UnsupportedFeatureError: The table, or a type, takes Spark; the message says what.
+        UnsupportedFeatureError: The table, or a type, needs Spark. The message has the reason.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LocalMerging:
             values: Mapping[str, Exact] = {}
             if clause.action is ClauseAction.INSERT:
                 values = columns
-            elif clause.action is ClauseAction.UPDATE:  # a key that is equal stays what it is
+            elif clause.action is ClauseAction.UPDATE:  # An equal key keeps its value.
                 values = {name: value for name, value in columns.items() if name not in keys}
                 if not values:
                     raise InvalidArgumentError(
@@ -123,7 +123,7 @@ class LocalMerging:
         return MergeRule.of(condition, own)
 
     def ways(self) -> Mapping[str, str]:
-        """See ``TellingEngine.ways``."""
+        """See ``Engine.ways``."""
         return {"scannedBy": "arrow", "rewrittenBy": "arrow"}
 
     def count_source(self) -> int:
@@ -131,7 +131,7 @@ class LocalMerging:
         return int(self._rows.num_rows)
 
     def source_reads_table(self) -> bool:
-        """See ``Merging.source_reads_table``: the rows were given, and are none of a plan."""
+        """See ``Merging.source_reads_table``. The rows do not come from a plan."""
         return False
 
     def target_filters(self) -> Sequence[Expr]:
@@ -142,7 +142,7 @@ class LocalMerging:
         """See ``Merging.find``.
 
         Raises:
-            UnsupportedFeatureError: A file, or what came out, takes Spark.
+            UnsupportedFeatureError: A file, or a result, needs Spark.
             InvalidArgumentError: Two rows of the source match one row of the table.
         """
         try:

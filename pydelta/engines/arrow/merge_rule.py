@@ -1,10 +1,10 @@
-"""Define what a merge does, over columns of the table and of the source, for this process to compute.
+"""Define a merge over columns of the table and of the source, for this process to compute.
 
 ::
 
-    condition --conjuncts--> keys: table's side = source's side     what pairs are joined by
-                         --> rest: what else a pair satisfies
-    keys of the source --> conditions over the table that hold for every row with a match: which files are read
+    condition --conjuncts--> keys: table's side = source's side, by which pairs are joined
+                         --> rest: further conditions on a pair
+    keys of the source --> conditions over the table that are true for every row with a match, to choose files
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ __all__ = [
 _KEYS: Final = ("boolean", "byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz")
 _RANGED: Final = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
 MOST_LISTED: Final = 1000
-"""Keys of a source that are compared with statistics one by one; of more only the range is."""
+"""Up to this many keys of a source, each is compared with statistics. Otherwise only their range is."""
 _DIGITS: Final = 15
 
 
 class SeveralSources(NotHere):
-    """Rows of the source that would change the same row of the table: an error, which Spark words with the key."""
+    """Several rows of the source would change the same row of the table: an error that Spark reports with the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowClause:
-    """A clause whose expressions are computed here.
+    """A clause whose expressions this process computes.
 
     Args:
-        on: Which rows it is for.
-        action: What it does with them.
-        condition: None for all of them.
-        values: By the table's names of columns, what they become.
+        on: Kind of rows that it applies to.
+        action: Its action.
+        condition: Its condition, or None for all rows.
+        values: New values by the table's names of columns.
     """
 
     on: ClauseOn
@@ -75,12 +75,12 @@ class ArrowClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRule:
-    """What a merge does, over the columns of the table and of the source.
+    """A merge, over the columns of the table and of the source.
 
     Args:
         keys: Pairs of expressions, over the table and over the source, that are equal in every pair of rows.
-        rest: What else a pair of rows has to satisfy.
-        clauses: In their order.
+        rest: Further conditions on a pair of rows.
+        clauses: Clauses in their order.
     """
 
     keys: tuple[tuple[Exact, Exact], ...]
@@ -89,10 +89,11 @@ class MergeRule:
 
     @classmethod
     def of(cls, condition: Exact, clauses: Sequence[ArrowClause]) -> MergeRule:
-        """Take a condition apart.
+        """Split a condition into keys and the rest.
 
         Raises:
-            NotHere: It demands no equality of a column of the table with one of the source, of a type that is joined.
+            NotHere: It does not require a column of the table to equal one of the source, with a type that can be
+                joined.
         """
         keys, rest = [], []
         for part in split_conjuncts(condition):
@@ -106,19 +107,19 @@ class MergeRule:
         return cls(keys=tuple(keys), rest=tuple(rest), clauses=tuple(clauses))
 
     def numbers(self, on: ClauseOn) -> list[int]:
-        """Places of the clauses of a kind."""
+        """Return the places of the clauses of a kind."""
         return [number for number, clause in enumerate(self.clauses) if clause.on is on]
 
     @property
     def table_fields(self) -> Iterator[Column]:
-        """The table's columns that pairing reads."""
+        """The columns of the table that pairing reads."""
         of_pairs = [clause.condition for clause in self.clauses if clause.on is not ClauseOn.NOT_MATCHED]
         for expr in (*(mine for mine, _ in self.keys), *self.rest, *(item for item in of_pairs if item is not None)):
             yield from (item for item in fields_of(expr) if not source_field(item.path))
 
 
 def _keys_in(part: Exact) -> tuple[Exact, Exact] | None:
-    """Return both sides of an equality of the table with the source, the table's first; None for anything else."""
+    """Return both sides of an equality of table and source, the table's first, or None for any other condition."""
     if not isinstance(part, Compare) or part.op != "=":
         return None
     kind = part.left.type
@@ -133,19 +134,19 @@ def _keys_in(part: Exact) -> tuple[Exact, Exact] | None:
 
 
 def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> list[Expr]:
-    """Find conditions over the table's keys that hold for every row with a match; ``FALSE`` where there can be none.
+    """Find conditions over the table's keys that are true for every row with a match, or ``FALSE`` if none can match.
 
     Args:
         rule: The merge.
-        source: The source's rows.
-        partitions: The table's partition columns, in lower case, whose values are not rounded in any file's entry.
+        source: Rows of the source.
+        partitions: Partition columns of the table, in lower case. Their values in file entries are not rounded.
 
     Returns:
-        For each key that narrows: the list of its values while they are few, so that what another writer does between
-        two of them is no conflict; their range otherwise.
+        For each key that narrows the files, the list of its values if they are few, else their range. A list avoids
+        conflicts with writers of values between two of them.
 
     Raises:
-        NotHere: A key for which only Spark may say what comes out.
+        NotHere: Only Spark can compute the result for a key.
     """
     found: list[Expr] = []
     for mine, theirs in rule.keys:
@@ -170,7 +171,7 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
                     continue
             bounds = pc.min_max(values)
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        except (ValueError, OverflowError):  # a time that Python does not hold narrows nothing
+        except (ValueError, OverflowError):  # Python cannot represent the time, so it does not narrow the files.
             continue
         low, high = outwards(low, ROUND_FLOOR), outwards(high, ROUND_CEILING)
         found += [Compare(">=", column, Literal(low, kind)), Compare("<=", column, Literal(high, kind))]
@@ -178,17 +179,17 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
 
 
 def comparable(values: Sequence[Any]) -> bool:
-    """Whether statistics compare each of these values as it is: a decimal of many digits only rounded."""
+    """Return whether statistics compare each of these values exactly. A decimal of many digits is rounded."""
     return all(outwards(value, ROUND_FLOOR) == value for value in values)
 
 
 def outwards(bound: Any, rounding: str) -> Any:
-    """Round a bound that is a decimal to as many digits as statistics compare; ``rounding`` leads out of the range."""
+    """Round a decimal bound to the digits that statistics compare. ``rounding`` must lead out of the range."""
     return Context(prec=_DIGITS, rounding=rounding).plus(bound) if isinstance(bound, Decimal) else bound
 
 
 def both_sides(mine: Columns | None, theirs: pa.Table | None) -> Columns:
-    """Return what gives the values of a column of the table, or of the source."""
+    """Return a function that gives the values of a column of the table or of the source."""
 
     def column(path: tuple[str, ...]) -> Any:
         if not source_field(path):

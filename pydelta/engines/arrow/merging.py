@@ -4,9 +4,10 @@
 
     candidate files --columns of keys and conditions--> live rows --join by keys--> pairs --the rest of the condition-->
         first clause whose condition is true --> rows that change, by file; rows of the source that have a pair
+
     write: touched files --rewrite--> copied, updated, not the deleted ones; source rows without a pair --> inserted
 
-A row of the table with two rows of the source that would change it is left to Spark, which names its key.
+If two rows of the source would change one row of the table, Spark reports the error with the key.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _Places: Final = np.int64
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """Live rows of a file: their positions in it, and the columns that pairing reads."""
+    """Live rows of a file: their positions, and the columns that pairing reads."""
 
     positions: npt.NDArray[np.int64]
     batch: pa.RecordBatch
@@ -61,7 +62,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
-    """Rows of a file that change, by position: the clause of each, and its row of the source; -1 without one."""
+    """Changing rows of a file, by position: the clause of each, and its row of the source, -1 without one."""
 
     positions: npt.NDArray[np.int64]
     clauses: npt.NDArray[np.int64]
@@ -69,17 +70,17 @@ class _Changing:
 
 
 class ArrowMerge:
-    """A merge under way; ``find`` and then ``write`` are called once each.
+    """A merge in progress. Call ``find`` and then ``write`` once each.
 
     Args:
         snapshot: The table.
-        rule: What is done.
-        source: The source's rows; columns by their places.
-        task: How files of the table are written.
-        place: Where they are.
+        rule: The merge.
+        source: Rows of the source, with columns named by their places.
+        task: Options for writing files of the table.
+        place: Place of the files.
 
     Raises:
-        NotHere: The table, a clause or a type is one that only Spark is sure to handle.
+        NotHere: Only Spark is sure to handle the table, a clause or a type.
     """
 
     def __init__(
@@ -91,13 +92,13 @@ class ArrowMerge:
         self._snapshot, self._rule, self._task, self._place = snapshot, rule, task, place
         self._columns = ArrowColumns(snapshot, rule.table_fields)
         self._read: pa.Schema = self._columns.schema
-        if not len(self._read):  # partition columns alone: any column of the files says how many rows there are
+        if not len(self._read):  # With partition columns alone, any column of the files gives the number of rows.
             flat = [field for field in task.file_schema if not pa.types.is_nested(field.type)]
             self._read = pa.schema([*flat, *task.file_schema][:1])
         self._source = source
         self._places = file_places(snapshot, task, values)
         self._required = required_places(snapshot, task)
-        self._partitions = {  # inserted rows are split by the task
+        self._partitions = {  # The task splits inserted rows.
             number: PartitionsOfRows(snapshot, clause.values)
             for number, clause in enumerate(rule.clauses)
             if clause.on is not ClauseOn.NOT_MATCHED
@@ -108,7 +109,7 @@ class ArrowMerge:
         self._candidates: pl.DataFrame | None = None
 
     def _check_values(self) -> None:
-        """Whether the values of all clauses are of the types of their columns, and files hold them as such."""
+        """Check that the values of all clauses have the types of their columns, and that files hold these types."""
         partitions = {name.lower() for name in self._snapshot.partition_columns}
         reading: list[Column] = []
         for clause in self._rule.clauses:
@@ -130,10 +131,10 @@ class ArrowMerge:
     # --- pairs -----------------------------------------------------------------------------------------------
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
-        """Pair the rows of files with the source; see ``Merging.find``.
+        """Pair the rows of files with the source. See ``Merging.find``.
 
         Raises:
-            NotHere, NeedsSpark: Only Spark is sure to do it, or to say what is wrong.
+            NotHere, NeedsSpark: Only Spark is sure to do it, or to report the error.
             StorageError: A file is missing or damaged, or the store failed.
         """
         adds = self._snapshot.files.adds(files)
@@ -182,7 +183,7 @@ class ArrowMerge:
     def _joined(
         self, adds: Sequence[AddFile], loaded: Sequence[_Loaded]
     ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """The pairs by keys: for each file the places of its live rows and of those of the source."""
+        """Join by keys. Returns the places of paired live rows and of source rows, by file."""
         names = [f"k{number}" for number in range(len(self._rule.keys))]
         column = both_sides(None, self._source)
         theirs = {
@@ -217,7 +218,7 @@ class ArrowMerge:
         sources: npt.NDArray[np.int64],
         paired: npt.NDArray[np.bool_],
     ) -> _Changing:
-        """The rows of a file that change; the rows of the source that have a pair are marked in ``paired``."""
+        """Find the rows of a file that change, and mark the paired rows of the source in ``paired``."""
         column = self._pair(add, rows, at, sources)
         holds = np.ones(len(at), dtype=np.bool_)
         for part in self._rule.rest:
@@ -253,7 +254,7 @@ class ArrowMerge:
         return both_sides(self._columns.of(add.partition_values, mine), theirs)
 
     def _first_of(self, on: ClauseOn, column: Columns, size: int) -> npt.NDArray[np.int64]:
-        """For each row the first clause of a kind whose condition is true; -1 without one."""
+        """Find for each row the first clause of a kind whose condition is true, -1 without one."""
         found = np.full(size, -1, dtype=_Places)
         for number in self._rule.numbers(on):
             condition = self._rule.clauses[number].condition
@@ -264,10 +265,10 @@ class ArrowMerge:
     # --- new rows --------------------------------------------------------------------------------------------
 
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
-        """Write updated, copied and inserted rows; see ``Merging.write``.
+        """Write updated, copied and inserted rows. See ``Merging.write``.
 
         Raises:
-            NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
+            NotHere, NeedsSpark: Only Spark is sure to do it. Files written before the error are deleted.
             StorageError: A file is missing or damaged, or the store refused.
             RowsDoNotAddUpError: The new files hold other rows than they were given.
         """
@@ -308,9 +309,9 @@ class ArrowMerge:
     def new_rows(
         self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.int64]
     ) -> tuple[dict[int, pa.Array], list[pa.Array]]:
-        """Compute what a clause sets in rows of a file, by the places of columns in files.
+        """Compute the values that a clause sets in rows of a file, by the places of columns in files.
 
-        With it the partition values that the rows get, where the clause sets some.
+        Also returns the new partition values of the rows, if the clause sets some.
         """
         theirs = self._source.take(pa.array(sources)) if len(sources) and sources[0] >= 0 else None
         column = both_sides(self._values.of(add.partition_values, before), theirs)
@@ -324,25 +325,25 @@ class ArrowMerge:
 
     @property
     def rule(self) -> MergeRule:
-        """What is done."""
+        """The merge's rule."""
         return self._rule
 
     @property
     def task(self) -> WriteTask:
-        """How files are written."""
+        """Options for writing files."""
         return self._task
 
     def check_required(self, rows: pa.RecordBatch) -> None:
-        """Check that no column of new rows is null that must not be.
+        """Check that no column of new rows that is NOT NULL has a null.
 
         Raises:
-            NotHere: One is; Spark says which.
+            NotHere: One has. Spark reports which.
         """
         if any(rows.column(place).null_count for place in self._required):
             raise NotHere("a null in a column that is NOT NULL")
 
     def _insert(self) -> tuple[list[FileRecord], int]:
-        """Write the rows of the source without a pair that a clause inserts; how many there are."""
+        """Write the source rows without a pair that a clause inserts. Returns the files and the number of rows."""
         rows = self._source.take(pa.array(self._unpaired))
         clauses = self._first_of(ClauseOn.NOT_MATCHED, both_sides(None, rows), rows.num_rows)
         batches: list[pa.RecordBatch] = []
@@ -358,7 +359,7 @@ class ArrowMerge:
         return run_task(batches, self._task, partition_id=0, store=self._place.store), inserted
 
     def _inserted(self, number: int, part: pa.Table) -> list[pa.RecordBatch]:
-        """New rows as a task takes them; with those of the change feed, where there is one."""
+        """Make the new rows as a task takes them, with those of the change feed if there is one."""
         size, schema = part.num_rows, self._snapshot.schema
         column, values = both_sides(None, part), self._rule.clauses[number].values
         arrays = []
@@ -383,7 +384,7 @@ class ArrowMerge:
 
 
 class _Change:
-    """What becomes of the rows of touched files; a ``Change``. Batches of a file come in their order."""
+    """The change of the rows of touched files, a ``Change``. Batches of a file must come in their order."""
 
     def __init__(self, merge: ArrowMerge, of: dict[str, _Changing], *, copy_others: bool) -> None:
         self._merge = merge
@@ -431,7 +432,7 @@ class _Change:
         clauses: npt.NDArray[np.int64],
         sources: npt.NDArray[np.int64],
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], pa.RecordBatch | None]:
-        """The batch with its new values; which of its rows get partition values, too; these rows, with them."""
+        """Compute updated values. Returns the batch with them, the rows that change their partition, and these rows."""
         arrays: list[Any] = list(batch.columns)
         where = np.flatnonzero(updated)
         going: list[tuple[npt.NDArray[np.bool_], list[pa.Array]]] = []
@@ -445,7 +446,7 @@ class _Change:
                 arrays[place] = replaced(arrays[place], mask, new)
             if partitions:
                 going.append((mask, partitions))
-        if self._merge.task.hidden_columns and len(where):  # the row keeps its id; its version is the commit's
+        if self._merge.task.hidden_columns and len(where):  # The row keeps its id, and gets the commit's version.
             arrays[-1] = pc.if_else(pa.array(updated), pa.scalar(None, pa.int64()), arrays[-1])
         whole = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
         self._merge.check_required(whole.filter(pa.array(updated)))
@@ -457,9 +458,9 @@ class _Change:
 
 
 def _joinable(values: pa.Array) -> pl.Series:
-    """Values that are equal in Polars exactly where they are in Spark, of the types of keys."""
+    """Convert keys so that they are equal in Polars if and only if they are equal in Spark."""
     if pa.types.is_decimal(values.type):
-        values = values.cast(pa.string())  # of one scale: the same text for the same number
+        values = values.cast(pa.string())  # With one scale, equal numbers have equal text.
     elif pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     return pl.Series(pl.from_arrow(values))

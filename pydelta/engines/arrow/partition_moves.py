@@ -1,9 +1,9 @@
-"""Give rows whose partition columns are set the partition values that they go to.
+"""Compute the new partition values of rows whose partition columns are set.
 
 ::
 
     new values of partition columns --> computed for the rows that change -+
-    the other partition columns     --> the file's own values -------------+--> columns behind those of the files
+    the other partition columns     --> the file's own values -------------+--> columns after those of the files
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["PartitionsOfRows", "with_partitions"]
 
 
 class PartitionsOfRows:
-    """The partition values that rows get; true where one of the values is a partition column's.
+    """Computes new partition values of rows. It is true if one of the values belongs to a partition column.
 
     Args:
         snapshot: The table.
-        values: By the table's names of columns, what they become.
+        values: New values by the table's names of columns.
 
     Raises:
-        NotHere: One of them is a partition column's, and another partition column is of a type that only Spark reads.
+        NotHere: A partition column is set, and only Spark reads the type of another partition column.
     """
 
     def __init__(self, snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
@@ -55,11 +55,11 @@ class PartitionsOfRows:
 
         Args:
             add: The file.
-            column: Gives what the values read.
-            size: How many rows there are.
+            column: Function that gives the columns that the values read.
+            size: Number of rows.
 
         Raises:
-            NotHere: Only Spark knows what a value, or its text in the log, means; or one is null that must not be.
+            NotHere: Only Spark can interpret a value, or its text in the log, or a value is null in a NOT NULL column.
         """
         found = []
         for key, field, value in self._columns:
@@ -75,6 +75,6 @@ class PartitionsOfRows:
 
 
 def with_partitions(rows: pa.RecordBatch, partitions: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Put partition values behind the columns of rows."""
+    """Append partition values to the columns of rows."""
     names = [*rows.schema.names, *(f"p{number}" for number in range(len(partitions)))]
     return pa.RecordBatch.from_arrays([*rows.columns, *partitions], names=names)

@@ -2,11 +2,11 @@
 
 ::
 
-    compact: bins --dealt out to threads--> the code that executors run (``tasks.compact``), one new file a bin
-    lay out: a partition's live rows in memory --order along the curve--> pieces of about the target size, a file each
+    compact: bins --divided among threads--> the code that executors run (``tasks.compact``), one new file per bin
+    lay out: a partition's live rows in memory --order along the curve--> pieces of the target size, one file each
 
-Files that only Spark is sure to read (``NeedsSpark``), and partitions too large to sort in memory (``NotHere``), are
-left to Spark as a whole: nothing that was written here is kept.
+Files that only Spark is sure to read (``NeedsSpark``), and partitions too large to sort in memory (``NotHere``), leave
+the whole work to Spark: files written here are deleted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ANY_SIZE: Final = 1 << 62
 
 _FILE_COST_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
-"""Bytes of Arrow that one partition may have to be sorted here; its sorted rows are made piece by piece."""
+"""Maximum size in Arrow of a partition that is sorted here. Its sorted rows are made piece by piece."""
 
 _BATCH_ROWS: Final = 131_072
 
@@ -60,12 +60,12 @@ _BATCH_ROWS: Final = 131_072
 def bins_of(
     files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask, *, by_sparks_reader: bool
 ) -> tuple[list[Bin], list[int]]:
-    """Return the bins of a plan as values, and the numbers of those that need Spark's reader from the start.
+    """Return the bins of a plan as values, and the numbers of those that are known to need Spark's reader.
 
     Args:
-        files: What is rewritten.
+        files: The files to rewrite.
         plan: The same files with ``bin``, in the same order.
-        task: How the new files are written.
+        task: Options for writing the new files.
         by_sparks_reader: See ``needs_sparks_reader``.
     """
     keys = [column.name for column in task.partition_columns]
@@ -85,7 +85,7 @@ def bins_of(
 
 
 def deal(bins: Sequence[Bin], tasks: int) -> list[list[Bin]]:
-    """Deal bins out to at most this many groups of about the same work, the largest bins first. Pure."""
+    """Divide bins into at most this many groups of similar work, the largest bins first. Pure."""
     groups: list[list[Bin]] = [[] for _ in range(min(tasks, len(bins)))]
     load = [(0, number) for number in range(len(groups))]
     for item in sorted(bins, key=lambda item: (-item.size, item.number)):
@@ -98,17 +98,17 @@ def deal(bins: Sequence[Bin], tasks: int) -> list[list[Bin]]:
 def compact(
     snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, task: WriteTask, place: FilePlace
 ) -> RewriteOutput:
-    """Write the live rows of each bin into one new file; see ``RearrangingEngine.compact``.
+    """Write the live rows of each bin into one new file. See ``Engine.compact``.
 
     Args:
         snapshot: The table.
-        files: What is rewritten.
+        files: The files to rewrite.
         plan: The same files with ``bin``.
-        task: How files are written, of ``ANY_SIZE``.
-        place: Where they are.
+        task: Options for writing files, with ``ANY_SIZE``.
+        place: Place of the files.
 
     Raises:
-        NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
+        NotHere, NeedsSpark: Only Spark is sure to do it. Files written before the error are deleted.
         StorageError: A file is missing or damaged, or the store refused.
     """
     bins = _bins_here(snapshot, files, plan, task)
@@ -135,14 +135,14 @@ def compact(
 def check_plan(
     snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, layout: Layout | None, task: WriteTask
 ) -> None:
-    """Check that a plan can be carried out here, as far as that is known before a file is read.
+    """Check that this process can carry out a plan, as far as this is known before a file is read.
 
     Args:
         snapshot: The table.
-        files: What is to be rewritten.
+        files: The files to rewrite.
         plan: The same files with ``bin``.
-        layout: Columns and curve; None for compaction.
-        task: How files are written.
+        layout: Columns and curve, or None for compaction.
+        task: Options for writing files.
 
     Raises:
         NotHere: Only Spark is sure to do it.
@@ -166,11 +166,11 @@ def _order_here(snapshot: Snapshot, layout: Layout, task: WriteTask) -> _OrderBy
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """How rows are put in order.
+    """The order of rows in new files.
 
     Args:
         layout: Columns and curve.
-        target_bytes: Bytes of old files that go into one new file.
+        target_bytes: Size of old files that go into one new file.
     """
 
     layout: Layout
@@ -186,15 +186,15 @@ def lay_out(
     task: WriteTask,
     place: FilePlace,
 ) -> RewriteOutput:
-    """Write the live rows of the files in the order of a layout; see ``RearrangingEngine.lay_out``.
+    """Write the live rows of the files in the order of a layout. See ``Engine.lay_out``.
 
     Args:
         snapshot: The table.
-        files: What is rewritten.
-        plan: The same files with ``bin``, one a partition.
-        order: How the rows are put in order.
-        task: How files are written, of ``ANY_SIZE``.
-        place: Where they are.
+        files: The files to rewrite.
+        plan: The same files with ``bin``, one per partition.
+        order: Order of the rows.
+        task: Options for writing files, with ``ANY_SIZE``.
+        place: Place of the files.
 
     Raises:
         NotHere, NeedsSpark: Only Spark is sure to do it, or there are too many rows to sort here.
@@ -236,7 +236,7 @@ class _OrderBy:
 
 
 def _in_memory(item: Bin, task: WriteTask, place: FilePlace) -> pa.RecordBatch:
-    """The live rows of a partition, in the order of its files."""
+    """Read the live rows of a partition, in the order of its files."""
     hidden = hidden_rows(item.files, store=place.store, root=task.table_uri, options=place.options)
     lock, size = threading.Lock(), 0
 
@@ -253,7 +253,7 @@ def _in_memory(item: Bin, task: WriteTask, place: FilePlace) -> pa.RecordBatch:
 
     table = pa.Table.from_batches(itertools.chain(*read_files(read, len(item.files), place.store)), task.file_schema)
     arrays = []
-    for _ in task.file_schema:  # column by column, so that no more than one is held twice
+    for _ in task.file_schema:  # Column by column, so that at most one column is in memory twice.
         column, table = table.column(0), table.remove_column(0)
         arrays.append(pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type))
         del column
@@ -263,7 +263,7 @@ def _in_memory(item: Bin, task: WriteTask, place: FilePlace) -> pa.RecordBatch:
 def _write_sorted(
     item: Bin, rows: pa.RecordBatch, order: npt.NDArray[np.int64], pieces: int, *, task: WriteTask, place: FilePlace
 ) -> list[FileRecord]:
-    """Write rows in an order, as pieces of about the same number of rows."""
+    """Write rows in an order, as pieces with similar numbers of rows."""
     whole = pa.Table.from_batches([rows])
     nan = {path for path, leaf in float_leaves(whole) if pc.any(pc.is_nan(leaf)).as_py()}
     write = replace(  # Otherwise a row group with NaN, or with -0.0, would split the file.

@@ -1,11 +1,11 @@
-"""Read a file of text as rows of a table: CSV with a header, or a JSON object per line; what does not fit is set aside.
+"""Read a text file as rows of a table: CSV with a header, or JSON lines. Rows that do not fit are set aside.
 
 ::
 
     file --CsvRows, JsonRows--> rows in the table's types --> files of the table, as they are read
                  |
                  +-- rows that do not fit --> an error with file, line and column; or the table of bad records,
-                                              committed before the others are: no row is in neither
+                                              committed before the others, so that no row is missing from both
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ BAD_ROWS: Final = StructType(
         StructField("value", PrimitiveType("binary")),
     )
 )
-"""What is kept of a row that does not fit: file, line, column, reason, and the row's own bytes."""
+"""Columns of a row that does not fit: file, line, column, reason, and the row's bytes."""
 _BAD_SCHEMA: Final = pa.schema([(field.name, arrow_type(field.data_type)) for field in BAD_ROWS])
 
 
 def bad_rows_error(name: str, bad: BadRow) -> SchemaMismatchError:
-    """Make the error that a row does not fit."""
+    """Make the error for a row that does not fit."""
     column = "" if bad.column is None else f", column {bad.column}"
     return SchemaMismatchError(
         f"{name}, line {bad.line}{column}: {bad.reason}.",
@@ -61,11 +61,11 @@ def bad_rows_error(name: str, bad: BadRow) -> SchemaMismatchError:
 
 
 def csv_fields(name: str, schema: StructType) -> Callable[[Sequence[str]], list[StructField]]:
-    """Return what finds the columns of a table by a header, ignoring case.
+    """Return a function that finds the columns of a table by a header, ignoring case.
 
     Args:
-        name: Of the file.
-        schema: The table's.
+        name: Name of the file.
+        schema: Schema of the table.
     """
 
     def found(names: Sequence[str]) -> list[StructField]:
@@ -96,13 +96,13 @@ def csv_fields(name: str, schema: StructType) -> Callable[[Sequence[str]], list[
 
 
 class TextFile:
-    """A file of text whose rows a table takes.
+    """A text file with rows for a table.
 
     Args:
         path: A local file.
         form: One of ``TEXT_FORMATS``.
-        bad_records: Location of the table that takes rows that do not fit; None to refuse the file for one.
-        options: Storage options, for that table.
+        bad_records: Location of the table for rows that do not fit, or None to refuse a file that has one.
+        options: Storage options for that table.
     """
 
     def __init__(self, path: str, form: str, *, bad_records: str | None = None, options: Any = None) -> None:
@@ -114,12 +114,12 @@ class TextFile:
         self._zone: str | None = None
 
     def for_table(self, table: str, append: Callable[[DeltaLog, pa.Table], object], zone: str | None) -> None:
-        """Say whose rows they are to be.
+        """Set the table that the rows are for.
 
         Args:
             table: Location of the table.
-            append: Adds rows to a table, for those that do not fit.
-            zone: Of times that name none; None refuses them.
+            append: Function that adds rows to a table, for those that do not fit.
+            zone: Zone of times that name none. None refuses them.
 
         Raises:
             InvalidArgumentError: The table of bad records is the table itself.
@@ -131,7 +131,7 @@ class TextFile:
             )
 
     def table(self, snapshot: Snapshot) -> pa.Table:
-        """Return all rows that fit, with the columns that the file names. Read once, however often it is asked for."""
+        """Return all rows that fit, with the columns that the file names. The file is read once per schema."""
         if self._found is None or self._found[0] != snapshot.schema:
             with self._reader(snapshot.schema, snapshot.partition_columns, notes_names=True) as reader:
                 batches = list(self._good(reader))
@@ -165,7 +165,7 @@ class TextFile:
                 )
 
     def batches(self, schema: StructType, partitions: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that fit as they are read; once all are, those that do not are in their table."""
+        """Yield the rows that fit as they are read. At the end, the others have been written to their table."""
         with self._reader(schema, partitions) as reader:
             yield from self._good(reader)
 
@@ -212,7 +212,7 @@ def _bad_batch(name: str, bad: Sequence[BadRow]) -> pa.RecordBatch:
 
 
 class TextSource:
-    """A file of text as a source of rows for ``write_table``: written as it is read, however large it is."""
+    """A text file as a source of rows for ``write_table``. Rows are written as they are read."""
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, file: TextFile) -> None:
         self._log, self._file = log, file

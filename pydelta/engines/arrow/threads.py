@@ -1,6 +1,6 @@
 """Run parts of a command's row work on threads of this process, all of them or none.
 
-The threads stay from command to command, one for each core: each holds a row group or two.
+The threads are reused by all commands, one per core, and each holds a row group or two.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _R = TypeVar("_R")
 def run_groups(
     run: Callable[[_G], list[FileRecord]], groups: Sequence[_G], stop: threading.Event, store: Store
 ) -> list[FileRecord]:
-    """Run every group; where one fails, remove the files of the others and raise its error.
+    """Run every group. If one fails, remove the files of the others and raise its error.
 
     Args:
-        run: Writes the files of a group. One that fails leaves none of its own.
-        groups: What is written; at least one.
-        stop: Set when one has failed, so that the others may give up.
-        store: Where the files are.
+        run: Function that writes the files of a group. If it fails, it leaves no files.
+        groups: The groups to write, at least one.
+        stop: Event that is set when one has failed, so that the others may stop.
+        store: Store of the files.
     """
     if len(groups) == 1:
         return run(groups[0])
@@ -56,7 +56,7 @@ def run_groups(
             stop.set()
             errors.append(error)
     if errors:
-        for future in futures:  # one that an interrupt did not wait for
+        for future in futures:  # An interrupt may not have waited for it.
             if not future.cancelled() and future.exception() is None:
                 records += [record for record in future.result() if record not in records]
         discard(store, [record.path for record in records])
@@ -65,9 +65,9 @@ def run_groups(
 
 
 def read_files(read: Callable[[int], _R], count: int, store: Store) -> list[_R]:
-    """Call ``read`` for each number of a file, side by side; what it returned, in their order.
+    """Call ``read`` for each number of a file, in parallel. Returns the results in order.
 
-    A near store answers at once: more threads than processors would only take memory.
+    A near store answers at once, so more threads than processors would only take memory.
     """
     if isinstance(store, NearStore):
         return read_all(read, range(count), at_most=cores())
@@ -75,7 +75,7 @@ def read_files(read: Callable[[int], _R], count: int, store: Store) -> list[_R]:
 
 
 def with_small_groups(task: WriteTask) -> WriteTask:
-    """Return a task whose row groups take half the memory: all its threads are in one process, which is the user's."""
+    """Return a task with row groups of half the size, because all its threads share the user's process."""
     return replace(task, row_group_bytes=task.row_group_bytes // 2)
 
 
@@ -86,8 +86,8 @@ def cores() -> int:
 
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
-    """Threads that stay, one for each core, whatever the number of commands: each holds a row group or two."""
+    """Return the threads that all commands share, one per core. Each holds a row group or two."""
     return ThreadPoolExecutor(cores(), thread_name_prefix="pydelta-arrow")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
+os.register_at_fork(after_in_child=_threads.cache_clear)  # A child process has none of its parent's threads.

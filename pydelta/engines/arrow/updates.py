@@ -1,7 +1,7 @@
-"""Compute the new values of an UPDATE in this process, where the table asks for nothing that only Spark checks.
+"""Compute the new values of an UPDATE in this process, if the table needs no check that only Spark does.
 
-Each batch keeps its order. New values are computed of the rows that change and of no others, as Spark does: a row that
-stays cannot fail the command.
+Each batch keeps its order. As in Spark, new values are computed only for rows that change, so a row that stays cannot
+fail the command.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
 
     Args:
         snapshot: The table.
-        task: How its files are written.
-        values: The new value of each column that is set, by the table's name for it.
-        copy_others: Whether the other rows are written, too.
+        task: Options for writing its files.
+        values: New values by the table's names of columns.
+        copy_others: Whether the other rows are also written.
 
     Raises:
-        NotHere: The table has constraints, generated or sized columns; a value is of another type than its column; the
-            session stores times in another unit than the table has.
+        NotHere: The table has constraints, generated or sized columns, a value does not have its column's type, or the
+            session stores times in another unit than the table's.
     """
     _refuse(snapshot, values)
     columns = ArrowColumns(snapshot, [field for value in values.values() for field in fields_of(value)])
@@ -62,7 +62,7 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
 
 
 class _Update:
-    """See ``update_rows``; ``places`` and ``required`` are numbers of columns in the files."""
+    """See ``update_rows``. ``places`` and ``required`` are numbers of columns in the files."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _Update:
         for place, value in self._places.items():
             new = evaluate(value, column, before.num_rows)
             arrays[place] = pc.replace_with_mask(arrays[place], mask, new)
-        if self._hidden:  # the row keeps its id; its version is that of the commit under way
+        if self._hidden:  # The row keeps its id, and its version becomes that of the current commit.
             arrays[-1] = pc.if_else(mask, pa.scalar(None, pa.int64()), arrays[-1])
         whole = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
         after = whole.filter(mask)
@@ -111,7 +111,7 @@ class _Update:
 
 
 def file_places(snapshot: Snapshot, task: WriteTask, columns: Iterable[str]) -> dict[str, int]:
-    """Find the columns that files hold among some of the table's, and their places in files."""
+    """Find which of the columns files hold, and their places in files."""
     names, mode = task.file_schema.names, snapshot.column_mapping_mode
     found = {}
     for column in columns:
@@ -133,10 +133,11 @@ def refuse_rules(snapshot: Snapshot, *, inserts: bool = False) -> None:
 
     Args:
         snapshot: The table.
-        inserts: Whether there are rows that were not there before.
+        inserts: Whether rows are added.
 
     Raises:
-        NotHere: The table has constraints, generated or sized columns; for new rows also defaults or identity columns.
+        NotHere: The table has constraints, generated or sized columns, or, for added rows, defaults or identity
+            columns.
     """
     assert snapshot.metadata is not None
     if any(key.lower().startswith(_CONSTRAINT) for key in snapshot.metadata.configuration):
@@ -159,7 +160,7 @@ def _refuse(snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
 
 
 def requires_values(data_type: DataType) -> bool:
-    """Whether a part of a type may not be null."""
+    """Return whether a part of a type is NOT NULL."""
     if isinstance(data_type, StructType):
         return any(not field.nullable or requires_values(field.data_type) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -171,7 +172,7 @@ def requires_values(data_type: DataType) -> bool:
 
 
 def _required(snapshot: Snapshot, mode: str) -> Iterator[str]:
-    """The names in files of the columns that are NOT NULL."""
+    """Iterate over the names in files of the columns that are NOT NULL."""
     for field in snapshot.schema.fields:
         if not field.nullable:
             yield field.name if mode == "none" else physical_name(field)

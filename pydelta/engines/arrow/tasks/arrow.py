@@ -1,6 +1,6 @@
-"""Convert Arrow arrays from Spark's form to that of the files. Runs on executors; pyarrow only.
+"""Convert Arrow arrays from Spark's form to that of the files. Runs on executors, with pyarrow only.
 
-The differences: physical names and field ids in structs, times in UTC or milliseconds, void columns gone.
+The differences: physical names and field ids in structs, times in UTC or milliseconds, no void columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the first columns of a batch under the names and types of ``schema``, matched by position.
 
     Raises:
-        SchemaError: A column cannot be held by its type; names the column.
+        SchemaError: A column does not fit its type. The message names the column.
     """
     arrays = []
     for index, target in enumerate(schema):
@@ -49,13 +49,13 @@ def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def file_array(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return an array as ``target``; children of structs are matched by position, void ones are left out."""
+    """Convert an array to ``target``. Children of structs are matched by position, void ones are left out."""
     array = _spelled_out(array)
     source = array.type
     if source.equals(target, check_metadata=True):
         return array
     if array.offset and pa.types.is_nested(source):
-        array = pa.concat_arrays([array, array.slice(0, 0)])  # offsets and masks cannot both be given for a slice
+        array = pa.concat_arrays([array, array.slice(0, 0)])  # A slice cannot have both offsets and a mask.
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         return _struct(array, target)
     if pa.types.is_map(source) and pa.types.is_map(target):
@@ -72,7 +72,7 @@ def file_array(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def spelled_out(data_type: pa.DataType) -> pa.DataType:
-    """Return the type of the same values without a dictionary, and without a fixed size of lists."""
+    """Return the type of the same values without a dictionary or a fixed list size."""
     if pa.types.is_dictionary(data_type):
         return data_type.value_type
     return pa.list_(data_type.value_field) if pa.types.is_fixed_size_list(data_type) else data_type
@@ -86,7 +86,7 @@ def _spelled_out(array: pa.Array) -> pa.Array:
 
 
 def same_shape(given: pa.DataType, held: pa.DataType) -> bool:
-    """Return whether ``file_array`` turns a type into that of a file without a change of any value."""
+    """Return whether ``file_array`` converts a type to that of a file without changing a value."""
     if pa.types.is_struct(given) and pa.types.is_struct(held):
         parts = [given.field(index).type for index in range(given.num_fields)]
         kept = [part for part in parts if not pa.types.is_null(part)]
@@ -101,7 +101,7 @@ def same_shape(given: pa.DataType, held: pa.DataType) -> bool:
 
 
 def replaced(array: pa.Array, mask: npt.NDArray[np.bool_], new: pa.Array) -> pa.Array:
-    """Return an array with other values where a mask is true, whatever its type."""
+    """Replace the values of an array of any type where a mask is true."""
     if not pa.types.is_nested(array.type):
         return pc.replace_with_mask(array, pa.array(mask), new)
     places = np.arange(len(array))
@@ -130,10 +130,10 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def optional(schema: pa.Schema, *, milliseconds: bool = False) -> pa.Schema:
-    """Return the schema with every field nullable (map keys apart), and times with a zone in milliseconds if asked for.
+    """Make every field of a schema nullable (except map keys), and optionally times with a zone milliseconds.
 
-    Whether a table's columns may be null is checked on the rows before they are written; files say "optional"
-    throughout, which every reader takes for either.
+    Nulls in columns are checked on the rows before they are written. Files mark all fields as optional, which every
+    reader accepts.
     """
 
     def of_type(data_type: pa.DataType) -> pa.DataType:
@@ -155,7 +155,7 @@ def optional(schema: pa.Schema, *, milliseconds: bool = False) -> pa.Schema:
 
 
 def struct_leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    """Return paths and types of the leaves that are reached through structs alone, in the schema's order."""
+    """Iterate over paths and types of the leaves reached through structs alone, in the schema's order."""
 
     def walk(fields: list[pa.Field], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
         for field in fields:
@@ -169,18 +169,18 @@ def struct_leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataT
 
 
 def leaf_names(schema: pa.Schema) -> list[str]:
-    """Return dotted Parquet names of the leaves outside lists and maps, as ``write_statistics`` takes them."""
+    """Return dotted Parquet names of the leaves outside lists and maps, in the form of ``write_statistics``."""
     return [".".join(path) for path, _ in struct_leaves(schema)]
 
 
 def leaf_column(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
-    """Return the values at ``path``; null where a struct above is null."""
+    """Return the values at ``path``, null if a struct above is null."""
     column: Any = table.column(path[0])
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def float_leaves(table: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Return dotted name and values of each float or double leaf that is reached through structs alone."""
+    """Iterate over dotted name and values of each float or double leaf reached through structs alone."""
     for path, data_type in struct_leaves(table.schema):
         if pa.types.is_floating(data_type):
             yield ".".join(path), leaf_column(table, path)

@@ -5,7 +5,7 @@
     a bin: file --bytes, ahead of need--> Arrow batches --deleted rows out, types of the table--> one writer --> record
     a file that only Spark's reader is sure to read right (old calendars, other types) -> the bin is handed back
 
-Rows keep their order within a file, and files that of the bin. No row passes through the JVM.
+Rows keep their order within a file, and files their order in the bin. No row passes through the JVM.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _READERS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Files that become one; ``values`` are their partition values as the log spells them, in the table's order."""
+    """Files that become one. ``values`` are their partition values as text of the log, in the table's order."""
 
     number: int
     values: tuple[str | None, ...]
@@ -47,13 +47,13 @@ class Bin:
 
     @property
     def size(self) -> int:
-        """Bytes of all the files."""
+        """Total size of the files in bytes."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinDone:
-    """A bin that became files: one, or none when all its rows were deleted."""
+    """A bin that became one file, or none if all its rows were deleted."""
 
     number: int
     records: tuple[FileRecord, ...]
@@ -61,7 +61,7 @@ class BinDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedBack:
-    """A bin that was not touched, because one of its files needs Spark's reader; ``reason`` says which and why."""
+    """A bin that was not rewritten because a file of it needs Spark's reader. ``reason`` names the file and cause."""
 
     number: int
     reason: str
@@ -81,14 +81,14 @@ def run_bins(
     """Write the new file of each bin.
 
     Args:
-        bins: What to rewrite.
-        task: How the new files are written; its ``hidden_columns`` are those of row tracking.
+        bins: The bins to rewrite.
+        task: Options for writing the new files. Its ``hidden_columns`` are those of row tracking.
         partition_id: Number of the Spark task, for the file names.
-        store: The table's store; opened from ``task`` by default.
-        staged: Told the paths of finished files.
+        store: The table's store, opened from ``task`` by default.
+        staged: Function that is called with the paths of finished files.
 
     Raises:
-        StorageError: A file is missing, or the store refused. The files of the bin under way are removed again.
+        StorageError: A file is missing, or the store refused. The files of the current bin are removed.
     """
     store = store or open_store(task.table_uri, task.store_options)
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
@@ -119,7 +119,7 @@ def _run_bin(item: Bin, task: WriteTask, *, partition_id: int, store: Store, poo
         known = writer.nan_columns <= write.no_bounds and writer.zero_columns <= write.no_dictionary
         if len(records) <= 1 or known:
             return BinDone(number=item.number, records=tuple(records))
-        # NaN, or -0.0, came after the first row group and split the file. Known from the start, it does not.
+        # NaN or -0.0 after the first row group split the file. If known from the start, they do not.
         writer.abort()
         write = replace(
             write,
@@ -129,7 +129,7 @@ def _run_bin(item: Bin, task: WriteTask, *, partition_id: int, store: Store, poo
 
 
 def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
-    """The rows of all files. Small files are read and decoded side by side, a few ahead of the writer."""
+    """Read the rows of all files. Small files are read and decoded in parallel, a few ahead of the writer."""
     deleted = hidden_rows(item.files, store=store, root=write.table_uri, options=write.store_options)
     ahead: deque[tuple[int, Future[list[pa.RecordBatch]]]] = deque()
     waiting = 0
@@ -157,16 +157,16 @@ def _whole_file(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> 
 
 
 def live_batches(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> Iterator[pa.RecordBatch]:
-    """Read the live rows of a file, with their ids and versions where the table tracks rows.
+    """Read the live rows of a file, with their ids and versions if the table tracks rows.
 
     Args:
-        file: Which file.
-        write: How the new files are written: their columns.
-        store: The table's.
-        deleted: Positions of the rows that its deletion vector hides; None for none.
+        file: The file.
+        write: Task that defines the columns of the new files.
+        store: Store of the table.
+        deleted: Positions of the rows that its deletion vector hides, or None.
 
     Raises:
-        NeedsSpark, StorageError: As ``read_batches``.
+        NeedsSpark, StorageError: As ``read_batches`` does.
     """
     for start, batch in read_batches(file, write.file_schema, store):
         rows = with_row_ids(batch, file, start, hidden=write.hidden_columns)

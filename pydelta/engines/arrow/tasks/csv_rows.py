@@ -4,11 +4,10 @@ r"""Read the rows of a CSV file (RFC 4180) by a table's schema, block by block.
 
     bytes --_Blocks--> whole records --Arrow--> columns of text --text_values--> columns of the table's types
                              |
-                             +-- a quote, a number of values, a text that is not as it should be --> record by record
+                             +-- a malformed quote, number of values or text --> record by record
 
-A value in quotes keeps its line breaks, delimiters and doubled quotes; spaces belong to values. A value that is empty
-is null without quotes, and the empty text with them. Empty lines are no rows. A line ends with ``\n``, ``\r\n`` or
-``\r``.
+A value in quotes keeps its line breaks, delimiters and doubled quotes. Spaces belong to values. An empty value is null
+without quotes, and the empty string with them. Empty lines are not rows. A line ends with ``\n``, ``\r\n`` or ``\r``.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _QUOTED: Final = re.compile(rb'"(?:[^"]+|"")*+"')
 
 
 def first_bytes(stream: IO[bytes], name: str) -> bytes:
-    """Return what follows a byte order mark at the beginning of a file.
+    """Return the first bytes of a file after any byte order mark.
 
     Raises:
         InvalidArgumentError: The file is UTF-16 or UTF-32.
@@ -49,16 +48,16 @@ def first_bytes(stream: IO[bytes], name: str) -> bytes:
 
 
 class CsvShape(NamedTuple):
-    """What a file looks like: whether its first line names the columns, what is between values (one character)."""
+    """The form of a file: whether its first line names the columns, and the delimiter (one character)."""
 
     header: bool = True
     delimiter: str = ","
     may_be_empty: bool = False
-    """Whether a file without a header has no rows; else it is an error."""
+    """Whether a file without a header may have no rows. Otherwise that is an error."""
 
 
 class _Record(NamedTuple):
-    """A record as it is in the file: its line, its bytes without the line's end, its values, and where the next is."""
+    """A record of the file: its line, its bytes without the line's end, its values, and where the next one begins."""
 
     line: int
     value: bytes
@@ -72,14 +71,14 @@ class CsvRows:
 
     Args:
         stream: The file.
-        name: For messages.
-        fields_of: Gives the table's field for each name of the header, and raises for names that do not fit; without a
-            header it gets no names.
-        shape: What the file looks like; None for RFC 4180's commas with a header.
-        rules: What texts mean where the format leaves it open.
+        name: Name of the file, for messages.
+        fields_of: Function that returns the table's field for each name of the header, and raises an error for names
+            that do not fit. Without a header it is given no names.
+        shape: Form of the file, or None for RFC 4180's commas with a header.
+        rules: Rules for texts whose meaning the format leaves open.
 
     Raises:
-        InvalidArgumentError: No header, or not UTF-8.
+        InvalidArgumentError: There is no header, or the file is not UTF-8.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class CsvRows:
         """Yield the rows, some megabytes of the file at a time.
 
         Raises:
-            InvalidArgumentError: A record is longer than anything that is meant as one.
+            InvalidArgumentError: A record is too long to be intended.
         """
         while (data := self._next()) is not None:
             yield self._read(data)
@@ -112,7 +111,7 @@ class CsvRows:
     def _header(self) -> list[str]:
         while True:
             record = self._record(self._rest, 0, self._line)
-            if record.end == len(self._rest) and not self._ended:  # it may go on
+            if record.end == len(self._rest) and not self._ended:  # The record may continue.
                 self._more()
             elif self._rest and not record.value:
                 self._rest, self._line = self._rest[record.end :], record.next_line
@@ -128,7 +127,7 @@ class CsvRows:
         return [_text(value) for value in record.values]
 
     def _more(self) -> None:
-        """Read on; what a record may be is bounded, so that a quote that is never closed does not fill the memory."""
+        """Read the next bytes. A record's length is limited, so that an unclosed quote does not fill the memory."""
         if len(self._rest) > _LONGEST:
             raise InvalidArgumentError(
                 f"{self._name}, line {self._line}: a record is longer than {_LONGEST >> 20} MB.",
@@ -139,7 +138,7 @@ class CsvRows:
         self._rest += chunk
 
     def _next(self) -> bytes | None:
-        """Whole records as far as quotes tell; None at the end."""
+        """Return whole records, judged by their quotes, or None at the end."""
         while not self._ended:
             self._more()
             if (end := 0 if self._ended else _whole(self._rest)) > 0:
@@ -167,12 +166,12 @@ class CsvRows:
         return TextBlock(rows=rows, bad=sorted(bad, key=lambda row: row.line))
 
     def _columns(self, data: bytes) -> list[Any] | None:
-        """The values as texts, a column each; None where some record is not as it should be."""
+        """Read the values as one column of strings each, or return None if some record is malformed."""
         names = [f"c{place}" for place in range(len(self.fields))]
         if not data.strip(b"\r\n"):
             return [pa.array([], pa.string()) for _ in names]
         if not data.endswith((b"\n", b"\r")):
-            data += b"\n"  # Arrow takes an empty value that ends a file for one in quotes
+            data += b"\n"  # Arrow takes an empty value at the end of a file for a quoted one.
         try:
             found = pyarrow.csv.read_csv(
                 pa.BufferReader(data),
@@ -190,7 +189,7 @@ class CsvRows:
         return [column.combine_chunks() for column in found.columns]
 
     def _is_clean(self, data: bytes) -> bool:
-        """Whether each quote begins a value, ends one, or is doubled."""
+        """Return whether each quote begins a value, ends one, or is doubled."""
         array = np.frombuffer(data, np.uint8)
         quotes = np.flatnonzero(array == _QUOTE)
         if quotes.size % 2:
@@ -202,11 +201,11 @@ class CsvRows:
         return bool(np.isin(before, around).all() and np.isin(after, around).all())
 
     def _sorted(self, data: bytes) -> tuple[list[_Record], list[BadRow]]:
-        """The records that are as they should be, and the others; one that goes on after the block is put back."""
+        """Separate valid records from the others. A record that continues after the block is put back."""
         good: list[_Record] = []
         bad: list[BadRow] = []
         for record in self._records(data, self._line):
-            if not self._ended and _is_open(record):  # only the last one can be
+            if not self._ended and _is_open(record):  # Only the last record can be open.
                 self._rest, self._line = record.value + self._rest, record.line
                 return good, bad
             wrong = _malformed(record, self.fields)
@@ -226,7 +225,7 @@ class CsvRows:
             start, line = record.end, record.next_line
 
     def _record(self, data: bytes, start: int, line: int) -> _Record:
-        """The record that begins at a place."""
+        """Parse the record that begins at a place."""
         values = []
         place = start
         while True:
@@ -244,13 +243,13 @@ class CsvRows:
 
 
 def _line_ends(array: Any) -> Any:
-    """Places of the last byte of each end of a line, in quotes and outside."""
+    """Find the places of the last byte of each line end, inside quotes and outside."""
     following = np.append(array[1:], np.uint8(0))
     return np.flatnonzero((array == _LF) | ((array == _CR) & (following != _LF)))
 
 
 def _whole(data: bytes) -> int:
-    """Where the last record ends that is whole, if each quote is where it belongs."""
+    """Return the end of the last whole record, assuming that all quotes are valid."""
     array = np.frombuffer(data, np.uint8)
     ends = _line_ends(array)
     ends = ends[ends < array.size - 1] if data.endswith(b"\r") else ends
@@ -259,13 +258,13 @@ def _whole(data: bytes) -> int:
 
 
 def _is_open(record: _Record) -> bool:
-    """Whether the last value begins with a quote that is not closed."""
+    """Return whether the last value begins with a quote that is not closed."""
     last = record.values[-1]
     return last.startswith(b'"') and _QUOTED.match(last) is None
 
 
 def _malformed(record: _Record, fields: Sequence[StructField] | None) -> tuple[str | None, str] | None:
-    """The column and the reason for which a record is none; without fields it is the header."""
+    """Return the column and the reason why a record is malformed, or None. Without fields it is the header."""
     for place, value in enumerate(record.values):
         column = fields[place].name if fields is not None and place < len(fields) else None
         if value.startswith(b'"'):

@@ -1,8 +1,8 @@
-"""Choose the columns of a Parquet file that are written without a dictionary. Runs on executors; pyarrow only.
+"""Choose the columns of a Parquet file that are written without a dictionary. Runs on executors, with pyarrow only.
 
-Arrow builds the dictionary of a column until it is too large, and then gives it up. Where most values differ, that is
-a quarter of the writer's time, leaves a larger file, and costs readers: Spark puts the dictionary of each row group
-into a set of objects to see whether a filter leaves anything. See ADR 0031.
+Arrow builds the dictionary of a column until it is too large, and then drops it. If most values differ, that is a
+quarter of the writer's time, makes the file larger, and slows readers: Spark puts the dictionary of each row group
+into a set of objects to see whether a filter can match. See ADR 0031.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _SAMPLE_ROWS: Final = 8192
 _SEED: Final = 11
 _LAST_OF_FOUR_BYTES: Final = 9
 _LAST_OF_EIGHT_BYTES: Final = 18
-"""Digits of a decimal up to which it is written in so many bytes."""
+"""Most digits of a decimal that is stored in four, or in eight, bytes."""
 _LENGTH_BYTES: Final = 4
-"""What a text takes beside its characters."""
+"""Bytes of a string in addition to its characters."""
 _HALVINGS: Final = 24
 _SMALLER: Final = 0.75
-"""A dictionary has to leave less than so much of a column: a sample says too few values where some are frequent."""
+"""Largest share of a column's size after encoding. A sample underestimates the values if some are frequent."""
 _NUMBERS_BYTES: Final = 512 * 1024
-"""What a dictionary of numbers may have: a reader takes as long to put one of them into a set as to read twenty."""
+"""Maximum size of a dictionary of numbers. A reader needs as long to put one into a set as to read twenty."""
 
 
 def with_dictionary(table: pa.Table, without: Collection[str] = ()) -> bool | list[str]:
-    """Return what ``ParquetWriter`` takes as ``use_dictionary``: True, or the dotted names of the columns that repeat.
+    """Return ``use_dictionary`` for ``ParquetWriter``: True, or the dotted names of columns with repeated values.
 
     Args:
-        table: The first row group of the file. One of few rows says nothing.
-        without: Dotted names of columns that get none, whatever they hold.
+        table: The first row group of the file. With few rows, every column gets one.
+        without: Dotted names of columns that never get one.
     """
     plain = {*without, *(_of_many_values(table) if table.num_rows >= _LEAST_ROWS else ())}
     return [name for name in leaves(table.schema) if name not in plain] if plain else True
 
 
 def negative_zeros(table: pa.Table) -> set[str]:
-    """Find the dotted names of the columns that hold -0.0: Spark misses it in a dictionary where 0.0 is asked for."""
+    """Find the dotted names of the columns that hold -0.0. Spark misses it in a dictionary when it searches for 0.0."""
     return {name for name, column in float_leaves(table) if any(map(_has_negative_zero, column.chunks))}
 
 
@@ -58,9 +58,9 @@ def _has_negative_zero(array: pa.Array) -> bool:
 
 
 def _of_many_values(table: pa.Table) -> set[str]:
-    """The columns that a dictionary does not make a good deal smaller, as a sample says."""
+    """Find by a sample the columns that a dictionary does not make much smaller."""
     rows = table.num_rows
-    # At random: rows at equal steps would all differ where values come in runs, and often where they come round.
+    # Random, since rows at equal steps would mislead where values come in runs or periods.
     places = pa.array(np.unique(np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)))
     plain: set[str] = set()
     for path, data_type in struct_leaves(table.schema):
@@ -78,26 +78,26 @@ def _of_many_values(table: pa.Table) -> set[str]:
 
 
 def pays(*, rows: int, different: int, width: float, limit: int = DICTIONARY_BYTES) -> bool:
-    """Whether a column is a good deal smaller with a dictionary, which is no larger than one may be. Pure.
+    """Return whether a dictionary within the limit makes a column much smaller. Pure.
 
     Args:
-        rows: Values that are not null.
-        different: How many of them differ.
-        width: Bytes of a value.
-        limit: Bytes that a dictionary may have.
+        rows: Number of values that are not null.
+        different: Number of distinct values.
+        width: Size of a value in bytes.
+        limit: Maximum size of a dictionary in bytes.
     """
     numbers = rows * max(different - 1, 1).bit_length() / 8
     return different * width < limit and different * width + numbers < _SMALLER * rows * width
 
 
 def estimated(seen: int, drawn: int, rows: int) -> int:
-    """Estimate how many values of a column differ, from a sample without repetition. Pure.
+    """Estimate the number of distinct values of a column, from a sample without repetition. Pure.
 
     Args:
-        seen: Values of the sample that differ.
+        seen: Number of distinct values in the sample.
         drawn: Rows of the sample.
-        rows: Rows of the column. Each value is taken to come as often as any other: where some come far more often,
-            there are more values than this says.
+        rows: Rows of the column. All values are assumed to be equally frequent. If some are far more frequent, the
+            estimate is too low.
     """
     if seen >= drawn:
         return rows
@@ -112,7 +112,7 @@ def estimated(seen: int, drawn: int, rows: int) -> int:
 
 
 def _may_be_many(data_type: pa.DataType) -> bool:
-    """Whether a column of this type may have more values than a dictionary is good for."""
+    """Return whether a column of this type may have too many values for a dictionary."""
     types = pa.types
     numbers = (types.is_int32, types.is_int64, types.is_float32, types.is_float64, types.is_decimal)
     return _has_length(data_type) or any(
@@ -125,7 +125,7 @@ def _has_length(data_type: pa.DataType) -> bool:
 
 
 def _width(drawn: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> float:
-    """Bytes of a value in a file without a dictionary."""
+    """Return the size in bytes of a value in a file without a dictionary."""
     types = pa.types
     if types.is_decimal(data_type):
         if data_type.precision <= _LAST_OF_EIGHT_BYTES:
@@ -137,7 +137,7 @@ def _width(drawn: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> float:
 
 
 def leaves(fields: pa.Schema | pa.StructType, above: str = "") -> Iterator[str]:
-    """Return the dotted names of all columns of a file, those inside lists and maps among them."""
+    """Iterate over the dotted names of all columns of a file, including those inside lists and maps."""
     for number in range(len(fields)):
         field = fields.field(number)
         yield from _leaves_of(field.type, above + field.name)

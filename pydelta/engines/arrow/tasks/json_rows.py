@@ -2,12 +2,12 @@
 
 ::
 
-    whole lines --Arrow's reader, which is given the schema--> columns --text_values--> columns of the table's types
+    whole lines --Arrow's reader, with the schema--> columns --text_values--> columns of the table's types
          |
-         +-- a line that it does not take, or maps, or keys in another case --json--> line by line: a row, or a reason
+         +-- a line that it rejects, or maps, or keys in another case --json--> line by line: a row, or a reason
 
-A key that a line lacks is null. Numbers keep their digits until the column's type has them. What a line may not have:
-a key that the table lacks, a key twice, a value of another kind (text for a number, say).
+A missing key is null. Numbers keep their digits until they are converted to the column's type. A line is refused for a
+key that the table lacks, a repeated key, or a value of another kind (text for a number, for example).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _SHOWN: Final = 60
 
 
 class _Number(str):
-    """A number with a point or an exponent, by its own digits."""
+    """A number with a point or an exponent, with its original digits."""
 
     __slots__ = ()
 
 
 class _Object(list[tuple[str, Any]]):
-    """The members of an object, in their order: a key may come twice."""
+    """The members of an object, in their order. A key may occur twice."""
 
 
 class _Unfit(Exception):
-    """Why a line is not a row, and the path of the value."""
+    """The reason why a line is not a row, and the path of the value."""
 
     def __init__(self, path: str | None, reason: str) -> None:
         super().__init__(reason)
@@ -59,11 +59,11 @@ class JsonRows:
 
     Args:
         stream: The file.
-        name: For messages.
-        fields: The table's that values of JSON can stand for.
-        unread: Its other columns, which no line may name.
-        rules: What texts mean where the format leaves it open.
-        notes_names: Fill ``named``.
+        name: Name of the file, for messages.
+        fields: Columns of the table that JSON values can represent.
+        unread: The other columns, which no line may name.
+        rules: Rules for texts whose meaning the format leaves open.
+        notes_names: Whether to fill ``named``.
 
     Raises:
         InvalidArgumentError: The file is UTF-16 or UTF-32.
@@ -87,13 +87,13 @@ class JsonRows:
         self._schema: pa.Schema | None = None
         self._slow = any(_has_map(field.data_type) for field in fields)
         self.named: set[str] = set()
-        """The columns that some line names, null or not, once ``blocks`` is through."""
+        """The columns that some line names, null or not. Complete once ``blocks`` has finished."""
 
     def blocks(self) -> Iterator[TextBlock]:
         """Yield the rows, some megabytes of the file at a time.
 
         Raises:
-            InvalidArgumentError: A line is longer than anything that is meant as one.
+            InvalidArgumentError: A line is too long to be intended.
         """
         while chunk := self._stream.read(_BLOCK):
             end = chunk.rfind(b"\n") + 1
@@ -129,10 +129,10 @@ class JsonRows:
         return TextBlock(rows=rows, bad=sorted(bad, key=lambda row: row.line))
 
     def _columns(self, data: bytes, begins: Any) -> list[Any] | None:
-        """The columns as Arrow reads them; None where a line has to be looked at."""
+        """Read the columns with Arrow, or return None if single lines must be examined."""
         array = np.frombuffer(data, np.uint8)
         firsts = array[begins[begins < array.size]]
-        filled = firsts == _BRACE  # other values crash Arrow's reader
+        filled = firsts == _BRACE  # Other values crash Arrow's reader.
         if not filled.all() and any(text[:1] != b"{" for _, text in _filled(data)):
             return None
         lines = int(filled.sum()) if filled.all() else len(_filled(data))
@@ -152,13 +152,13 @@ class JsonRows:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
             return None
         if found.num_rows != lines:
-            return None  # two objects in a line
+            return None  # A line has two objects.
         if self._notes_names:
             self._note_names(data, found)
         return [column.combine_chunks() for column in found.columns]
 
     def _note_names(self, data: bytes, found: pa.Table) -> None:
-        """Note which columns the lines name; of one that is null throughout only the lines can tell."""
+        """Note the columns that the lines name. For a column of nulls, the lines themselves must be read."""
         for field, column in zip(self.fields, found.columns, strict=True):
             if column.null_count < len(column):
                 self.named.add(field.name)
@@ -167,7 +167,7 @@ class JsonRows:
                 self.named |= {field.name for field, _ in _matched(_parsed(text), self._struct, None)}
 
     def _sorted(self, data: bytes, line: int) -> tuple[list[tuple[int, bytes]], list[BadRow], list[dict[str, Any]]]:
-        """The lines that are rows, with their values, and the others."""
+        """Separate lines that are rows, with their values, from the others."""
         good: list[tuple[int, bytes]] = []
         bad: list[BadRow] = []
         values: list[dict[str, Any]] = []
@@ -193,7 +193,7 @@ class JsonRows:
 
 
 def _filled(data: bytes) -> list[tuple[int, bytes]]:
-    """The lines that are not empty, without spaces around them, with their numbers from 0."""
+    """Return the lines that are not empty, stripped, with their numbers from 0."""
     stripped = ((place, text.strip(_SPACE)) for place, text in enumerate(data.split(b"\n")))
     return [(place, text) for place, text in stripped if text]
 
@@ -205,7 +205,7 @@ def _has_map(data_type: DataType) -> bool:
 
 
 def _asked_schema(fields: Sequence[StructField], *, texts: bool = False) -> pa.Schema:
-    """What lines are read as: text for what JSON writes as text, and for fractions where their digits are at hand."""
+    """Return the schema for reading lines: strings for JSON strings, and for fractions with known digits."""
     return pa.schema([pa.field(field.name, _asked(field.data_type, texts)) for field in fields])
 
 
@@ -224,7 +224,7 @@ def _asked(data_type: DataType, texts: bool) -> pa.DataType:
 
 
 def _spelled_schema(struct: StructType, data: bytes) -> pa.Schema:
-    """The schema with its columns named as the first line spells them, where that is in another case."""
+    """Return the schema with the first line's spelling of column names, if it differs in case."""
     spelled: dict[str, str] = {}
     for _, text in _filled(data[: data.find(b"\n") + 1 or len(data)]):
         with suppress(_Unfit):
@@ -243,7 +243,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_Object, parse_float=_Numbe
 
 
 def _parsed(text: bytes) -> _Object:
-    """The object of a line.
+    """Parse the object of a line.
 
     Raises:
         _Unfit: It is not an object.
@@ -254,7 +254,7 @@ def _parsed(text: bytes) -> _Object:
         raise _Unfit(None, f"the byte {text[error.start]:#04x} is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise _Unfit(None, f"it is not one JSON object: {error.msg} at character {error.pos + 1}") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, or lists within lists without end
+    except (ValueError, RecursionError):  # A number has thousands of digits, or lists are nested too deeply.
         raise _Unfit(None, "it is not a JSON object that can be read") from None
     if not isinstance(value, _Object):
         raise _Unfit(None, f"it is {_kind(value)}, and not an object")
@@ -262,10 +262,10 @@ def _parsed(text: bytes) -> _Object:
 
 
 def _matched(members: _Object, struct: StructType, path: str | None) -> list[tuple[StructField, Any]]:
-    """The fields that an object's keys name, ignoring case, with their values.
+    """Return the fields that an object's keys name, ignoring case, with their values.
 
     Raises:
-        _Unfit: A key that is not a field, or a field twice.
+        _Unfit: A key is not a field, or a field occurs twice.
     """
     found: dict[str, tuple[StructField, Any]] = {}
     for key, value in members:
@@ -286,7 +286,7 @@ def _values(members: _Object, struct: StructType, path: str | None) -> dict[str,
 
 
 def _value(value: Any, data_type: DataType, path: str) -> Any:
-    """A value as ``_asked`` says, if it is of the kind that its type is written as."""
+    """Convert a value to the form of ``_asked``, if JSON writes its type in this way."""
     if value is None:
         return None
     if isinstance(data_type, StructType):

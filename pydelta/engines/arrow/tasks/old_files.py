@@ -1,4 +1,4 @@
-"""Read a table's Parquet files as Arrow batches, where Arrow is sure to read what Spark does. No pyspark.
+"""Read a table's Parquet files as Arrow batches, if Arrow is sure to read them as Spark does. No pyspark.
 
 ::
 
@@ -39,29 +39,29 @@ __all__ = [
 
 BATCH_ROWS: Final = 131_072
 WHOLE_BYTES: Final = 16 * 1024 * 1024
-"""A file of at most this size is read as a whole, in one request."""
+"""A file up to this size is read as a whole, in one request."""
 
 _BUFFER_BYTES: Final = 8 << 20
 _OLD_CALENDARS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 _ONE_CALENDAR_SINCE: Final = (3, 1)
 _TRINO: Final = "parquet-mr-trino"
-"""What Trino's own writer calls itself; it has one calendar."""
+"""Name by which Trino's own writer identifies itself. It uses one calendar."""
 
 
 class NeedsSpark(Exception):
-    """A file that Arrow might read otherwise than Spark; the text says which and why."""
+    """Raised for a file that Arrow might read differently from Spark. The text names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldFile:
-    """A file to be read.
+    """A file to read.
 
     Args:
         path: Relative to the table, not URI-encoded.
-        size: Bytes, as the log says.
+        size: Size in bytes from the log.
         vector: Its deletion vector's descriptor, or None.
-        base_row_id, row_version: Where the table tracks rows: what rows have that carry nothing of their own.
+        base_row_id, row_version: If the table tracks rows, the defaults for rows without their own values.
     """
 
     path: str
@@ -72,7 +72,7 @@ class OldFile:
 
 
 def old_file(add: AddFile) -> OldFile:
-    """Return a file of the log as one to be read.
+    """Return a file of the log in the form for reading.
 
     Raises:
         NeedsSpark: It lies outside the table's folder, as those of a shallow clone do.
@@ -94,10 +94,10 @@ def hidden_rows(
     """Read the positions of the rows that deletion vectors hide, by the file's place in ``files``.
 
     Args:
-        files: Files without a vector are left out of what comes back.
-        store: The table's.
-        root: The table's URI.
-        options: Storage options, for vectors that lie elsewhere.
+        files: The files. Those without a vector are missing from the result.
+        store: Store of the table.
+        root: URI of the table.
+        options: Storage options, for vectors elsewhere.
 
     Raises:
         LogCorruptedError: A vector is damaged or missing.
@@ -112,18 +112,18 @@ def hidden_rows(
 
 
 def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Read columns of a file in the table's types; of hidden rows, too.
+    """Read columns of a file in the table's types, including hidden rows.
 
     Args:
-        file: Which file.
-        schema: The columns, by the names that they have in files. One that the file lacks is null.
-        store: The table's.
+        file: The file.
+        schema: The columns, by their names in files. One that the file lacks is null.
+        store: Store of the table.
 
     Returns:
         The position of the first row of each batch in the file, and the batch.
 
     Raises:
-        NeedsSpark: Names or types differ in a way that is Spark's to settle, or its times may be in another calendar.
+        NeedsSpark: Names or types differ in a way that only Spark can resolve, or its times may be in another calendar.
         StorageError: It is missing or damaged, or the store failed.
     """
     try:
@@ -139,7 +139,7 @@ def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tup
         raise NeedsSpark(f"{file.path}: {_first_line(error)}") from error
     except StorageError:
         raise
-    except (pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as error:  # Thrift's errors come as OSError
+    except (pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as error:  # Thrift's errors come as OSError.
         raise StorageError(
             f"The data file {file.path} cannot be read: {_first_line(error)}",
             hint="It is damaged or was overwritten. Nothing was changed; restore the file, or delete its rows.",
@@ -147,7 +147,7 @@ def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tup
 
 
 def _open(file: OldFile, store: Store) -> pq.ParquetFile:
-    """The file; where each request takes a while it is in memory as a whole, if it is small."""
+    """Open a file. If requests are slow, a small file is read into memory as a whole."""
     source: Any
     if isinstance(store, NearStore):
         source = _near(file, store)
@@ -161,15 +161,15 @@ def _open(file: OldFile, store: Store) -> pq.ParquetFile:
 def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
     try:
         return pa.OSFile(store.local_path(file.path))
-    except (OSError, ValueError):  # a name that Arrow cannot spell is a ValueError
-        return pa.BufferReader(cast(Store, store).read(file.path))  # or its error, in the store's own words
+    except (OSError, ValueError):  # A name that Arrow cannot encode is a ValueError.
+        return pa.BufferReader(cast(Store, store).read(file.path))  # Reads it or raises the store's error.
 
 
 def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.RecordBatch]:
     if wanted:
         yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted, use_threads=False)
         return
-    left = parquet.metadata.num_rows  # none of the table's columns is in the file: its rows are all null
+    left = parquet.metadata.num_rows  # None of the table's columns is in the file, so its rows are all null.
     while left:
         rows = min(left, BATCH_ROWS)
         yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"])
@@ -177,7 +177,7 @@ def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.Reco
 
 
 def _columns_of(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> list[str | None]:
-    """For each column of the table the file's column, None where the file has none."""
+    """Find for each column of the table the file's column, None if the file lacks it."""
     own = parquet.schema_arrow
     if any(map(_has_times, schema.types)):
         _refuse_old_calendar(file, parquet)
@@ -204,14 +204,14 @@ def _columns_of(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> li
 
 
 def _has_times(data_type: pa.DataType) -> bool:
-    """Whether a column, or something in one, is a date or a time."""
+    """Return whether a column, or a part of one, is a date or a time."""
     if pa.types.is_nested(data_type):
         return any(_has_times(data_type.field(index).type) for index in range(data_type.num_fields))
     return bool(pa.types.is_temporal(data_type))
 
 
 def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
-    """Dates and times before 1900 may have been written in the Julian calendar, which Spark converts on reading."""
+    """Refuse a file whose dates before 1900 may be in the Julian calendar, which Spark converts on reading."""
     metadata = parquet.metadata.metadata or {}
     if any(key in metadata for key in _OLD_CALENDARS):
         raise NeedsSpark(f"{file.path}: dates in an old calendar")
@@ -226,7 +226,7 @@ def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
 
 
 def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> bool:
-    """Whether a cast from a file's type to the table's keeps every value and cannot be read in two ways."""
+    """Return whether a cast from a file's type to the table's keeps every value and is unambiguous."""
     types, given = pa.types, spelled_out(given)
     if types.is_struct(target):
         if not types.is_struct(given) or given.num_fields != target.num_fields:
@@ -265,7 +265,7 @@ def _as_written(batch: pa.RecordBatch, columns: Sequence[str | None], schema: pa
 
 
 def rows_among(positions: npt.NDArray[np.uint64], start: int, size: int) -> npt.NDArray[np.bool_]:
-    """Tell which of ``size`` rows from ``start`` on are at one of the positions (ascending). Pure."""
+    """Mark the rows among ``size`` rows from ``start`` that are at one of the ascending positions. Pure."""
     low, high = np.searchsorted(positions, np.array([start, start + size], dtype=positions.dtype))
     found = np.zeros(size, dtype=np.bool_)
     found[(positions[low:high] - np.array(start, dtype=positions.dtype)).astype(np.int64)] = True
@@ -273,13 +273,13 @@ def rows_among(positions: npt.NDArray[np.uint64], start: int, size: int) -> npt.
 
 
 def with_row_ids(rows: pa.RecordBatch, file: OldFile, start: int, *, hidden: int) -> pa.RecordBatch:
-    """Write out the id and the version that rows have had.
+    """Fill in the ids and the versions of rows.
 
     Args:
-        rows: The last ``hidden`` columns are those of row tracking; without any nothing is done.
+        rows: The rows. The last ``hidden`` columns are those of row tracking. Without any, nothing is done.
         file: The file that they come from.
-        start: Position of the first of them in it.
-        hidden: 2, or 0 where the table tracks no rows.
+        start: Position in the file of the first of them.
+        hidden: 2, or 0 if the table does not track rows.
 
     Protocol: "Row Tracking".
     """

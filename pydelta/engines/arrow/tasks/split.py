@@ -5,7 +5,7 @@
     each column -> codes of its distinct values -> a run begins where any code differs from the row before
                    a combination comes back after another one -> rows are sorted by their codes first
 
-Codes of several columns are compared, never combined into one number: their combinations outgrow 64 bits soon.
+Codes of several columns are compared, never combined into one number, because their combinations may exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PartitionColumn:
 def split_by_partition(
     keys: Sequence[pa.Array], columns: Sequence[PartitionColumn], data: pa.RecordBatch
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """Split rows into pieces of equal partition values. Python works once a distinct value and once a piece.
+    """Split rows into pieces of equal partition values. Python runs once per distinct value and once per piece.
 
     Args:
         keys: The rows' values of each partition column.
@@ -43,11 +43,11 @@ def split_by_partition(
         data: The rows' other columns.
 
     Returns:
-        The values as the log's texts, and the rows that have them, in the order given.
+        The values as the log's texts, and the rows that have them, in the given order.
 
     Raises:
-        SchemaError: A value that has no text in the log.
-        RowsDoNotAddUpError: Some row would come under values that are not its own.
+        SchemaError: A value has no text in the log.
+        RowsDoNotAddUpError: A row would be written under wrong values.
     """
     if not data.num_rows:
         return
@@ -68,7 +68,7 @@ def split_by_partition(
 
 
 def _starts(codes: Sequence[Any]) -> Any:
-    """Positions of the rows that differ from the row before them, the first row among them."""
+    """Find the positions of the rows that differ from the row before them, including the first row."""
     differs = np.zeros(len(codes[0]), dtype=bool)
     differs[0] = True
     for part in codes:
@@ -77,7 +77,7 @@ def _starts(codes: Sequence[Any]) -> Any:
 
 
 def _sorted(codes: Sequence[Any]) -> tuple[list[Any], Any]:
-    """The rows in the order of their codes, equal ones as they were, and where each row was."""
+    """Sort rows by their codes, stably. Returns the sorted codes and the old place of each row."""
     order = np.lexsort(codes[::-1])
     return [part[order] for part in codes], order
 
@@ -88,10 +88,10 @@ def check_runs(starts: Any, codes: Sequence[Any], rows: int) -> None:
     Args:
         starts: Position of the first row of each run, ascending.
         codes: For each partition column the codes of all rows.
-        rows: How many rows there are.
+        rows: Number of rows.
 
     Raises:
-        RowsDoNotAddUpError: Some row is in no run, or among those of other values.
+        RowsDoNotAddUpError: A row is in no run, or in a run of other values.
     """
     own = np.ones(rows - starts[0] if len(starts) else 0, dtype=bool)
     lengths = np.diff(np.append(starts, rows))
@@ -106,13 +106,13 @@ def check_runs(starts: Any, codes: Sequence[Any], rows: int) -> None:
 
 
 def _in_utc(key: pa.Array) -> pa.Array:
-    """Times with a zone as UTC, whatever the session's zone; all else as it is."""
+    """Convert times with a zone to UTC, whatever the session's zone. Other values are unchanged."""
     aware = pa.types.is_timestamp(key.type) and key.type.tz is not None
     return key.cast(pa.timestamp("us", "UTC")) if aware else key
 
 
 def _texts(distinct: pa.Array, column: PartitionColumn) -> list[str | None]:
-    """The log's text of each distinct value."""
+    """Return the log's text of each distinct value."""
     try:
         return [serialize_partition_value(value, column.data_type) for value in distinct.to_pylist()]
     except (ValueError, OverflowError) as error:

@@ -1,7 +1,7 @@
 """Collect the statistics JSON of a file's ``add`` action while its row groups are written.
 
-Bounds come from the Parquet footer, where they cost nothing; what a footer cannot say (INT96 times, nulls of whole
-arrays and maps) is taken from the Arrow data. Runs on executors.
+Bounds come from the Parquet footer, where they cost nothing. Values that a footer lacks (INT96 times, nulls of whole
+arrays and maps) come from the Arrow data. Runs on executors.
 
 Protocol: "Per-file Statistics".
 """
@@ -37,7 +37,7 @@ class StatisticsCollector:
 
     Args:
         schema: Arrow schema of the file.
-        indexed: The columns that get bounds and null counts.
+        indexed: Columns that get bounds and null counts.
         int96: Whether times with a zone are INT96, for which footers carry no statistics.
     """
 
@@ -53,7 +53,7 @@ class StatisticsCollector:
         return ordinal is None or (int96 and ordinal[1])
 
     def add(self, table: pa.Table) -> None:
-        """Look at a row group before it is written."""
+        """Collect the statistics of a row group before it is written."""
         for path in self._watched:
             column = leaf_column(table, path)
             self._nulls[path] += column.null_count
@@ -61,7 +61,7 @@ class StatisticsCollector:
             if bounds is not None and path in self._ordinals and column.null_count < len(column):
                 try:
                     bounds.append(_extremes(column))
-                except (ValueError, OverflowError):  # a time that Python cannot hold
+                except (ValueError, OverflowError):  # Python cannot represent the time.
                     self._bounds[path] = None
 
     def finish(self, footer: pq.FileMetaData) -> str:
@@ -89,7 +89,7 @@ class StatisticsCollector:
 
 
 def _from_footer(groups: Sequence[Any], ordinal: int) -> tuple[int | None, list[tuple[Any, Any]] | None]:
-    """Null count, and the bounds of each row group that has values; None for what some row group does not say."""
+    """Return the null count, and the bounds of each row group with values, or None if a row group lacks them."""
     nulls: int | None = 0
     bounds: list[tuple[Any, Any]] | None = []
     for group in groups:
@@ -105,7 +105,7 @@ def _from_footer(groups: Sequence[Any], ordinal: int) -> tuple[int | None, list[
             continue
         try:
             bounds.append((statistics.min, statistics.max))
-        except (ValueError, OverflowError):  # a date that Python cannot hold
+        except (ValueError, OverflowError):  # Python cannot represent the date.
             bounds = None
     return nulls, bounds
 
@@ -117,7 +117,7 @@ def _extremes(column: pa.ChunkedArray) -> tuple[Any, Any]:
 
 @functools.lru_cache(maxsize=16)
 def _leaf_ordinals(schema: pa.Schema) -> Mapping[tuple[str, ...], tuple[int, bool]]:
-    """Leaves outside lists and maps -> (number of the Parquet column, whether it is a time with a zone)."""
+    """Number the leaves outside lists and maps by Parquet column, and mark times with a zone."""
     ordinals: dict[tuple[str, ...], tuple[int, bool]] = {}
     position = 0
 
@@ -159,7 +159,7 @@ def _high(value: Any) -> Any:
     if isinstance(value, str):
         return truncate_max(value)
     if isinstance(value, dt.datetime) and value.microsecond % 1000:
-        try:  # rounded up, so that no reader has to know that the text is cut to milliseconds
+        try:  # Rounded up, so that readers need not know that the text is cut to milliseconds.
             value += _MILLISECOND
         except OverflowError:
             return None
@@ -173,7 +173,7 @@ def _bound(value: Any) -> Any:
 
 
 def _dump(value: Any) -> str:
-    """Compact JSON in which decimals keep all their digits."""
+    """Render compact JSON in which decimals keep all their digits."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_QUOTE(key)}:{_dump(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Decimal):

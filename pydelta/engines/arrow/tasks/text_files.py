@@ -1,4 +1,4 @@
-"""Read files of text on executors: CSV and JSON lines, by a schema; a row that does not fit comes with its reason."""
+"""Read text files on executors, CSV and JSON lines, by a schema. A row that does not fit comes with its reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pydelta.storage.registry import open_store
 __all__ = ["ABOUT", "TextFiles"]
 
 ABOUT: Final = ("__source", "__line", "__column", "__reason", "__value", "__whole_file")
-"""What is said of a row that does not fit; null for one that does. ``__whole_file``: none of its file can be read."""
+"""Columns about a row that does not fit, null for one that does. ``__whole_file``: its file cannot be read at all."""
 _ABOUT_TYPES: Final = (pa.string(), pa.int64(), pa.string(), pa.string(), pa.binary(), pa.bool_())
 _CHUNK: Final = 8 * 1024 * 1024
 
@@ -47,9 +47,9 @@ class _Ranges(io.RawIOBase):
 
 
 def _open(path: str, options: Mapping[str, str]) -> IO[bytes]:
-    """Open a file by the name that Hadoop has for it; what is compressed is opened, too."""
+    """Open a file by Hadoop's name for it, decompressing it if needed."""
     folder, _, name = path.rpartition("/")
-    if path.startswith("file:"):  # Hadoop's names are not encoded
+    if path.startswith("file:"):  # Hadoop's names are not encoded.
         stream: IO[bytes] = open("/" + path.removeprefix("file:").lstrip("/"), "rb")  # noqa: SIM115
     else:
         store = open_store(folder, options)
@@ -64,15 +64,15 @@ def _open(path: str, options: Mapping[str, str]) -> IO[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFiles:
-    """How files are read; called with batches of their paths in a task.
+    """Reads files in a task, when called with batches of their paths.
 
     Args:
         form: ``csv`` or ``json``.
-        schema: The columns, as JSON; None to give each file's header, or number of columns, in place of rows.
-        shape: What CSV looks like.
-        rules: What texts mean where the format leaves it open.
+        schema: The columns, as JSON, or None to return each file's header, or number of columns, instead of rows.
+        shape: Form of CSV files.
+        rules: Rules for texts whose meaning the format leaves open.
         options: Storage options.
-        kept: Columns beside the path that each row of a file gets, with their types.
+        kept: Columns, in addition to the path, that each row of a file gets, with their types.
     """
 
     form: str
@@ -134,7 +134,7 @@ class TextFiles:
         *,
         whole_file: bool = False,
     ) -> pa.RecordBatch:
-        """Rows that fit, then the others."""
+        """Build a batch of the rows that fit, then the others."""
         good = len(columns[0]) if columns else 0
         total = good + len(bad)
         data = [pa.concat_arrays([column, pa.nulls(len(bad), column.type)]) for column in columns]
@@ -151,7 +151,7 @@ def _no_rows(fields: Sequence[StructField]) -> list[Any]:
 
 
 def _by_name(path: str, fields: Sequence[StructField]) -> Callable[[Sequence[str]], list[StructField]]:
-    """Find the columns of a schema by a header that has just them, in any order and case."""
+    """Find the columns of a schema by a header that has exactly these, in any order and case."""
     schema = StructType(tuple(fields))
 
     def find(names: Sequence[str]) -> list[StructField]:

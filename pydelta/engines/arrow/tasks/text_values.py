@@ -1,18 +1,18 @@
-"""Turn columns of text into columns of a table's types: exactly, or not at all.
+"""Turn columns of text into columns of a table's types, exactly or not at all.
 
 ::
 
     typed_array(array, type, "amount", problems)    texts -> values, also inside structs, lists and maps
         problems      rows whose value does not fit, with the column and the reason; their value is null here
 
-What is taken (nothing is trimmed or guessed):
+The accepted forms (nothing is trimmed or guessed):
 
     whole numbers   12, +12, -012                     within the type's bounds
     decimal         1.50, -.5, 1e3                    within precision and scale: nothing is rounded
     float, double   1.5, 1e-3, NaN, Infinity, -Inf    a finite text stays finite
     boolean         true, false                       in any case
     date            2024-02-29
-    timestamp       2024-02-29T12:30:00.123456Z       or a space for T, +01:00 or +0100 for Z; seconds may be left out
+    timestamp       2024-02-29T12:30:00.123456Z       or a space for T, +01:00 or +0100 for Z; seconds are optional
     timestamp_ntz   2024-02-29T12:30:00               without a zone
     binary          base64 in JSON, the text's own bytes in CSV
 """
@@ -59,7 +59,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRow:
-    """A row of a file that does not fit: the line where it begins, from 1, the column, the reason, its own bytes."""
+    """A row of a file that does not fit: the line where it begins, from 1, the column, the reason, and its bytes."""
 
     line: int
     column: str | None
@@ -77,13 +77,13 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRules:
-    """What texts mean where the format leaves it open.
+    """Rules for texts whose meaning the format leaves open.
 
     Args:
-        base64: Binary values are base64; else they are the text's own bytes.
-        zone: Of times that name none; None to refuse them.
-        partitions: Partition columns, in which an empty text is null.
-        nulls: Values of CSV without quotes that are null, besides the empty one.
+        base64: Whether binary values are base64. Otherwise they are the text's own bytes.
+        zone: Zone of times that name none, or None to refuse them.
+        partitions: Partition columns, in which an empty string is null.
+        nulls: Unquoted CSV values that are null, in addition to the empty one.
     """
 
     base64: bool = False
@@ -98,7 +98,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def readable_type(data_type: DataType) -> bool:
-    """Return whether one text or JSON value can stand for each value of a type."""
+    """Return whether one string or JSON value can represent each value of a type."""
     if isinstance(data_type, StructType):
         return all(readable_type(field.data_type) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -113,12 +113,12 @@ def readable_type(data_type: DataType) -> bool:
 def checked_rows(
     columns: Sequence[Any], fields: Sequence[StructField], rules: TextRules
 ) -> tuple[pa.RecordBatch, list[Problem]]:
-    """Return the rows of which each value fits its column, and what is wrong with each of the others.
+    """Return the rows whose values all fit their columns, and the first problem of each of the others.
 
     Args:
-        columns: See ``typed_array``; all of one length.
-        fields: The table's; a null in one that is NOT NULL does not fit.
-        rules: What texts mean where the format leaves it open.
+        columns: Arrays of one length. See ``typed_array``.
+        fields: Columns of the table. A null in one that is NOT NULL does not fit.
+        rules: Rules for texts whose meaning the format leaves open.
     """
     problems: list[Problem] = []
     typed = []
@@ -139,14 +139,14 @@ def checked_rows(
 
 
 def typed_array(array: Any, data_type: DataType, path: str, problems: list[Problem], rules: TextRules) -> Any:
-    """Return the values of an array in a table's type; what is text becomes what it says.
+    """Convert the values of an array to a table's type, parsing texts.
 
     Args:
-        array: Texts, or values of the type already; nested as the type is.
-        data_type: The table's.
+        array: Texts, or values of the type, nested like the type.
+        data_type: Type of the column.
         path: Name of the column, for problems.
-        problems: Gets the values that do not fit.
-        rules: What texts mean where the format leaves it open.
+        problems: List to which values that do not fit are added.
+        rules: Rules for texts whose meaning the format leaves open.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -182,7 +182,7 @@ def _no_value(_: int) -> str:
 def _collection(
     array: Any, data_type: ArrayType | MapType, path: str, problems: list[Problem], rules: TextRules
 ) -> Any:
-    """Values of lists and maps; a problem inside is one of the row that holds it."""
+    """Convert values of lists and maps. A problem inside belongs to the row that holds it."""
     inner: list[Problem] = []
     target = arrow_type(data_type)
     mask = array.is_null()
@@ -208,7 +208,7 @@ def _shown(text: str) -> str:
 
 
 def _parsed(texts: Any, data_type: DataType, rules: TextRules) -> tuple[Any, str]:
-    """Values, null where a text is none, and what a text should have been."""
+    """Parse texts, with null for invalid ones. Also returns a description of valid texts."""
     if isinstance(data_type, DecimalType):
         return _decimals(texts, data_type), f"a number that {data_type} holds exactly"
     assert isinstance(data_type, PrimitiveType), "nested types are taken apart before"
@@ -271,7 +271,7 @@ def _decimals(texts: Any, data_type: DecimalType) -> Any:
     simple = pc.replace_substring_regex(simple, r"^\+", "")
     simple = pc.replace_substring_regex(simple, r"(\.[0-9]*?)0*$", r"\1")
     simple = pc.replace_substring_regex(simple, r"^(-?)0*", r"\1")
-    # The sign and the zeros around the digits are gone: what is left is as long as the number needs.
+    # Without the sign and the zeros around the digits, the text is as long as the number needs.
     fits = rf"^-?[0-9]{{0,{data_type.precision - data_type.scale}}}(\.[0-9]{{0,{data_type.scale}}})?$"
     simple = pc.replace_substring_regex(_only(simple, fits), r"^(-?)(\.?)$", r"\10")
     values = pc.replace_substring_regex(pc.replace_substring_regex(simple, r"^(-?)\.", r"\10."), r"\.$", "").cast(
@@ -284,12 +284,12 @@ def _decimals(texts: Any, data_type: DecimalType) -> Any:
 
 
 def _power(text: str | None, data_type: DecimalType) -> Decimal | None:
-    """A number with an exponent, if the type holds it."""
+    """Parse a number with an exponent, or return None if the type cannot hold it."""
     if text is None:
         return None
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
-    except ArithmeticError:  # an exponent beyond all bounds
+    except ArithmeticError:  # The exponent is out of range.
         return None
     kept = "".join(map(str, digits)).strip("0") or "0"
     assert isinstance(exponent, int), "the text is a finite number"
@@ -306,7 +306,7 @@ def _days(texts: Any) -> Any:
 
 
 def _times(texts: Any) -> tuple[pl.DataFrame, pl.Series]:
-    """The parts of the texts that are times: day, time, zone; and the day with its time, null for the others."""
+    """Split the texts that are times into day, time and zone, and parse day and time. Others are null."""
     given = pl.Series("c", pl.from_arrow(texts), pl.String)
     parts = given.str.extract_groups(_MOMENT).struct.unnest()
     whole = parts.select(
@@ -336,7 +336,7 @@ def _moments(texts: Any, zone: str | None) -> Any:
 
 
 def _in_zone(local: pl.Series, zone: str) -> pl.Series:
-    """Local times in UTC: of an hour that comes twice the first, of one that is left out the one after."""
+    """Convert local times to UTC. A repeated hour is read as its first occurrence, a skipped one as the hour after."""
     known = zone_of(zone)
     if isinstance(known, dt.timezone):
         return local - known.utcoffset(None)

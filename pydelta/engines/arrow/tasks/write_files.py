@@ -6,9 +6,10 @@
     sink: buffered batches -> row group -> open file -> rolled at the target size -> record (path, values, size, stats)
     too much buffered, or too many open files: row groups are flushed, the file written to longest ago is closed
 
-Every file gets a uuid of its own, so a retried or speculative attempt can only leave files that no version names; the
-uuids of one write begin alike, so that these can be found.
-Nothing here needs a Spark session; pyspark is not imported.
+Every file gets a new uuid, so that a retried or speculative attempt can only leave files that no version names. The
+uuids of one write have the same beginning, by which its files can be found.
+
+Nothing here needs a Spark session, and pyspark is not imported.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ CODEC_SUFFIXES: Final[Mapping[str, tuple[str, str]]] = {
     "uncompressed": ("none", ""),
     "none": ("none", ""),
 }
-"""Codec name in options and properties -> (pyarrow's name, part of the file name)."""
+"""Codec names in options and properties, with pyarrow's name and the part of the file name."""
 
 RECORD_SCHEMA: Final = pa.schema(
     [
@@ -73,7 +74,9 @@ RECORD_SCHEMA: Final = pa.schema(
         ("change", pa.bool_()),
     ]
 )
-"""What a task hands to the driver, one row a file; ``partition_values`` is a JSON object of strings and nulls."""
+"""The records that a task returns to the driver, one row per file. ``partition_values`` is a JSON object of strings and
+nulls.
+"""
 
 CHANGE_FOLDER: Final = "_change_data"
 CHANGE_TYPE: Final = "_change_type"
@@ -81,36 +84,36 @@ CHANGE_TYPE: Final = "_change_type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """All that an executor has to know; pickled into the job.
+    """The parameters of an executor's task, pickled into the job.
 
     The batches hold the data columns first, in the order of ``file_schema``, then the partition columns, then, with
     ``change_data``, the kind of change as text: null for a row of the table, else a row of the change data feed.
 
     Args:
         table_uri: Root of the table.
-        store_options: Settings of the store; they may hold secrets, so they never show in ``repr``.
+        store_options: Settings of the store. They may hold secrets, so ``repr`` does not show them.
         file_schema: Arrow schema of the files (physical names, field ids in the fields' metadata).
-        partition_columns: In the table's order.
-        constants: Arrow schema of the partition columns that files hold, too, behind their own; of most tables none.
-        time_zone: In which a partition value is a time, where its text names no zone.
+        partition_columns: Partition columns in the table's order.
+        constants: Arrow schema of the partition columns that files also hold, after their own. Usually empty.
+        time_zone: Zone of a partition value that is a time without a zone.
         indexed: Physical leaf paths (and their types) that get minimum, maximum and null count.
         codec: A key of ``CODEC_SUFFIXES``.
-        int96: Write timestamps with a zone as INT96.
-        target_file_size_bytes: A file at least this large gets no further row group.
-        max_records_per_file: Rows at which a file is closed; 0 for no limit.
-        max_open_files: Parquet files open at once.
-        row_group_bytes: Arrow bytes that make up a row group.
-        buffer_bytes: Arrow bytes that the task holds back over all partitions.
+        int96: Whether to write timestamps with a zone as INT96.
+        target_file_size_bytes: Size from which a file gets no further row group.
+        max_records_per_file: Number of rows at which a file is closed, 0 for no limit.
+        max_open_files: Maximum number of Parquet files open at once.
+        row_group_bytes: Arrow bytes of a row group.
+        buffer_bytes: Arrow bytes that the task may buffer over all partitions.
         footer: Key-value metadata of each file.
-        prefix_length: Length of a random directory name before the path; 0 for none.
+        prefix_length: Length of a random directory name before the path, 0 for none.
         change_data: Whether the batches' last column is the kind of change.
-        hidden_columns: How many of the last columns of ``file_schema`` are none of the table's (materialised row ids);
-            the change data feed goes without them.
-        no_bounds: Dotted names of float columns that get no bounds from the first row group on: some row holds NaN.
-        no_dictionary: Dotted names of float columns that get no dictionary: some row holds -0.0.
-        folder: Folder under the root that the files go to; empty for the root.
+        hidden_columns: Number of the last columns of ``file_schema`` that are not the table's (materialised row ids).
+            The change data feed lacks them.
+        no_bounds: Dotted names of float columns without bounds from the first row group on, because a row holds NaN.
+        no_dictionary: Dotted names of float columns without a dictionary, because a row holds -0.0.
+        folder: Folder of the files under the root, empty for the root.
         file_prefix: Beginning of the files' names.
-        mark: Within the names of all files of this write and of no other's: the first half of their uuids.
+        mark: Part of the names of all files of this write alone: the first half of their uuids.
     """
 
     table_uri: str
@@ -138,7 +141,7 @@ class WriteTask:
     mark: str = field(default_factory=lambda: str(uuid.uuid4())[:19])
 
     def halves(self) -> tuple[WriteTask, WriteTask]:
-        """Split into the task for the table's rows and the one for the feed's; they share the memory limit."""
+        """Split into the tasks for the table's rows and for the feed's, which share the memory limit."""
         share: dict[str, Any] = {
             "change_data": False,
             "hidden_columns": 0,
@@ -153,9 +156,9 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """One finished file. ``path`` is relative to the table and not URI-encoded; size in bytes, rows by its footer.
+    """One finished file. ``path`` is relative to the table and not URI-encoded. ``size`` is in bytes.
 
-    ``change`` says that it belongs to the change data feed.
+    ``num_rows`` comes from the footer, and ``change`` marks a file of the change data feed.
     """
 
     path: str
@@ -187,19 +190,19 @@ def run_task(
 ) -> list[FileRecord]:
     """Write the rows of one task attempt.
 
-    Either every file is finished and recorded, or the files of this attempt are removed again (as far as the
-    store still answers) and the error goes on. A task without rows writes nothing.
+    Either every file is finished and recorded, or the files of this attempt are removed (if the store still answers)
+    and the error is raised. A task without rows writes nothing.
 
     Args:
-        batches: Rows; columns as ``WriteTask`` says.
-        task: What to write and where.
+        batches: Rows with the columns described in ``WriteTask``.
+        task: Parameters of the task.
         partition_id: Number of the task, for the file names.
-        store: The store to write to; opened from ``task`` by default.
+        store: The store to write to, opened from ``task`` by default.
 
     Raises:
         StorageError: The store refused (full, read-only, no permission).
-        SchemaError: A batch cannot be held by the files' schema.
-        RowsDoNotAddUpError: The files hold other rows than came in.
+        SchemaError: A batch does not fit the files' schema.
+        RowsDoNotAddUpError: The files hold other rows than were given.
     """
     tasks = task.halves() if task.change_data else (task,)
     writers = [TaskWriter(half, partition_id=partition_id, store=store) for half in tasks]
@@ -221,10 +224,10 @@ def run_task(
 
 
 def check_rows(given: int, records: Sequence[FileRecord]) -> None:
-    """Compare the rows that came in with what the footers of the files say.
+    """Compare the number of given rows with that in the footers of the files.
 
     Raises:
-        RowsDoNotAddUpError: Rows were lost or doubled on the way.
+        RowsDoNotAddUpError: Rows were lost or duplicated.
     """
     written = sum(record.num_rows for record in records)
     if written != given:
@@ -235,7 +238,7 @@ def check_rows(given: int, records: Sequence[FileRecord]) -> None:
 
 
 def _by_kind(batch: pa.RecordBatch, task: WriteTask) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """A batch with the kind of change -> the table's rows, and the feed's with the kind behind the data columns."""
+    """Split a batch into rows of the table and of the feed, which have the kind of change after the data columns."""
     kind = batch.column(batch.num_columns - 1)
     columns = batch.columns[:-1]
     width = len(task.file_schema)
@@ -252,7 +255,7 @@ def _by_kind(batch: pa.RecordBatch, task: WriteTask) -> tuple[pa.RecordBatch, pa
 
 
 class TaskWriter:
-    """The sinks of one task, one for each combination of partition values, and the bounds on them."""
+    """The sinks of one task, one per combination of partition values, and their limits."""
 
     def __init__(self, task: WriteTask, *, partition_id: int, store: Store | None) -> None:
         self._task = task
@@ -266,7 +269,7 @@ class TaskWriter:
         self.zero_columns: set[str] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows as ``WriteTask`` describes them."""
+        """Add rows as described in ``WriteTask``."""
         width = len(self._task.file_schema)
         data = file_batch(batch, self._task.file_schema)
         if not self._task.partition_columns:
@@ -278,7 +281,7 @@ class TaskWriter:
         self._hold_back_little()
 
     def append(self, values: tuple[str | None, ...], rows: pa.RecordBatch) -> None:
-        """Take rows of one partition that have the files' columns and types already; partition values as texts."""
+        """Add rows of one partition that already have the files' columns and types. Partition values are texts."""
         self._append(values, rows)
         self._hold_back_little()
 
@@ -288,13 +291,13 @@ class TaskWriter:
                 self._flush(sink)
 
     def finish(self) -> list[FileRecord]:
-        """Close what is open; the records of all files."""
+        """Close open files, and return the records of all files."""
         for sink in list(self._sinks.values()):
             self._close(sink)
         return self._records
 
     def abort(self) -> None:
-        """Drop open files and remove finished ones; a store that fails here too leaves orphans, which is logged."""
+        """Drop open files and remove finished ones. If the store fails here too, orphans remain, which is logged."""
         for sink in self._sinks.values():
             if sink.file is not None:
                 sink.file.abort()
@@ -306,7 +309,7 @@ class TaskWriter:
 
     def _append(self, values: tuple[str | None, ...], rows: pa.RecordBatch) -> None:
         if values != self._previous and self._previous is not None:
-            # Input sorted by partition: the finished one is closed at once, so that little is held back.
+            # The input is sorted by partition: close the finished one at once, so that little is buffered.
             self._retire(self._previous)
         self._previous = values
         sink = self._sinks.get(values)
@@ -324,7 +327,7 @@ class TaskWriter:
                 self._flush(sink)
 
     def _retire(self, values: tuple[str | None, ...]) -> None:
-        """Close the sink just left, unless its partition comes back again and again (unsorted input)."""
+        """Close the sink just left, unless its partition keeps coming back (unsorted input)."""
         sink = self._sinks.get(values)
         if sink is None:
             return
@@ -340,7 +343,7 @@ class TaskWriter:
         self._buffered += size
 
     def _flush(self, sink: _Sink) -> None:
-        """Write what a sink has buffered as one row group; roll its file where that is due."""
+        """Write a sink's buffer as one row group, and close its file if it is large enough."""
         if not sink.buffered:
             return
         table = pa.Table.from_batches(sink.buffered, schema=self._task.file_schema)
@@ -352,7 +355,7 @@ class TaskWriter:
         zeros = negative_zeros(table)
         self.zero_columns |= zeros
         if sink.file is not None and (with_nan - sink.file.without_statistics or sink.file.has_dictionary(zeros)):
-            # Readers may take a footer's maximum as a bound on NaN too, so this column goes without one from here.
+            # Readers may take a footer's maximum as a bound on NaN too, so this column has no statistics from here on.
             self._close_file(sink)
             sink.rows_in_file = table.num_rows
         if sink.file is None:
@@ -401,10 +404,10 @@ class TaskWriter:
 
 
 def _constants(task: WriteTask, values: tuple[str | None, ...]) -> list[pa.Scalar]:
-    """The partition values of a file as it holds them.
+    """Return the partition values of a file as it holds them.
 
     Raises:
-        SchemaError: A value that its type has no room for.
+        SchemaError: Its type cannot hold a value.
     """
     found = []
     for column, text, target in zip(task.partition_columns, values, task.constants, strict=False):
@@ -421,7 +424,7 @@ def _constants(task: WriteTask, values: tuple[str | None, ...]) -> list[pa.Scala
 
 
 class _Sink:
-    """What is buffered and open for one combination of partition values."""
+    """The buffer and the open file of one combination of partition values."""
 
     __slots__ = ("buffered", "buffered_bytes", "compression", "file", "rows_in_file", "values", "visits")
 
@@ -435,7 +438,7 @@ class _Sink:
         self.file: _File | None = None
 
     def row_group_bytes(self, task: WriteTask) -> int:
-        """Arrow bytes at which to flush: a full row group, or what is likely to fill the file up."""
+        """Return the Arrow bytes at which to flush: a full row group, or the estimated rest of the file."""
         room = task.target_file_size_bytes - (self.file.written if self.file is not None else 0)
         return min(task.row_group_bytes, max(int(room / self.compression), 1))
 
@@ -477,7 +480,7 @@ class _File:
                 use_deprecated_int96_timestamps=task.int96,
                 store_decimal_as_integer=True,
                 write_statistics=statistics,
-                write_page_index=True,  # Spark and Trino read the pages that their filters leave
+                write_page_index=True,  # Spark and Trino then read only the pages that their filters keep.
                 use_dictionary=dictionary,
                 dictionary_pagesize_limit=DICTIONARY_BYTES,
                 store_schema=False,
@@ -492,7 +495,7 @@ class _File:
 
     @property
     def written(self) -> int:
-        """Bytes handed to the store so far."""
+        """Bytes passed to the store so far."""
         return cast(int, self._sink.tell())
 
     def write(self, table: pa.Table) -> None:
@@ -523,6 +526,6 @@ class _File:
         )
 
     def abort(self) -> None:
-        """Drop what was written; the store keeps no object of it."""
-        self._writer.is_open = False  # its finaliser would write a footer into the dropped stream
+        """Drop the written bytes. The store keeps no object of them."""
+        self._writer.is_open = False  # Otherwise its finaliser would write a footer into the dropped stream.
         self._sink.abort()

@@ -1,7 +1,7 @@
-"""Resolve what UPDATE and MERGE set columns to: names and expressions in the user's words, to columns to store.
+"""Resolve the assignments of UPDATE and MERGE: the user's names and expressions become columns to store.
 
-A value is cast as the session's store assignment policy says: see ``pydelta.engines.spark.write.assignment``.
-Fields of structs go by name.
+Values are cast by the session's store assignment policy: see ``pydelta.engines.spark.write.assignment``. Fields of
+structs are matched by name.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _PLAIN: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One target and what it is set to.
+    """An assignment: a target and its new value.
 
     Args:
         path: Names as the table spells them, from the column inwards.
-        value: The expression.
-        text: The expression as the user wrote it, for messages.
-        expression: What ``value`` is, once it was resolved.
+        value: The new value.
+        text: The value as the user wrote it, for messages.
+        expression: The resolved value, or None before it is resolved.
     """
 
     path: tuple[str, ...]
@@ -69,7 +69,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundAssignments:
-    """Assignments whose values are cast to the types of their targets.
+    """Assignments with values cast to the types of their targets.
 
     Args:
         items: The assignments.
@@ -79,15 +79,15 @@ class BoundAssignments:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of the top-level columns concerned."""
+        """Names of the top-level columns that are set."""
         return frozenset(item.path[0] for item in self.items)
 
     def apply(self, schema: StructType, old: Mapping[str, Column]) -> dict[str, Column]:
-        """Each column of the table as it is afterwards.
+        """Compute each column of the table after the assignments.
 
         Args:
-            schema: The table's.
-            old: What each column is before, by name.
+            schema: Schema of the table.
+            old: Columns before the assignments, by name.
         """
         found = {}
         for field in schema.fields:
@@ -98,15 +98,15 @@ class BoundAssignments:
 
     @property
     def expressions(self) -> tuple[BoundExpression, ...]:
-        """The values that were resolved."""
+        """The resolved values."""
         return tuple(item.expression for item in self.items if item.expression is not None)
 
 
 def to_column(value: Any, what: str) -> Column:
-    """SQL text or a Column -> a Column.
+    """Turn SQL text or a Column into a Column.
 
     Raises:
-        InvalidArgumentError: It is neither.
+        InvalidArgumentError: The value is neither.
     """
     if isinstance(value, Column):
         return value
@@ -120,13 +120,13 @@ def to_column(value: Any, what: str) -> Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetClause:
-    """Where assignments stand.
+    """The clause that holds assignments.
 
     Args:
-        name: The clause, for messages.
+        name: Name of the clause, for messages.
         qualifiers: Names by which the table may be qualified.
-        inserts: The values make new rows.
-        evolves: Structs may lack fields of their column's; they become null.
+        inserts: Whether the values make new rows.
+        evolves: Whether structs may lack fields of their column. Missing fields become null.
     """
 
     name: str = "UPDATE"
@@ -138,23 +138,23 @@ class SetClause:
 def bind_assignments(
     schema: StructType, given: Assignments, frame: DataFrame, clause: SetClause, *, moment: Moment
 ) -> BoundAssignments:
-    """Resolve targets against the table and values against the rows that they are computed from.
+    """Resolve targets against the table, and values against the rows from which they are computed.
 
     Args:
-        schema: The table's.
+        schema: Schema of the table.
         given: Targets (``name``, ``struct.field``, possibly qualified) with SQL text or a Column.
-        frame: Rows that the expressions see.
-        clause: Where the assignments stand.
-        moment: When the command happens: the values are resolved here and now, for frames whose columns have the ids of
-            those of ``frame``.
+        frame: Rows that the expressions can read.
+        clause: The clause that holds the assignments.
+        moment: Moment of the command. Values are resolved once, for all frames whose columns have the ids of those of
+            ``frame``.
 
     Raises:
-        BindError: A target or a column in an expression that there is not.
-        InvalidArgumentError: An INSERT names no column, or an expression is neither text nor Column.
-        ConflictingSetError, DuplicateInsertColumnError: A target is set twice, or with a part of it.
-        SchemaMismatchError: A struct whose fields are not those of its target.
-        AnalysisException: Spark's own: a value of a type that the policy does not cast.
-        ParseError: Text that is not an expression.
+        BindError: A target or a column in an expression does not exist.
+        InvalidArgumentError: An INSERT names no column, or an expression is neither text nor a Column.
+        ConflictingSetError, DuplicateInsertColumnError: A target is set twice, or together with one of its parts.
+        SchemaMismatchError: A struct has other fields than its target.
+        AnalysisException: Spark reports that the policy does not cast a value's type.
+        ParseError: A text is not an expression.
     """
     where = clause.name
     if not given and clause.inserts:
@@ -178,7 +178,7 @@ def bind_assignments(
             named = Condition.of("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION", fromCatalog=source, toCatalog=target)
             raise error.called(named) from None
     cast = [place for place, value in enumerate(stored) if value is not items[place].value]
-    if cast:  # Spark resolves what was added around them
+    if cast:  # Spark must resolve the casts that were added.
         again = bind_values(moment, frame, [stored[place] for place in cast])
         for place, value in zip(cast, again, strict=True):
             items[place] = replace(items[place], value=value.column, expression=value)
@@ -188,7 +188,7 @@ def bind_assignments(
 def _stored(
     assignment: StoreAssignment, item: Assignment, source: DataType, target: DataType, clause: SetClause
 ) -> Column:
-    """A value as its target holds it; one that may differ each time is computed once, however many fields it has."""
+    """Cast a value to its target's type. A nondeterministic value is computed once, however many fields it has."""
     path = ".".join(item.path)
     expression = item.expression
     if expression is None or expression.expression.deterministic() or not isinstance(target, StructType):
@@ -200,15 +200,15 @@ def _stored(
 
 
 def names_of(spark: SparkSession, schema: StructType, key: str, qualifiers: Collection[str]) -> list[str]:
-    """Take a target apart: names from the column inwards, without the table's in front.
+    """Split a target into names from the column inwards, without the table's name.
 
     Args:
         spark: The session, whose parser knows quoted names.
-        schema: The table's.
+        schema: Schema of the table.
         key: The target as the user wrote it.
         qualifiers: Names of the table, in lower case.
     """
-    if _PLAIN.fullmatch(key) and schema.field(key) is not None:  # nothing that the parser would take apart
+    if _PLAIN.fullmatch(key) and schema.field(key) is not None:  # The parser has nothing to split.
         return [key]
     parts = list(parse_identifier(spark, key))
     if len(parts) > 1 and parts[0].lower() in qualifiers and schema.field(parts[0]) is None:
@@ -271,7 +271,7 @@ def _refuse_overlap(items: Sequence[Assignment], where: str, inserts: bool) -> N
 
 @contextmanager
 def _explained(frame: DataFrame, where: str) -> Iterator[None]:
-    """What Spark says of values that do not resolve, as the engine's own errors."""
+    """Turn Spark's errors about unresolved values into the engine's own errors."""
     try:
         yield
     except ParseException as error:
@@ -288,7 +288,7 @@ def _explained(frame: DataFrame, where: str) -> Iterator[None]:
 
 
 def _assigned(before: Column, data_type: DataType, own: Sequence[tuple[tuple[str, ...], Column]]) -> Column:
-    """A column with some of its parts replaced; a struct that was null gets the parts that are set."""
+    """Replace parts of a column. A null struct gets the parts that are set."""
     if not own:
         return before
     whole = [value for path, value in own if not path]

@@ -1,14 +1,14 @@
-"""Resolve and freeze the user's expressions once, for every job of one command.
+"""Resolve and freeze the user's expressions once, for all jobs of a command.
 
 ::
 
-    Moment              one instant, zone, user and catalog of a command
-      frozen(plan)      analysed plan -> the same with current_timestamp(), current_user() … as literals
-    bind_condition      text or Column, and the rows it is about -> BoundExpression, resolved once
-    TableColumns        the columns that bound expressions refer to; ``over(scan)`` gives a later scan the same ids
+    Moment              the instant, time zone, user and catalog of a command
+      frozen(plan)      an analysed plan with literals for current_timestamp(), current_user() …
+    bind_condition      text or Column, and the rows that it reads -> BoundExpression, resolved once
+    SparkColumns        the columns that bound expressions read; ``over(scan)`` gives a later scan the same ids
 
-What comes out is Catalyst's own expression, never text: it keeps the zone, the functions and the variables that it was
-resolved with, whatever becomes of the session.
+The result is a Catalyst expression, never text. It keeps the time zone, functions and variables with which it was
+resolved, even if the session changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WORD: Final = re.compile("[a-z]+")
 
 
 class _Rules:
-    """Spark's own rules and classes, looked up once a session."""
+    """Spark's rules and classes, looked up once per session."""
 
     def __init__(self, jvm: Jvm) -> None:
         catalyst = jvm.view.org.apache.spark.sql.catalyst
@@ -65,7 +65,7 @@ class _Rules:
 
     @classmethod
     def of(cls, jvm: Jvm) -> _Rules:
-        """The rules of a session, looked up on first use."""
+        """Return the rules of a session, looking them up on first use."""
         found: _Rules | None = getattr(jvm, _ATTRIBUTE, None)
         if found is None:
             found = cls(jvm)
@@ -73,58 +73,58 @@ class _Rules:
         return found
 
     def reads_clock(self, node: Any) -> bool:
-        """Whether a plan or an expression holds something like ``current_timestamp()`` or ``current_user()``."""
+        """Return whether a plan or an expression holds something like ``current_timestamp()`` or ``current_user()``."""
         return bool(node.containsPattern(self._clock))
 
     def casts(self, node: Any) -> bool:
-        """Whether a plan or an expression holds a cast."""
+        """Return whether a plan or an expression holds a cast."""
         return bool(node.containsPattern(self._cast))
 
     def names_times(self, plan: Any) -> bool:
-        """Whether a plan casts a word such as ``'today'`` to a time, by Spark's own rule."""
+        """Return whether a plan casts a word such as ``'today'`` to a time, by Spark's own rule."""
         if not self.casts(plan):
             return False
         parts = [plan, *self._jvm.to_list(plan.subqueriesAll())]
         return not all(self._special_texts.apply(part).fastEquals(part) for part in parts)
 
     def is_time(self, cast: Any) -> bool:
-        """Whether a cast of a constant text gives a time by the word that it is."""
+        """Return whether a cast of a constant string is a special time such as ``'today'``."""
         one = self._jvm.filter(cast, self._jvm.no_rows())
         return not self._special_texts.apply(one).fastEquals(one)
 
     def literal(self, value: Any, data_type: Any | None = None) -> Any:
-        """A literal of a Java object of ``java.time``, or of a text."""
+        """Create a literal from a ``java.time`` object or a string."""
         return self._literals.apply(value) if data_type is None else self._literals.create(value, data_type)
 
     def replaced(self, plan: Any) -> Any:
-        """The plan with what functions such as ``to_date`` stand for."""
+        """Replace functions such as ``to_date`` by their implementations."""
         with self._jvm.active():
             return self._replaceable.apply(plan)
 
     def finished(self, plan: Any) -> Any:
-        """The plan after the rules by which Spark itself replaces what depends on session and clock."""
-        with self._jvm.active():  # they ask the active session, which may be another one
+        """Apply the rules by which Spark replaces expressions that depend on the session and the clock."""
+        with self._jvm.active():  # The rules read the active session, which may be another one.
             if self.reads_clock(plan):
                 catalogs = self._jvm.state.catalogManager()
                 plan = self._current_names(catalogs).apply(self._current_time.apply(plan))
             return self._sql_functions.apply(self._special_texts.apply(plan))
 
     def folded(self, plan: Any) -> Any:
-        """The plan with its constant parts computed; one that cannot be computed stays."""
+        """Compute the constant parts of a plan. Parts that cannot be computed stay."""
         with self._jvm.active():
             return self._fold.apply(plan)
 
     def without_names(self, expression: Any) -> Any:
-        """An expression without the alias around it."""
+        """Strip the alias from an expression."""
         return self._aliases.trimAliases(expression)
 
     def without_alias(self, expression: Any, project: Any) -> Any:
-        """An expression over a projection's columns, over those of its child."""
+        """Rewrite an expression over a projection's columns into one over the columns of its child."""
         return self._aliases.replaceAlias(expression, self._aliases.getAliasMap(project))
 
 
 class Moment:
-    """When and as whom a command happens: the same for all of its jobs.
+    """The instant, time zone and user of a command, the same for all of its jobs.
 
     Args:
         spark: The session.
@@ -137,7 +137,7 @@ class Moment:
         self._zone = self._jvm.time_zone()
 
     def frozen(self, plan: Any) -> Any:
-        """An analysed plan with a literal for each expression whose value the moment decides, in subqueries too."""
+        """Replace expressions of an analysed plan that depend on the moment by literals, in subqueries too."""
         if self._rules.reads_clock(plan):
             plan = self._with(plan, self._rules.reads_clock, self._of_clock)
         plan = self._rules.replaced(plan)
@@ -146,19 +146,19 @@ class Moment:
         return self._rules.finished(plan)
 
     def frame(self, df: DataFrame) -> DataFrame:
-        """A DataFrame over the frozen plan of another; its columns keep their ids."""
+        """Return a DataFrame over the frozen plan of another. Its columns keep their ids."""
         plan = df._jdf.queryExecution().analyzed()
         frozen = self.frozen(plan)
         return df if frozen.fastEquals(plan) else self._jvm.frame(frozen)
 
     def source(self, df: DataFrame) -> DataFrame:
-        """A user's DataFrame, frozen where it reads the clock; what was cached of it stays what it was."""
+        """Freeze a user's DataFrame if it reads the clock. Cached parts keep their values."""
         plan = df._jdf.queryExecution().withCachedData()
         told = self._rules.reads_clock(plan) or self._rules.names_times(plan)
         return self._jvm.frame(self.frozen(plan)) if told else df
 
     def _with(self, plan: Any, concerns: Callable[[Any], bool], literal: Callable[[Any], Any | None]) -> Any:
-        """A plan with literals for expressions, in subqueries too; what does not concern them is not walked."""
+        """Replace expressions of a plan by literals, in subqueries too, skipping parts that ``concerns`` rejects."""
 
         def replaced(expression: Any, _: str = "") -> Any:
             if not concerns(expression):
@@ -179,7 +179,7 @@ class Moment:
         return transform(plan, in_node)
 
     def _of_clock(self, node: Any) -> Any | None:
-        """The value of a node, by the JVM's own calendar; None for what Spark's rules replace."""
+        """Return a node's value as a literal, by the JVM's calendar, or None if Spark's rules replace it."""
         name, rules = java_class_name(node).rsplit(".", 1)[-1], self._rules
         if name in ("CurrentTimestamp", "Now"):
             return rules.literal(self._instant)
@@ -196,7 +196,7 @@ class Moment:
         return None
 
     def _of_word(self, node: Any) -> Any | None:
-        """The value of a cast such as ``CAST('today' AS DATE)``; None for anything else."""
+        """Return the value of a cast such as ``CAST('today' AS DATE)``, or None for any other node."""
         kind = str(node.dataType().typeName())
         if kind not in _TIMES or not java_class_name(node).endswith(".Cast") or not node.child().foldable():
             return None
@@ -208,7 +208,7 @@ class Moment:
         if word == "now" and kind != "date":
             return self._rules.literal(self._instant if kind == "timestamp" else at.toLocalDateTime())
         if word not in _DAYS:
-            return None  # 'epoch': always the same
+            return None  # 'epoch' is constant.
         day = at.toLocalDate().plusDays(_DAYS[word])
         if kind == "date":
             return self._rules.literal(day)
@@ -220,9 +220,9 @@ class BoundExpression:
     """An expression that was resolved once.
 
     Args:
-        expression: Catalyst's, resolved and frozen.
+        expression: The Catalyst expression, resolved and frozen.
         column: The same, for any frame whose columns have the ids of those that it was resolved against.
-        sql: Its text before it was frozen, for the history and for messages: never to be parsed.
+        sql: Its text before freezing, for the history and for messages. It must never be parsed.
     """
 
     expression: Any
@@ -234,16 +234,16 @@ def bind_condition(moment: Moment, rows: DataFrame, condition: Column) -> BoundE
     """Resolve a condition against rows, and freeze it.
 
     Args:
-        moment: The command's.
-        rows: What the condition is about.
-        condition: As the user wrote it.
+        moment: Moment of the command.
+        rows: The rows that the condition reads.
+        condition: The condition as the user wrote it.
 
     Raises:
-        AnalysisException, ParseException: Spark's own: it does not fit the rows, or is no text of an expression.
-        InvalidArgumentError: It reads what is no column of the rows.
+        AnalysisException, ParseException: Spark reports that it does not fit the rows or is not an expression.
+        InvalidArgumentError: It reads a column that the rows do not have.
     """
     analyzed = rows.filter(condition)._jdf.queryExecution().analyzed()
-    while str(analyzed.nodeName()) != "Filter":  # a function written in SQL puts projections around the filter
+    while str(analyzed.nodeName()) != "Filter":  # A function written in SQL puts projections around the filter.
         analyzed = analyzed.child()
     sql = str(analyzed.condition().sql())
     frozen = moment.frozen(analyzed)
@@ -254,7 +254,7 @@ def bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> li
     """Resolve values against rows, and freeze them. See ``bind_condition``.
 
     Raises:
-        InvalidArgumentError: One is an aggregate, or makes several rows of one, or looks at other rows.
+        InvalidArgumentError: A value is an aggregate, generates several rows, or reads other rows.
     """
     return _bind_values(moment, rows, values)[0]
 
@@ -262,13 +262,13 @@ def bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> li
 def bind_typed_values(
     moment: Moment, rows: DataFrame, values: Sequence[Column]
 ) -> tuple[list[BoundExpression], tuple[DataType, ...]]:
-    """Resolve values against rows, freeze them, and tell their types. See ``bind_values``.
+    """Resolve values against rows, freeze them, and return them with their types. See ``bind_values``.
 
     Raises:
-        SchemaError: A type that the format does not have.
+        SchemaError: The format does not have a type.
     """
     bound, analyzed = _bind_values(moment, rows, values)
-    # Of the projection: the collation of a text is told beside its type, in the field's metadata.
+    # The projection's schema is needed: it holds the collation of a string in the field's metadata.
     schema = parse_schema(str(analyzed.schema().json()))
     return bound, tuple(field.data_type for field in schema.fields)
 
@@ -276,7 +276,7 @@ def bind_typed_values(
 def _bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> tuple[list[BoundExpression], Any]:
     jvm = Jvm.of(rows.sparkSession)
     named = jvm.seq([jvm.expression(value.alias(f"v{place}")) for place, value in enumerate(values)])
-    # Not by ``rows.select``, which answers an aggregate of a whole table from its statistics.
+    # ``rows.select`` would answer an aggregate of a whole table from its statistics.
     analyzed = jvm.frame(jvm.project(named, rows._jdf.queryExecution().analyzed()))._jdf.queryExecution().analyzed()
     if str(analyzed.nodeName()) != "Project":
         raise _of_several_rows(str(analyzed.nodeName()))
@@ -300,11 +300,11 @@ def _bound(rows: DataFrame, expression: Any, below: Any, sql: str) -> BoundExpre
 
 
 def folded(spark: SparkSession, bound: BoundExpression) -> Any:
-    """A bound condition with its constant parts computed, for those who look into it; as it is where one fails."""
+    """Compute the constant parts of a bound condition. If one fails, the condition is returned unchanged."""
     jvm = Jvm.of(spark)
     try:
         return _Rules.of(jvm).folded(jvm.filter(bound.expression, jvm.no_rows())).condition()
-    except (PySparkException, Py4JError):  # it will fail in the query, where that can be explained
+    except (PySparkException, Py4JError):  # The query will fail on it, where the error can be explained.
         return bound.expression
 
 
@@ -320,10 +320,10 @@ def _of_several_rows(found: str) -> InvalidArgumentError:
 
 
 class SparkColumns:
-    """The columns of a table's rows as bound expressions know them.
+    """The columns of a table that bound expressions read.
 
     Args:
-        rows: The frame that expressions are resolved against, or a part of it.
+        rows: The frame that the expressions are resolved against, or a part of it.
     """
 
     def __init__(self, rows: DataFrame) -> None:
@@ -332,11 +332,11 @@ class SparkColumns:
         self._ids: dict[str, Any] = {}
 
     def used_in(self, *bound: BoundExpression) -> None:
-        """Remember which of the columns the expressions read."""
+        """Remember which columns the expressions read."""
         for item in bound:
             for column in self._jvm.to_list(item.expression.references().toSeq()):
                 if self._own.contains(column):
-                    self._ids[str(column.name()).lower()] = column.exprId()  # named as the user spelt it
+                    self._ids[str(column.name()).lower()] = column.exprId()  # The attribute has the user's spelling.
 
     @property
     def ids(self) -> frozenset[int]:
@@ -344,7 +344,7 @@ class SparkColumns:
         return frozenset(int(id_.id()) for id_ in self._ids.values())
 
     def over(self, scan: DataFrame) -> DataFrame:
-        """A later scan of the same table whose columns are those that the expressions read.
+        """Give the columns of a later scan of the same table the ids that the expressions read.
 
         Args:
             scan: Any frame that has them under the same names, ignoring case.

@@ -1,11 +1,11 @@
-"""Choose between this process and Spark for the row work of a command, and remember which did it and why.
+"""Choose between this process and Spark for the row work of a command, and record the choice and its reason.
 
 ::
 
     files within spark.pydelta.local.maxBytes, and an expression that ``exact`` knows --> pydelta.engines.arrow
-    anything else, and whatever goes wrong here -------------------------------------> a Spark job, as always
+    anything else, and any failure in this process ----------------------------------> a Spark job
 
-What fails here is done again by Spark, which then says what it always says. Nothing that was written here is left.
+If a step fails in this process, Spark does it again and reports its usual errors. Files written here are deleted.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 SCANNED: Final = "scannedBy"
 REWRITTEN: Final = "rewrittenBy"
-"""The steps of a change, as the history names them."""
+"""Steps of a change, as the history names them."""
 
 _FILE_COST_BYTES: Final = 64 * 1024
-"""What opening a file counts as, so that many tiny ones are not read one after the other by one process."""
+"""Cost of opening a file. It keeps one process from reading many tiny files one after the other."""
 
 _AS_USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "spark.sql.parquet.datetimeRebaseModeInRead": ("corrected", "exception"),
@@ -65,19 +65,19 @@ _AS_USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "spark.sql.caseSensitive": ("false",),
     "spark.sql.optimizer.inSetConversionThreshold": ("10",),
 }
-"""Settings that change what Spark reads in a file or how it compares, and their values that this process follows."""
+"""Settings that change how Spark reads a file or compares values, and the values that this process follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many bytes of files this process reads or rewrites, and the setting that says so; 0 for none."""
+    """The number of bytes of files that this process may read or rewrite, and its setting. 0 means none."""
 
     setting: str
     most_bytes: int
 
 
 class ArrowFirst:
-    """The part of one command that is tried in this process.
+    """Tries the steps of one command in this process.
 
     Args:
         spark: The session.
@@ -89,7 +89,7 @@ class ArrowFirst:
         self.ways: dict[str, str] = {}
 
     def foresee(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> str:
-        """Tell how the rows of a condition would be looked for in files, without looking: as ``ways`` has it."""
+        """Predict how the rows of a condition would be found, in the form of ``ways``. No file is read."""
         limit = self.limit()
         if not limit.most_bytes:
             return f"spark: {limit.setting} is 0"
@@ -101,7 +101,7 @@ class ArrowFirst:
         return "arrow"
 
     def foresee_rearranged(self, snapshot: Snapshot, plan: pl.DataFrame, layout: Layout | None) -> str:
-        """Tell how files would be compacted or laid out, as far as that is known before one is read."""
+        """Predict how files would be compacted or laid out, as far as this is known before reading one."""
         limit = self._rearranging_limit()
         if not limit.most_bytes:
             return f"spark: {self._off()} is 0"
@@ -113,7 +113,7 @@ class ArrowFirst:
         return "arrow"
 
     def in_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> pl.DataFrame | None:
-        """Find the files of a condition over partition columns; None where that is Spark's to do."""
+        """Find the files of a condition over partition columns, or return None if Spark has to."""
         if not self.limit().most_bytes:
             return None
 
@@ -124,7 +124,7 @@ class ArrowFirst:
         return _attempt(work)[0]
 
     def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
-        """Find the rows of a condition; None where that is Spark's to do. See ``Engine.match_rows``."""
+        """Find the rows of a condition, or return None if Spark has to. See ``Engine.match_rows``."""
         return self.tried(
             SCANNED, files, lambda: find_rows(snapshot, files, condition.exact(snapshot.schema), self._place(snapshot))
         )
@@ -132,7 +132,7 @@ class ArrowFirst:
     def write_without(
         self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]
     ) -> RewriteOutput | None:
-        """Write files without the rows given; None where that is Spark's to do. See ``Engine.write_without``."""
+        """Write files without the given rows, or return None if Spark has to. See ``Engine.write_without``."""
         return self._rewritten(snapshot, files, rows, lambda _: delete_rows)
 
     def write_updated(
@@ -144,7 +144,7 @@ class ArrowFirst:
         *,
         copy_others: bool,
     ) -> RewriteOutput | None:
-        """Write rows with new values; None where that is Spark's to do. See ``UpdatingEngine.write_updated``."""
+        """Write rows with new values, or return None if Spark has to. See ``Engine.write_updated``."""
 
         def change(task: WriteTask) -> Change:
             values = {}
@@ -157,7 +157,7 @@ class ArrowFirst:
         return self._rewritten(snapshot, files, rows, change)
 
     def compact(self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame) -> RewriteOutput | None:
-        """Write a file for each bin; None where that is Spark's to do. See ``RearrangingEngine.compact``."""
+        """Write one file per bin, or return None if Spark has to. See ``Engine.compact``."""
 
         def work() -> RewriteOutput:
             task = rearranging_task(self._spark, snapshot)
@@ -168,7 +168,7 @@ class ArrowFirst:
     def lay_out(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
     ) -> RewriteOutput | None:
-        """Write rows in an order; None where that is Spark's to do. See ``RearrangingEngine.lay_out``."""
+        """Write rows in an order, or return None if Spark has to. See ``Engine.lay_out``."""
 
         def work() -> RewriteOutput:
             task = rearranging_task(self._spark, snapshot)
@@ -182,7 +182,7 @@ class ArrowFirst:
         return Limit("spark.pydelta.local.optimizeMaxBytes", most)
 
     def _off(self) -> str:
-        """The setting that keeps this process from rearranging files."""
+        """Return the setting that keeps this process from rearranging files."""
         limit = self.limit()
         return self._rearranging_limit().setting if limit.most_bytes else limit.setting
 
@@ -200,7 +200,7 @@ class ArrowFirst:
         return self.tried(REWRITTEN, files, work)
 
     def write_task(self, snapshot: Snapshot) -> WriteTask:
-        """Decide how files of a table are written by its changes."""
+        """Decide how a change writes files of a table."""
         return make_write_task(
             self._spark,
             TableShape.of(snapshot),
@@ -211,16 +211,16 @@ class ArrowFirst:
         )
 
     def tried(self, step: str, files: pl.DataFrame, work: Callable[[], _T], *, limit: Limit | None = None) -> _T | None:
-        """Do a step here if it fits; what goes wrong is left to Spark.
+        """Do a step in this process if it fits, and leave it to Spark if it fails.
 
         Args:
             step: ``SCANNED`` or ``REWRITTEN``.
-            files: What it reads.
+            files: The files that the step reads.
             work: The step.
-            limit: None for that of changes.
+            limit: Limit of the step, or None for the limit of changes.
 
         Returns:
-            What the step gives; None where it is Spark's to do, and ``ways`` says why.
+            The step's result, or None if Spark has to do it. ``ways`` then has the reason.
         """
         limit = limit or self.limit()
         if not limit.most_bytes:
@@ -235,7 +235,7 @@ class ArrowFirst:
         return done
 
     def limit(self) -> Limit:
-        """Return how much of a change is done here."""
+        """Return the limit of changes in this process."""
         return Limit("spark.pydelta.local.maxBytes", self._session().settings.local_max_bytes)
 
     def _refuse(self, files: pl.DataFrame, limit: Limit) -> None:
@@ -245,10 +245,10 @@ class ArrowFirst:
         self.refuse_session()
 
     def refuse_session(self) -> None:
-        """Check that the session's settings are ones that this process follows.
+        """Check that this process follows the session's settings.
 
         Raises:
-            NotHere: One is not; its name is told.
+            NotHere: It does not follow one of them. The reason names it.
         """
         conf = self._session().conf
         for name, values in _AS_USUAL.items():
@@ -266,7 +266,7 @@ class ArrowFirst:
 
 
 def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
-    """What comes of a step; or None, and why it is left to Spark."""
+    """Run a step. Returns its result, or None and the reason to leave it to Spark."""
     try:
         return work(), ""
     except RowsDoNotAddUpError:
@@ -283,5 +283,5 @@ def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
 
 
 def written_by(task: WriteTask) -> FilePlace:
-    """Return where the files of a task are."""
+    """Return the place of a task's files."""
     return FilePlace(store=open_store(task.table_uri, task.store_options), options=task.store_options)

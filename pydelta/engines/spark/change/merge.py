@@ -3,13 +3,15 @@
 ::
 
     condition, clauses: resolved, clock and zone frozen
-    source, each row numbered, kept as it is now --------------------+
-    candidate files: keys and what conditions read --join, once------+--> pairs: file, row, source row, clause
+    source, each row numbered, stored -------------------------------+
+    candidate files: keys and columns of conditions --join, once-----+--> pairs: file, row, source row, clause
+
         pairs with a clause --by file--> positions, counts, two sources for one row
         touched files, source rows in no pair: ``merging_rows``
 
-The source is evaluated once, so that a source that changes between passes cannot tear a merge apart; and so are the
-pairs. What was kept is cut off from what made it: a part that is lost fails the merge, and is not made again.
+The source and the pairs are evaluated once, so that a source that changes between passes cannot make the merge
+inconsistent. Stored rows are cut off from the plan that made them: if a part is lost, the merge fails, and the part is
+not computed again.
 """
 
 from __future__ import annotations
@@ -73,12 +75,12 @@ _KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 @dataclass(slots=True)
 class KeptSource:
-    """What all attempts of one merge have in common.
+    """State that all attempts of one merge share.
 
     Args:
-        moment: Clock, zone, user.
-        source: The source's rows as they were read, numbered.
-        rows: How many there are, once they were counted.
+        moment: Clock, time zone and user.
+        source: The numbered rows that were read from the source.
+        rows: Number of source rows, or None before they are counted.
     """
 
     moment: Moment | None = None
@@ -92,10 +94,10 @@ class MergeStatement:
 
     Args:
         condition: SQL text or a Column.
-        clauses: In their order.
+        clauses: Clauses in their order.
         alias: Name by which conditions and values may qualify the table.
         evolve: Whether clauses may add columns and fields that the source has.
-        kept: For its attempts: a merge that is run again has the clock and the source rows of the first time.
+        kept: State of all attempts: a merge that is run again keeps the clock and the source rows of the first attempt.
     """
 
     condition: Any
@@ -106,13 +108,13 @@ class MergeStatement:
 
 
 class SparkMerge:
-    """See ``Merging``.
+    """Runs a merge in Spark. See ``Merging``.
 
     Args:
         spark: The session.
         snapshot: The table.
         source: The rows to merge into it, possibly aliased.
-        statement: What to do with them.
+        statement: The condition and the clauses.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class SparkMerge:
         )
         started = time.monotonic()
         if kept.source is None:
-            kept.source = self._numbered(moment.source(source))  # only now is the source run
+            kept.source = self._numbered(moment.source(source))  # The source runs here, not earlier.
         self._source = kept.source
         self.source_ms = int((time.monotonic() - started) * 1000)
         self._arrow = ArrowFirstMerge(spark, snapshot, self.schema, self._bound, self._source)
@@ -155,7 +157,7 @@ class SparkMerge:
         self._changes: DataFrame | None = None
 
     def _shown(self) -> tuple[str, Sequence[str | None]]:
-        """The condition and those of the clauses as the history shows them; None for a clause without one."""
+        """Render the condition and the clauses' conditions for the history, with None for a clause without one."""
         conditions = [item.condition for item in self._bound.clauses]
         given = [self._bound.condition, *(item for item in conditions if item is not None)]
         first, *texts = shown(self._spark, [item.expression for item in given])
@@ -163,11 +165,11 @@ class SparkMerge:
         return first, [None if item is None else next(following) for item in conditions]
 
     def _numbered(self, source: DataFrame) -> DataFrame:
-        """The source as it is now, each row with a number of its own; its columns keep their ids."""
+        """Store the source's current rows, each with a unique number. Its columns keep their ids."""
         numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
         return numbered.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK).alias(self._source_alias)
 
-    # --- what is there -------------------------------------------------------------------------------------
+    # --- finding rows ------------------------------------------------------------------------------------------
 
     def count_source(self) -> int:
         """See ``Merging.count_source``."""
@@ -176,11 +178,11 @@ class SparkMerge:
         return self._kept.rows
 
     def source_reads_table(self) -> bool:
-        """See ``Merging.source_reads_table``; what was made of rows before the merge is not looked into."""
+        """See ``Merging.source_reads_table``. Rows computed before the merge cannot be traced to a table."""
         return reads_table(self._jvm, self._plan, self._snapshot.table_uri)
 
     def target_filters(self) -> Sequence[Expr]:
-        """See ``Merging.target_filters``: the range of each key, few values of a partition column one by one."""
+        """See ``Merging.target_filters``. Gives ranges of keys, or all values of a partition column if few."""
         condition = folded(self._spark, self._bound.condition)
         if self._arrow.rows is not None:
             return [*target_conjuncts(condition, self._table), *self._arrow.filters]
@@ -280,14 +282,14 @@ class SparkMerge:
         )
 
     def _refuse_ambiguous(self, files: pl.DataFrame) -> None:
-        """Name the row: run again what is needed to find it."""
+        """Name the row, running again the part of the merge that finds it."""
         assert self._changes is not None
         row = self._changes.filter(name("n") > 1).orderBy(FILE, ROW).first()
         assert row is not None
         references = {item.lower() for item in self._jvm.reference_names(self._bound.condition.expression)}
         keys = [field.name for field in self._snapshot.schema.fields if field.name.lower() in references]
         one = self._scan(files).filter((name(FILE_ROW_COLUMN) == row[FILE]) & (name(ROW_INDEX_COLUMN) == row[ROW]))
-        texts = [name(item).try_cast("string") for item in keys]  # Python has not all values that Spark has
+        texts = [name(item).try_cast("string") for item in keys]  # Python lacks some of Spark's values.
         shown = one.select(*texts).first() if texts else ()
         assert shown is not None
         key = ", ".join(f"{item}={value}" for item, value in zip(keys, shown, strict=True))
@@ -299,11 +301,11 @@ class SparkMerge:
             condition=Condition.of("DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"),
         )
 
-    # --- what becomes of it --------------------------------------------------------------------------------
+    # --- writing rows ------------------------------------------------------------------------------------------
 
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
-        if self._candidates is not None:  # the pairs were found here
+        if self._candidates is not None:  # The pairs were found in this process.
             done = self._arrow.write(files, places, copy_others=copy_others)
             if done is not None:
                 return done
@@ -337,13 +339,13 @@ class SparkMerge:
             copied=seen.get("copied") or 0,
             updated=seen.get("updated") or 0,
             inserted=seen.get("inserted") or 0,
-            source=source.get("rows"),  # not told where Spark found that no clause can insert, and dropped that part
+            source=source.get("rows"),  # Missing if Spark dropped this part because no clause can insert.
             paired=source.get("paired") or 0,
         )
         return replace(written, marks=values.marks(written)), passed
 
     def _changes_in(self, places: Sequence[int]) -> DataFrame:
-        """The rows that change, by the new places of their files, with the source's columns where clauses read them."""
+        """Select the rows that change, by new places of files, with the source's columns if clauses read them."""
         assert self._changes is not None
         moved = local_frame(self._spark, [(old, new) for new, old in enumerate(places)], "old long, new long")
         changes = self._changes.join(F.broadcast(moved), name(FILE) == name("old"))
@@ -353,14 +355,18 @@ class SparkMerge:
         return self._hinted(changes)
 
     def _unpaired(self) -> tuple[DataFrame, str | dict[str, int | None]]:
-        """Source rows in no pair that a clause inserts; how many were looked at, or where the job will tell it."""
+        """Select the source rows without a pair that a clause inserts.
+
+        Returns:
+            The rows, and either the counts of rows examined or the place where the job will report them.
+        """
         rows = self._source.withColumn(SOURCE, F.lit(None).cast("long"))
         if self._paired is not None:
             rows = self._source.join(self._paired, name(SOURCE_ROW) == name(SOURCE), "left")
         counts = {"rows": F.count(F.lit(1)), "paired": F.count(name(SOURCE))}
         numbered = bool(identities(self.schema))
         told: str | dict[str, int | None]
-        if numbered:  # they are kept, because then their partitions are known; a job that keeps rows tells nothing
+        if numbered:  # Storing the rows fixes their partitions, but a job that stores rows reports no counts.
             (row,) = rows.agg(*[count.alias(item) for item, count in counts.items()]).collect()
             told = row.asDict()
         else:
@@ -369,13 +375,13 @@ class SparkMerge:
         rows = rows.withColumn(CLAUSE, self._bound.first_of(ClauseOn.NOT_MATCHED)).filter(name(CLAUSE).isNotNull())
         return (self._keep(rows) if numbered else rows), told
 
-    # --- parts ---------------------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------
 
     def _has(self, on: ClauseOn) -> bool:
         return bool(self._bound.numbers(on=on))
 
     def _scan(self, files: pl.DataFrame, *, tracking: bool = False) -> DataFrame:
-        """Rows of files, each with its place, under the table's alias and with the columns that clauses read."""
+        """Scan rows of files with their places, under the table's alias and with the columns that clauses read."""
         return self._bound.columns.over(self._scanned(files, tracking=tracking)).alias(self._alias)
 
     def _scanned(self, files: pl.DataFrame | None, *, tracking: bool = False) -> DataFrame:
@@ -384,7 +390,7 @@ class SparkMerge:
         return scan_dataframe(self._spark, self._snapshot, pinned=True, files=files, extra=extra)
 
     def _hinted(self, frame: DataFrame) -> DataFrame:
-        """Broadcast what is small: the source was counted, which Spark's own estimate does not know."""
+        """Broadcast a small frame. Spark's own estimate does not know the source's row count."""
         return frame if self._has(ClauseOn.NOT_MATCHED_BY_SOURCE) else self._broadcast(frame, self.count_source())
 
     def _broadcast(self, frame: DataFrame, rows: int) -> DataFrame:
@@ -393,26 +399,26 @@ class SparkMerge:
         return F.broadcast(frame) if small and threshold >= 0 else frame
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """Rows that are used several times, cut off from the plan that made them, as soon as they were made once."""
+        """Store rows that are used several times, once they are computed, and cut them off from their plan."""
         context = self._spark.sparkContext
         before = context.getLocalProperty(_KEEP_ANCESTORS)
-        context.setLocalProperty(_KEEP_ANCESTORS, "true")  # else what kept rows are made of is not cut off
+        context.setLocalProperty(_KEEP_ANCESTORS, "true")  # Without it the ancestors of stored rows are not cut off.
         try:
             return frame.localCheckpoint(False, StorageLevel.MEMORY_AND_DISK)
         finally:
             context.setLocalProperty(_KEEP_ANCESTORS, before)  # type: ignore[arg-type] # None takes it away
 
     def ways(self) -> Mapping[str, str]:
-        """See ``TellingEngine.ways``."""
+        """See ``Engine.ways``."""
         return self._arrow.ways
 
     def close(self) -> None:
-        """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""
+        """See ``Merging.close``. Spark's cleaner frees stored rows once nothing refers to them."""
         self._paired = self._changes = None
 
 
 def foresee_merge(spark: SparkSession, snapshot: Snapshot, source: DataFrame, statement: MergeStatement) -> str:
-    """Tell how a merge's rows would be looked for, and run neither the merge nor its source: for EXPLAIN.
+    """Predict for EXPLAIN how a merge's rows would be found, running neither the merge nor its source.
 
     Raises:
         DeltaError: The statement does not fit the table.
@@ -427,12 +433,12 @@ def foresee_merge(spark: SparkSession, snapshot: Snapshot, source: DataFrame, st
 def _bound(
     spark: SparkSession, snapshot: Snapshot, source: DataFrame, statement: MergeStatement, moment: Moment
 ) -> tuple[Sides, StructType, BoundMerge]:
-    """The sides of a merge, the table's schema afterwards, and what was resolved against them."""
+    """Return the sides of a merge, the table's schema afterwards, and the expressions resolved against them."""
     schema = _schema_after(spark, snapshot, statement, from_spark(source.schema))
     plan = source._jdf.queryExecution().analyzed()
     named = str(plan.nodeName()) == "SubqueryAlias"
     alias, source_alias = statement.alias or TARGET_ALIAS, str(plan.alias()) if named else _SOURCE_ALIAS
-    empty = statement.evolve and not snapshot.schema.fields  # has no file either
+    empty = statement.evolve and not snapshot.schema.fields  # Such a table has no files either.
     table = Jvm.of(spark).nothing() if empty else scan_dataframe(spark, snapshot, pinned=True)
     sides = Sides(
         table=table.alias(alias),
@@ -477,7 +483,7 @@ def _schema_after(spark: SparkSession, snapshot: Snapshot, statement: MergeState
 
 
 def _positions(words: pl.DataFrame) -> Iterator[tuple[int, Positions]]:
-    """Words of 64 bits by file -> the positions of their bits."""
+    """Turn 64-bit words by file into the positions of their bits."""
     for (file,), part in words.sort("file", "word").group_by("file", maintain_order=True):
         bits = np.unpackbits(part["bits"].to_numpy().astype("<i8").view(np.uint8), bitorder="little")
         at = np.flatnonzero(bits)

@@ -6,8 +6,8 @@
     source's rows                    WHEN NOT MATCHED
     table's rows                     WHEN NOT MATCHED BY SOURCE
 
-What comes out refers to columns by their ids: those of the source stay as they are, and ``SparkColumns`` gives them to
-each later scan of the table.
+The result refers to columns by their ids. The source's columns keep theirs, and ``SparkColumns`` gives the table's ids
+to each later scan.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = ["BoundClause", "BoundMerge", "Sides", "bind_merge", "bind_pairing", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundClause:
-    """A clause whose expressions were resolved.
+    """A clause with resolved expressions.
 
     Args:
-        clause: As the user has it.
-        condition: None for all rows of its kind.
-        values: What it sets; None for DELETE.
+        clause: The clause as the user wrote it.
+        condition: Its condition, or None for all rows of its kind.
+        values: The values that it sets, or None for DELETE.
     """
 
     clause: MergeClause
@@ -62,12 +62,12 @@ class BoundClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundMerge:
-    """A merge whose expressions were resolved.
+    """A merge with resolved expressions.
 
     Args:
-        condition: Which row of the table goes with which row of the source.
-        clauses: In their order.
-        columns: The table's columns that any of it reads.
+        condition: The condition that pairs rows of the table with rows of the source.
+        clauses: Clauses in their order.
+        columns: Columns of the table that the condition or a clause reads.
     """
 
     condition: BoundExpression
@@ -75,7 +75,7 @@ class BoundMerge:
     columns: SparkColumns
 
     def numbers(self, *, on: ClauseOn | None = None, action: ClauseAction | None = None) -> list[int]:
-        """Places of the clauses of a kind."""
+        """Return the places of the clauses of a kind."""
         return [
             number
             for number, item in enumerate(self.clauses)
@@ -83,7 +83,7 @@ class BoundMerge:
         ]
 
     def first_of(self, on: ClauseOn) -> Column:
-        """Number of the first clause of a kind whose condition is true; null without one."""
+        """Return the number of the first clause of a kind whose condition is true, null without one."""
         chosen = F.lit(None).cast("int")
         for number in reversed(self.numbers(on=on)):
             condition = self.clauses[number].condition
@@ -94,14 +94,14 @@ class BoundMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """What a merge brings together.
+    """The two sides of a merge.
 
     Args:
         table: A scan of the table, under its alias.
         source: The source, under its alias. It is not run.
         alias: Name by which conditions and values may qualify the table.
-        source_alias: Likewise.
-        evolves: Whether structs may lack fields of their columns'.
+        source_alias: Name by which they may qualify the source.
+        evolves: Whether structs may lack fields of their column.
     """
 
     table: DataFrame
@@ -140,7 +140,7 @@ class _Binder:
         return BoundClause(clause=clause, condition=condition, values=values)
 
     def same_names(self, *, updates: bool) -> Assignments:
-        """Each column of the table from that of its name in the source; one of the very same spelling comes first."""
+        """Assign to each column the source's column of the same name. A name of equal case takes precedence."""
         source = {field.name: field.data_type for field in from_spark(self.sides.source.schema).fields}
         known = {name.lower(): name for name in source} | {name: name for name in source}
         found: list[tuple[str, Column]] = []
@@ -156,7 +156,7 @@ class _Binder:
 
 
 def _merged(before: Column, value: Column, target: DataType, source: DataType) -> Column:
-    """The new value of a column; where the source's struct lacks fields of it, those stay. Null only where both are."""
+    """Merge structs: fields that the source lacks keep their values. The result is null only if both are."""
     if not _lacks(target, source):
         return value
     assert isinstance(target, StructType) and isinstance(source, StructType)
@@ -169,7 +169,7 @@ def _merged(before: Column, value: Column, target: DataType, source: DataType) -
 
 
 def _lacks(target: DataType, source: DataType) -> bool:
-    """Whether a struct lacks a field of another, at any depth of structs."""
+    """Return whether a struct lacks a field of another, at any depth of structs."""
     if not isinstance(target, StructType) or not isinstance(source, StructType):
         return False
     pairs = [(field.data_type, source.field(field.name)) for field in target.fields]
@@ -182,16 +182,16 @@ def bind_merge(
     """Resolve a merge.
 
     Args:
-        moment: The command's.
-        sides: What it brings together.
+        moment: Moment of the command.
+        sides: The table and the source.
         condition: SQL text or a Column.
-        clauses: In their order.
-        schema: The table's, as it is afterwards.
+        clauses: Clauses in their order.
+        schema: Schema of the table after the merge.
 
     Raises:
-        ParseError, BindError: A condition or value that does not fit.
-        InvalidArgumentError: One that is not deterministic or holds a subquery; a column that is set twice.
-        SchemaMismatchError: A struct whose fields are not those of its column.
+        ParseError, BindError: A condition or value does not fit.
+        InvalidArgumentError: A condition is not deterministic or holds a subquery, or a column is set twice.
+        SchemaMismatchError: A struct has other fields than its column.
         UnsafeOperationError: An identity column is set.
     """
     binder = _Binder(moment=moment, sides=sides, schema=schema)
@@ -212,7 +212,7 @@ def bind_merge(
 
 @contextmanager
 def _named_as_in_merge(clause: str, frame: DataFrame) -> Iterator[None]:
-    """Call a name that does not resolve by the condition that Delta has for it in a MERGE."""
+    """Give an unresolved name the error condition that Delta uses for it in a MERGE."""
     try:
         yield
     except BindError as error:
@@ -226,15 +226,15 @@ def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *,
     """Resolve a condition over rows of the table, of a source, or of both.
 
     Args:
-        moment: The command's.
+        moment: Moment of the command.
         frame: The rows. They are not read.
-        column: As the user wrote it.
-        what: What it is, for messages.
-        aliases: What helps where table and source have a column of the same name.
+        column: The condition as the user wrote it.
+        what: Name of the condition, for messages.
+        aliases: Advice for a column that table and source both have.
 
     Raises:
-        ParseError, BindError: It does not fit.
-        InvalidArgumentError: It is not deterministic or holds a subquery.
+        ParseError, BindError: The condition does not fit.
+        InvalidArgumentError: The condition is not deterministic or holds a subquery.
     """
     try:
         bound = bind_condition(moment, frame, column)
@@ -271,5 +271,5 @@ def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *,
 
 
 def qualified(alias: str, column: str) -> Column:
-    """A column by its name under an alias: one bound to a DataFrame is ambiguous once that is joined twice."""
+    """Refer to a column by its name under an alias. A DataFrame's own column is ambiguous in a self-join."""
     return F.col(f"{quoted(alias)}.{quoted(column)}")

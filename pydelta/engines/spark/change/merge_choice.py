@@ -1,9 +1,9 @@
-"""Run the row work of a MERGE in this process, over a source that Spark has run once and kept.
+"""Run the row work of a MERGE in this process, over a source that Spark has run and stored once.
 
 ::
 
     condition, clauses --exact--> a rule --+-- source small enough: collected as Arrow, once --> find, write
-                                           `-- anything else: Spark's plans, and ``ways`` says why
+                                           `-- anything else: Spark's plans, and ``ways`` has the reason
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = ["ArrowFirstMerge", "foresee_arrow"]
 
 
 class ArrowFirstMerge:
-    """The part of one merge that is tried in this process.
+    """Tries the steps of one merge in this process.
 
     Args:
         spark: The session.
         snapshot: The table.
-        schema: Its schema afterwards.
+        schema: Schema of the table after the merge.
         bound: Condition and clauses.
-        source: The source's rows as they were kept.
+        source: The stored rows of the source.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ArrowFirstMerge:
         self._merge: ArrowMerge | None = None
         self._filters: list[Expr] = []
         self.rows: pa.Table | None = None
-        """The source, where the merge is done here."""
+        """The source's rows if this process does the merge, None otherwise."""
         if self._arrow.limit().most_bytes:
             try:
                 self._prepare()
@@ -68,16 +68,16 @@ class ArrowFirstMerge:
 
     @property
     def ways(self) -> Mapping[str, str]:
-        """How the steps were done; see ``TellingEngine.ways``."""
+        """How the steps were done; see ``Engine.ways``."""
         return self._arrow.ways
 
     @property
     def filters(self) -> Sequence[Expr]:
-        """Conditions over the table's keys that hold for every row with a match."""
+        """Conditions over the table's keys that are true for every row with a match."""
         return self._filters
 
     def find(self, files: pl.DataFrame) -> MergeMatches | None:
-        """Pair rows; None where that is Spark's to do. See ``Merging.find``."""
+        """Pair rows, or return None if Spark has to. See ``Merging.find``."""
         merge = self._merge
         if merge is None:
             return None
@@ -89,7 +89,7 @@ class ArrowFirstMerge:
     def write(
         self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool
     ) -> tuple[RewriteOutput, Passed] | None:
-        """Write new rows; None where that is Spark's to do. See ``Merging.write``."""
+        """Write new rows, or return None if Spark has to. See ``Merging.write``."""
         merge = self._merge
         if merge is None:
             return None
@@ -113,7 +113,7 @@ class ArrowFirstMerge:
         self._merge = ArrowMerge(self._snapshot, rule, self.rows, task=task, place=written_by(task))
 
     def _collected(self, used: Mapping[int, Column]) -> pa.Table:
-        """The source's rows; the columns that are read in the types that they have in the table's terms."""
+        """Collect the source's rows, converting the columns that are read to the table's types."""
         try:
             found = self._frame.toArrow()
             columns = []
@@ -132,7 +132,7 @@ class ArrowFirstMerge:
 def foresee_arrow(
     spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: DataFrame
 ) -> str:
-    """Tell how a merge would be done, as far as that is known before its source is run; see ``ArrowFirstMerge``."""
+    """Predict how a merge would be done, as far as this is known before its source is run. See ``ArrowFirstMerge``."""
     first = ArrowFirst(spark)
     limit = first.limit()
     if not limit.most_bytes:
@@ -150,10 +150,10 @@ def foresee_arrow(
 def _rule(
     spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: Any
 ) -> tuple[MergeRule, dict[int, Column]]:
-    """What a merge does, as this process can do it, and the source's columns that it reads, by their places.
+    """Build the merge's rule for this process, and find the source columns that it reads, by their places.
 
     Raises:
-        NotHere: It is Spark's to do.
+        NotHere: Spark has to do it.
     """
     if schema != snapshot.schema:
         raise NotHere("a merge that changes the schema")
@@ -182,7 +182,7 @@ def _rule(
 
 
 def _fields(rule: MergeRule) -> list[Column]:
-    """The source's columns that a rule reads."""
+    """Return the source's columns that a rule reads."""
     parts = [part for key in rule.keys for part in key] + list(rule.rest)
     for clause in rule.clauses:
         parts += [*clause.values.values(), *([clause.condition] if clause.condition is not None else [])]
@@ -190,7 +190,7 @@ def _fields(rule: MergeRule) -> list[Column]:
 
 
 def _kept_bytes(spark: SparkSession, plan: Any) -> int | None:
-    """Bytes that the kept rows take up, as Spark's store of blocks has them; None where it does not say."""
+    """Return the size of the stored rows in Spark's block manager, or None if it is unknown."""
     while str(plan.nodeName()) == "SubqueryAlias":
         plan = plan.child()
     if str(plan.nodeName()) != "LogicalRDD":

@@ -1,7 +1,7 @@
-"""Find in a resolved merge condition what narrows the files to read: equal keys, conditions on the table alone.
+"""Find the parts of a resolved merge condition that narrow the files to read: equal keys, conditions on the table.
 
-Nothing here decides what a merge does: it narrows the files that are read. What cannot be understood, or computed
-from the source alone, narrows nothing.
+Nothing here decides the result of a merge. Parts that are not understood, or that the source alone cannot compute, do
+not narrow the files.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _WHOLE: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _RANGED: Final = frozenset({*_WHOLE, "date", "timestamp", "timestamp_ntz", "string"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _ESTIMATED: Final = MOST_LISTED * 5 // 4
-"""An estimate of the number of keys up to which they may be few: it is off by a twentieth, mostly."""
+"""The limit for an estimated number of keys that may be few: the estimate is usually off by at most a twentieth."""
 _USER_DEFINED: Final = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeKey:
-    """``target = expression over the source``, a conjunct of the condition.
+    """The conjunct ``target = expression over the source`` of a condition.
 
     Args:
-        target: The table's column.
+        target: Column of the table.
         source: The other side, a Catalyst expression over the source's columns.
-        data_type: The type in which both are compared, by its name in the log.
-        null_safe: Null matches null (``<=>``).
+        data_type: Type in which both are compared, by its name in the log.
+        null_safe: Whether null matches null (``<=>``).
     """
 
     target: str
@@ -58,13 +58,13 @@ class MergeKey:
 
 
 def keeps_order(source: str, target: str) -> bool:
-    """Whether a cast gives each value of a type as itself, so that bounds on the one are bounds on the other. Pure.
+    """Return whether a cast keeps each value of a type, so that bounds before it are bounds after it. Pure.
 
-    True from whole numbers and decimals to those that hold all of their digits, and from a type to itself.
+    This holds for whole numbers and decimals cast to types with room for all of their digits, and for equal types.
 
     Args:
         source: A type by its name in the log, such as ``integer`` or ``decimal(10,2)``.
-        target: Likewise.
+        target: The type that it is cast to.
     """
     if source == target:
         return True
@@ -79,12 +79,12 @@ def keeps_order(source: str, target: str) -> bool:
 
 
 def keys_of(jvm: Jvm, condition: Any, target: DataFrame) -> Iterator[MergeKey]:
-    """The keys by which a merge condition demands equality, of types whose order statistics follow.
+    """Find the keys that a merge condition requires to be equal, of types that statistics order in the same way.
 
     Args:
-        jvm: The session's.
-        condition: Catalyst's expression, resolved.
-        target: The table's rows, whose columns it reads.
+        jvm: The session's JVM.
+        condition: The resolved Catalyst expression.
+        target: Rows of the table, whose columns the condition reads.
     """
     own = _ids(target)
     for conjunct in _conjuncts(condition):
@@ -102,7 +102,7 @@ def keys_of(jvm: Jvm, condition: Any, target: DataFrame) -> Iterator[MergeKey]:
 
 
 def target_conjuncts(condition: Any, target: DataFrame) -> Sequence[Expr]:
-    """Conjuncts of the condition over the target alone. See ``keys_of``."""
+    """Return the conjuncts of the condition over the target alone. See ``keys_of``."""
     own = _ids(target)
     alone = []
     for conjunct in _conjuncts(condition):
@@ -113,17 +113,17 @@ def target_conjuncts(condition: Any, target: DataFrame) -> Sequence[Expr]:
 
 
 def ranges_of(jvm: Jvm, source: DataFrame, keys: Sequence[MergeKey], partitions: frozenset[str]) -> list[Expr]:
-    """Conditions over the table's keys that hold for every row with a match; ``FALSE`` where there can be none.
+    """Compute conditions over the table's keys that hold for every row with a match, or ``FALSE`` if none can match.
 
     Args:
-        jvm: The session's.
-        source: The source's rows, kept.
-        keys: What to look at.
-        partitions: The table's partition columns, in lower case, whose values are not rounded in any file's entry.
+        jvm: The session's JVM.
+        source: The stored rows of the source.
+        keys: The keys to examine.
+        partitions: Partition columns of the table, in lower case. Their values in file entries are not rounded.
 
     Returns:
-        For each key the list of its values while they are few, so that what another writer does between two of them is
-        no conflict; their range otherwise.
+        For each key the list of its values if they are few, else their range. A list avoids conflicts with writers of
+        values between two of them.
     """
     if not keys:
         return []
@@ -147,7 +147,7 @@ def ranges_of(jvm: Jvm, source: DataFrame, keys: Sequence[MergeKey], partitions:
             elif with_null:
                 narrowed = [IsNull(Column((key.target,)))]
             found += narrowed
-    except (PySparkException, Py4JError) as error:  # what the join does not compute for a row may fail for it here
+    except (PySparkException, Py4JError) as error:  # The join may skip a row for which this query fails.
         _LOG.debug("no range of merge keys: %s", error)
         return []
     return found
@@ -162,7 +162,7 @@ def _range(key: MergeKey, low: pa.Scalar, high: pa.Scalar) -> Iterator[Expr]:
 
 
 def _listed(source: DataFrame, key: MergeKey, value: SparkColumn, *, is_partition: bool) -> Expr | None:
-    """Each value of a key; None where there are many, or one cannot be expressed or compared with statistics."""
+    """List the values of a key, or return None if they are many or one cannot be compared with statistics."""
     distinct = source.select(value).distinct().limit(MOST_LISTED + 1).toArrow().column(0)
     if len(distinct) > MOST_LISTED:
         return None
@@ -173,7 +173,7 @@ def _listed(source: DataFrame, key: MergeKey, value: SparkColumn, *, is_partitio
 
 
 def _literal(value: pa.Scalar, data_type: str) -> Literal | None:
-    """A value as Spark holds it (days, microseconds, digits) -> a literal; None for one that has none."""
+    """Turn Spark's representation of a value (days, microseconds, digits) into a literal, or None if there is none."""
     try:
         return literal_of(
             value.value if data_type in ("date", "timestamp", "timestamp_ntz") else value.as_py(), data_type
@@ -183,7 +183,7 @@ def _literal(value: pa.Scalar, data_type: str) -> Literal | None:
 
 
 def _runs_user_code(jvm: Jvm, expression: Any) -> bool:
-    """Whether a function that is not Spark's own is part of the expression."""
+    """Return whether the expression calls a function that is not Spark's own."""
     user_defined = jvm.view.java.lang.Class.forName(_USER_DEFINED)
     todo = [expression]
     while todo:
@@ -207,7 +207,7 @@ def _class(expression: Any) -> str:
 
 
 def _column(expression: Any) -> Any | None:
-    """The column, looked at through a cast that gives each value as itself."""
+    """Return the column below any cast that keeps each value, or None if there is none."""
     if _class(expression) == "Cast":
         inner = expression.child()
         if not keeps_order(str(inner.dataType().typeName()), str(expression.dataType().typeName())):

@@ -1,13 +1,13 @@
-"""Make the rows that a merge writes, from its pairs of rows and the source rows without one.
+"""Compute the rows that a merge writes, from its pairs of rows and the source rows without one.
 
 ::
 
     rows of touched files --no clause-----> copied, column by column
                           --UPDATE--------> the clause's values; generated columns made of them computed
-                          --DELETE--------> none; one of the change data feed
+                          --DELETE--------> none, except a row of the change data feed
     source rows in no pair --INSERT-------> the clause's values; defaults, generated and identity columns computed
 
-Each row carries the number of its clause to the end, so that what is checked or computed is known for each of them.
+Each row keeps the number of its clause to the end, which decides what is checked and computed for it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["CLAUSE", "FILE", "ROW", "SOURCE", "SOURCE_ROW", "MergedRows"]
 
 SOURCE_ROW: Final = "__pydelta_source_row"
-"""Column of the source: the number of its row."""
+"""The source's column with row numbers."""
 
 FILE: Final = "__pydelta_c_file"
 ROW: Final = "__pydelta_c_row"
 SOURCE: Final = "__pydelta_c_source"
 CLAUSE: Final = "__pydelta_clause"
-"""Columns of a pair: the file and the row in it, the source's row, the clause that decides."""
+"""Columns of a pair: the file, its row, the source's row, and the clause that applies."""
 
 _COPIED: Final = "__pydelta_copied"
 _NEW: Final = "__pydelta_new"
@@ -60,11 +60,11 @@ class MergedRows:
 
     Args:
         snapshot: The table.
-        schema: Its schema afterwards.
+        schema: Schema of the table after the merge.
         bound: Condition and clauses.
-        moment: The command's: defaults, generated columns and checks see its clock too.
+        moment: Moment of the command. Defaults, generated columns and checks see its clock too.
         table: The scan that clauses were resolved against.
-        alias: The name under which scans of the table stand.
+        alias: Alias of scans of the table.
     """
 
     snapshot: Snapshot
@@ -83,12 +83,12 @@ class MergedRows:
         return [ROW_ID_COLUMN, ROW_VERSION_COLUMN] if self.snapshot.properties.enable_row_tracking else []
 
     def changed(self, target: DataFrame, changes: DataFrame, *, copy_others: bool) -> DataFrame:
-        """Rows of the touched files.
+        """Compute the rows of the touched files.
 
         Args:
-            target: Their rows, under ``alias``, with file, row index, and ids where the table tracks rows.
-            changes: ``FILE``, ``ROW`` and ``CLAUSE`` of those that change, with the source's columns where clauses
-                read them.
+            target: Their rows, under ``alias``, with file, row index, and ids if the table tracks rows.
+            changes: ``FILE``, ``ROW`` and ``CLAUSE`` of the rows that change, with the source's columns if clauses read
+                them.
             copy_others: Whether the other rows are written as well.
         """
         same = (name(FILE_ROW_COLUMN) == name(FILE)) & (name(ROW_INDEX_COLUMN) == name(ROW))
@@ -100,7 +100,7 @@ class MergedRows:
         new = self._chosen(self.bound.numbers(action=ClauseAction.UPDATE), old)
         if not self._feed:
             return rows.select(*[value.alias(item) for item, value in new.items()], name(CLAUSE), *self._kept_ids())
-        # before a row becomes several: a value that is not deterministic is the same in the feed and in the table
+        # Compute values before a row becomes several, so that a nondeterministic value is the same in feed and table.
         wide = rows.select(
             *[value.alias(f"__old_{place}") for place, value in enumerate(old.values())],
             F.struct(*[value.alias(item) for item, value in new.items()]).alias(_NEW),
@@ -118,18 +118,18 @@ class MergedRows:
         return wide.select(*columns, name(CLAUSE), name(CHANGE_COLUMN), *self._kept_ids())
 
     def _before(self, field: StructField) -> Column:
-        """A column of a row that is there, with null for what the merge adds to it."""
+        """Return a column of an existing row, with null for columns and fields that the merge adds."""
         known = self.snapshot.schema.field(field.name)
         if known is None:
             return absent(field)
         return cast_parts(qualified(self.alias, known.name), known.data_type, field.data_type)
 
     def inserted(self, rows: DataFrame) -> tuple[DataFrame, GivenValues]:
-        """Source rows that clauses insert, and how far the values of identity columns went.
+        """Compute the source rows that clauses insert, and the values given to identity columns.
 
         Args:
-            rows: The source's columns and ``CLAUSE``, never null, cut off from their plan where the table has
-                identity columns.
+            rows: The source's columns and ``CLAUSE``, never null, cut off from their plan if the table has identity
+                columns.
         """
         numbered = identities(self.schema)
         rows, given = with_identities(rows.sparkSession, rows, numbered, prefix=_GIVEN)
@@ -144,12 +144,12 @@ class MergedRows:
         if not self._feed:
             return rows.select(*columns, name(CLAUSE), *ids), given
         kinds = F.array(F.lit(None).cast("string"), F.lit("insert"))
-        wide = rows.select(*columns, name(CLAUSE), *ids)  # as above: values come before a row becomes two
+        wide = rows.select(*columns, name(CLAUSE), *ids)  # As above, compute values before a row becomes two.
         wide = wide.withColumn(CHANGE_COLUMN, F.explode(kinds))
         return wide.select(*map(name, new), name(CLAUSE), name(CHANGE_COLUMN), *self._tracking), given
 
     def counted(self, rows: DataFrame) -> tuple[DataFrame, str]:
-        """Let the job count the rows of the table by what became of them; where it does comes along."""
+        """Have the job count the table's rows by outcome. Returns the rows and the name of the observation."""
         of_table = name(CHANGE_COLUMN).isNull() if self._feed else F.lit(True)
         updated = _is_among(self.bound.numbers(action=ClauseAction.UPDATE))
         inserted = _is_among(self.bound.numbers(action=ClauseAction.INSERT))
@@ -157,7 +157,7 @@ class MergedRows:
         return observing(rows, {kind: F.count_if(holds) for kind, holds in kinds.items()})
 
     def shaped(self, rows: DataFrame) -> DataFrame:
-        """The table's columns of the rows, with what has to be computed, and guarded; behind them what files need."""
+        """Compute the table's columns of the rows and check them. The columns that files need come last."""
         copied = name(CLAUSE).isNull()
         if self._feed:
             copied = copied | F.coalesce(_is_old_image(), F.lit(False))
@@ -178,7 +178,7 @@ class MergedRows:
         return self.moment.frame(shaped)
 
     def _generated(self) -> Mapping[str, Generated]:
-        """In which rows a generated column is computed, and in which it was given."""
+        """Find in which rows each generated column is computed, and in which it was given."""
         fields = [field.name for field in self.schema.fields if _GENERATION in field.metadata]
         if not fields:
             return {}
@@ -201,7 +201,7 @@ class MergedRows:
         }
 
     def _chosen(self, numbers: Sequence[int], old: Mapping[str, Column]) -> dict[str, Column]:
-        """Each column as the clause of the row sets it; as it was where it does not."""
+        """Set each column by the row's clause, or keep its old value."""
         found = dict(old)
         for number in reversed(numbers):
             values = self.bound.clauses[number].values
@@ -212,7 +212,7 @@ class MergedRows:
         return found
 
     def _kept_ids(self) -> list[Column]:
-        """Ids of rows stay; versions stay for rows that do not change."""
+        """Keep row ids, and keep versions of rows that do not change."""
         if not self._tracking:
             return []
         version = F.when(name(CLAUSE).isNull(), name(ROW_VERSION_COLUMN)).alias(ROW_VERSION_COLUMN)
@@ -220,7 +220,7 @@ class MergedRows:
 
 
 def _is_among(numbers: Sequence[int]) -> Column:
-    """Whether a row's clause is one of these; never null."""
+    """Return whether a row's clause is one of these, never null."""
     return F.coalesce(name(CLAUSE).isin(list(numbers)), F.lit(False)) if numbers else F.lit(False)
 
 
@@ -229,5 +229,5 @@ def _is_old_image() -> Column:
 
 
 def _blank(field: StructField) -> Column:
-    """What a new row has in a column before anything is computed."""
+    """Return a new row's column before anything is computed."""
     return as_type(F.lit(None), field.data_type) if _GENERATION in field.metadata else absent(field)

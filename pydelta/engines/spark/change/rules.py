@@ -1,4 +1,4 @@
-"""Ask Spark about the SQL in a table's definition: does a default fit, which rows break a rule."""
+"""Ask Spark about the SQL in a table's definition: whether a default fits, and which rows break a constraint."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def check_definition(spark: SparkSession, schema: StructType, properties: Mappin
 
     Args:
         spark: The session.
-        schema: The table's columns: generation expressions and defaults.
-        properties: For CHECK constraints.
+        schema: Columns of the table, with generation expressions and defaults.
+        properties: Properties of the table, with its CHECK constraints.
 
     Raises:
         ParseError: A text is not an expression.
-        BindError: It names a column that is not there, or a generation expression names a generated column.
-        InvalidArgumentError: It is not deterministic, holds a subquery, or is of another type than its column.
+        BindError: An expression names a missing column, or a generation expression names a generated column.
+        InvalidArgumentError: An expression is not deterministic, holds a subquery, or does not have its column's type.
     """
     constraints = {key: text for key, text in properties.items() if key.lower().startswith(_CONSTRAINT)}
     generated = {field.name: str(text) for field in schema.fields if (text := field.metadata.get(_GENERATION))}
@@ -78,10 +78,10 @@ def _check(rows: DataFrame, text: str, what: str, refused: Condition, *, whole: 
 
     Args:
         rows: The columns that it may read.
-        text: The expression, a condition unless it is of a generated column.
-        what: What it is, for messages.
-        refused: What it is called that Spark knows the expression, and no table can have it.
-        whole: For a generated column: with those that it must not read.
+        text: The expression, a condition unless it belongs to a generated column.
+        what: Name of the expression, for messages.
+        refused: Error condition for an expression that Spark knows and no table can have.
+        whole: All columns, including those that it must not read. Given only for a generated column.
     """
     hint = f"The columns that it may read are: {', '.join(rows.columns)}."
     try:
@@ -121,12 +121,12 @@ def _resolves(rows: DataFrame, text: str) -> bool:
 
 
 def check_default(spark: SparkSession, expression: str, data_type: DataType) -> None:
-    """See ``ChecksRules.check_default``. The expression is computed once, to see that it can be.
+    """See ``Engine.check_default``. The expression is computed once, to check that it can be.
 
     Raises:
         ParseError: It is not an expression.
         BindError: It names a column.
-        InvalidArgumentError: Its value is none of the column's type.
+        InvalidArgumentError: Its value does not have the column's type.
     """
     one = spark.range(1).select(F.lit(1).alias("__pydelta_nothing"))
     hint = "A default is an expression without columns, such as 0, 'new' or current_timestamp()."
@@ -145,7 +145,7 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
             condition=Condition.of("INVALID_DEFAULT_VALUE.NOT_CONSTANT", defaultValue=expression),
         ) from error
     try:
-        text = F.col("value").cast("string").alias("value")  # Python has no date before the year 1
+        text = F.col("value").cast("string").alias("value")  # Python has no date before the year 1.
         row = value.select(text, F.isnull("given").alias("missing")).first()
     except PySparkException as error:
         raise InvalidArgumentError(
@@ -162,10 +162,10 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
 
 
 def _is_assignable(jvm: Jvm, frame: DataFrame) -> bool:
-    """Whether Spark takes an expression (the second column) as a default of a type (that of the first).
+    """Return whether Spark accepts an expression (the second column) as a default of a type (that of the first).
 
-    As for its own tables: what every value of the type can be widened from, and constants of another type, but that
-    no boolean becomes a number and no number a boolean.
+    The rule is that of Spark's own tables: types that can be widened, and constants of another type. Booleans and
+    numbers do not convert into each other.
     """
     target, given = (field.dataType() for field in frame._jdf.schema().fields())
     spark_types = jvm.view.org.apache.spark.sql.catalyst.expressions.Cast
@@ -179,10 +179,10 @@ def _is_assignable(jvm: Jvm, frame: DataFrame) -> bool:
 
 
 def rows_against(rows: DataFrame, expression: str) -> tuple[int, str | None]:
-    """Count the rows for which a condition is not true (false or null), and give one of them as JSON.
+    """Count the rows for which a condition is false or null, and return one of them as JSON.
 
     Args:
-        rows: The table's rows.
+        rows: Rows of the table.
         expression: The condition.
     """
     broken = rows.filter(~F.coalesce(F.expr(expression), F.lit(False)))

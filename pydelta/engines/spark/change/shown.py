@@ -1,6 +1,6 @@
 """Render conditions for the history as Spark writes them in a plan: ``(id#7 > 2)``, constants computed, casts folded.
 
-The numbers are those of columns in one statement: they tell columns of one name apart and mean nothing beyond it.
+The numbers distinguish columns of one name within a statement and have no meaning beyond it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["is_shown_as_it_is", "shown", "text_of"]
 _COMPARISONS: Final = frozenset(("EqualTo", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"))
 
 _FIELDS: Final = 25
-"""Parts of a list that Spark shows by default."""
+"""Number of elements of a list that Spark shows by default."""
 
 
 def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
@@ -31,21 +31,21 @@ def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
 
     Args:
         spark: The session.
-        expressions: Catalyst's.
+        expressions: The Catalyst expressions.
 
     Returns:
-        The text of each, in their order; the text before optimization where that fails.
+        The text of each, in their order. If the optimizer fails, the text before optimization.
     """
     jvm = Jvm.of(spark)
     if not any(jvm.has_subquery(expression) for expression in expressions):
         try:
-            with jvm.active():  # the rules ask the active session for its settings
+            with jvm.active():  # The rules read the settings of the active session.
                 plan = jvm.state.optimizer().execute(_projected(jvm, expressions))
             found = [item.child() for item in jvm.to_list(plan.projectList())]
         except (
             PySparkException,
             Py4JError,
-        ):  # a constant part that fails: the query will fail and explain it
+        ):  # A constant part fails. The query will fail on it too, and explain it.
             found = []
         if len(found) == len(expressions):
             expressions = found
@@ -53,17 +53,17 @@ def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
 
 
 def text_of(expression: Any) -> str:
-    """Render an expression of a plan as it is."""
+    """Render an expression of a plan unchanged."""
     return str(expression.simpleString(_FIELDS))
 
 
 def is_shown_as_it_is(tree: Tree) -> bool:
-    """Whether Spark's optimizer leaves a condition as it is, constants computed: columns compared with constants."""
+    """Return whether Spark's optimizer keeps a condition: a conjunction of columns compared with constants."""
     return _are_comparisons(tree.root, set())
 
 
 def _are_comparisons(node: Node, columns: set[str]) -> bool:
-    """Each of the conjuncts compares a column with a constant, and no two compare the same: they would be one."""
+    """Return whether all conjuncts compare a column with a constant, each a different one (Spark merges equal ones)."""
     if node.name == "And":
         return all(_are_comparisons(child, columns) for child in node.children)
     if node.name not in _COMPARISONS:
@@ -79,9 +79,9 @@ def _are_comparisons(node: Node, columns: set[str]) -> bool:
 
 
 def _projected(jvm: Jvm, expressions: Sequence[Any]) -> Any:
-    """A projection of the expressions over rows of the columns that they refer to.
+    """Build a projection of the expressions over rows of the columns that they refer to.
 
-    An optimizer evaluates expressions over rows that it knows, so these come from an RDD, which it does not look into.
+    An optimizer evaluates expressions over rows that it knows, so these come from an RDD, which it does not examine.
     """
     columns: dict[str, Any] = {}
     for expression in expressions:
@@ -97,7 +97,7 @@ def _projected(jvm: Jvm, expressions: Sequence[Any]) -> Any:
 
 
 def _rows(jvm: Jvm, schema: Any) -> Any:
-    """A plan of rows that an optimizer does not look into; one serves all statements over columns like these."""
+    """Return a plan of rows that the optimizer does not examine, shared by statements with the same columns."""
     key = str(schema.json())
     rows = jvm.unseen_rows.get(key)
     if rows is None:

@@ -34,19 +34,19 @@ _GENERATION = "delta.generationExpression"
 def write_updated(
     spark: SparkSession, snapshot: Snapshot, rows: DataFrame, assignments: BoundAssignments, moment: Moment
 ) -> RewriteOutput:
-    """See ``UpdatingEngine.write_updated``.
+    """See ``Engine.write_updated``.
 
     Args:
         spark: The session.
         snapshot: The table.
-        rows: Rows of the files touched, with ``MATCHED_COLUMN``: those for which it is true change, the others are
-            copied. With ids and versions where the table tracks rows.
-        assignments: What they change to, over the columns of ``rows``.
-        moment: The command's: defaults, generated columns and checks see its clock too.
+        rows: Rows of the touched files, with ``MATCHED_COLUMN``: rows for which it is true change, the others are
+            copied. With ids and versions if the table tracks rows.
+        assignments: The new values, over the columns of ``rows``.
+        moment: Moment of the command. Defaults, generated columns and checks see its clock too.
     """
     schema, properties = snapshot.schema, snapshot.properties
     old = {field.name: name(field.name) for field in schema.fields}
-    # the new values are computed once a row, before a row becomes several
+    # Compute the new values once per row, before a row becomes several.
     new = [
         value.alias(column) for column, value in assignments.apply(schema, old).items() if column in assignments.columns
     ]
@@ -92,9 +92,9 @@ def write_updated(
 
 
 def recomputed(moment: Moment, snapshot: Snapshot, rows: DataFrame, changed: frozenset[str]) -> frozenset[str]:
-    """Find the generated columns to compute again: made of a column that changes, and not set themselves.
+    """Find the generated columns to compute again: those that read a changed column and are not set themselves.
 
-    The others stay as they are: made anew in another zone, they might come out differently.
+    The others keep their values: computed in another time zone, they might differ.
     """
     generated = {
         field.name: str(field.metadata[_GENERATION])

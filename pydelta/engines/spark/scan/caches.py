@@ -1,4 +1,4 @@
-"""Refresh what Spark has cached of a table's earlier versions after a commit of this session.
+"""Refresh Spark's cache entries over earlier versions of a table after a commit of this session.
 
 ::
 
@@ -6,7 +6,7 @@
                                                                           the plan at version 4 -+
     CACHE TABLE t        entry: plan of t, version 3        commit 4 -->  the plan at version 4 --> rows of version 4
 
-A name is resolved anew by each statement, a DataFrame keeps the plan that it was made with: its entry has two keys.
+Each statement resolves a name again, but a DataFrame keeps its plan, so its entry has two keys.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _TwoKeys:
     """The plans under which one entry is found.
 
     Args:
-        first: What was cached.
-        now: The same over the newest version.
+        first: The plan that was cached.
+        now: The same plan over the newest version.
     """
 
     first: Any
@@ -57,7 +57,7 @@ class _TwoKeys:
 
 
 class _Entries:
-    """The entries of Spark's cache; its list has no accessor."""
+    """The entries of Spark's cache, whose list has no accessor."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm = Jvm.of(spark)
@@ -76,15 +76,15 @@ class _Entries:
         return list(self._jvm.to_list(self._field().get(self.manager)))
 
     def of(self, plan: Any) -> Any | None:
-        """The entry of a plan."""
+        """Return the entry of a plan."""
         found = self.manager.lookupCachedData(self._jvm.session, plan)
         return found.get() if found.isDefined() else None
 
     def settle(self) -> None:
-        """Drop the other key of an entry of which one was unpersisted, and bring together what Spark has parted.
+        """Drop both keys of an entry if one was unpersisted, and join keys that Spark has separated.
 
-        Spark makes an entry that is not read yet anew when one that it is built on goes: each key for itself, and the
-        first one over its old version.
+        When an entry goes, Spark creates each unread entry built on it again: separately for each key, and for the
+        first key over its old version.
         """
         for pair in list(self.pairs):
             first, now = self.of(pair.first), self.of(pair.now)
@@ -97,14 +97,14 @@ class _Entries:
                 self.pairs.remove(pair)
 
     def by_keys(self) -> list[_TwoKeys]:
-        """Of each entry, once; both are the same where it has one."""
+        """Return the keys of each entry, once. Both are equal if the entry has one key."""
         plans = [entry.plan() for entry in self.all()]
         known = [plan for pair in self.pairs for plan in pair.plans]
         single = [plan for plan in plans if not any(bool(plan.sameResult(other)) for other in known)]
         return [*(_TwoKeys(first=plan, now=plan) for plan in single), *reversed(self.pairs)]
 
     def add(self, keys: _TwoKeys, store: Any) -> None:
-        """Cache a plan as another one was; where that was cached without a name, under the first key as well."""
+        """Cache a plan as another one was cached. If that had no name, add the first key as well."""
         self.manager.cacheQuery(self._jvm.session, keys.now, store.tableName(), store.storageLevel())
         made = self.of(keys.now)
         if made is not None and not store.tableName().isDefined() and not bool(keys.now.sameResult(keys.first)):
@@ -112,7 +112,7 @@ class _Entries:
             self.pairs.append(keys)
 
     def drop(self, plans: list[Any]) -> None:
-        """Take entries out, and leave those that were built on them."""
+        """Drop entries, and keep those that were built on them."""
         for plan in plans:
             self.manager.uncacheQuery(self._jvm.session, plan, False, False)
 
@@ -137,22 +137,22 @@ class _Entries:
 
 
 def store_of(entry: Any) -> Any:
-    """What holds an entry's rows, and knows its name and level."""
+    """Return the object that holds an entry's rows, name and storage level."""
     return entry.cachedRepresentation().cacheBuilder()
 
 
 def refresh_caches(spark: SparkSession, table_uri: str) -> int:
-    """Rebuild Spark's cache entries over unpinned scans of a table; call it after each commit of this session.
+    """Rebuild Spark's cache entries over unpinned scans of a table. Call it after each commit of this session.
 
-    An entry over a version that the user named stays. An entry whose table changed its columns is dropped, since the
-    plan it was made for no longer fits. A failure here never fails the commit: it is logged and the entry dropped.
+    An entry over a version that the user named stays. An entry is dropped if its table changed its columns, since its
+    plan no longer fits. A failure here never fails the commit: it is logged and the entry is dropped.
 
     Args:
         spark: The session.
-        table_uri: The table's root: a table that was replaced has a new id at the old place.
+        table_uri: Root of the table. A table that was replaced has a new id at the old place.
 
     Returns:
-        How many entries were rebuilt or dropped.
+        The number of entries that were rebuilt or dropped.
     """
     entries = _Entries(spark)
     if entries.none:
@@ -186,18 +186,18 @@ def _refreshed(
             moved = None
         if moved is not keys.now:
             stale.append((keys, moved, store_of(entry)))
-    for keys, *_ in stale:  # all of them first: Spark makes entries anew that were built on one that goes, as it was
+    for keys, *_ in stale:  # Drop all first, since Spark rebuilds dependent entries over old versions.
         entries.drop(keys.plans)
         if keys in entries.pairs:
             entries.pairs.remove(keys)
-    for keys, moved, store in reversed(stale):  # oldest first: others may be built on it
+    for keys, moved, store in reversed(stale):  # Oldest first, because others may be built on it.
         if moved is not None:
             entries.add(_TwoKeys(first=keys.first, now=moved), store)
     return len(stale)
 
 
 def drop_halves(spark: SparkSession) -> None:
-    """Let go of the other key of each entry of which one key was unpersisted."""
+    """Drop both keys of each entry of which one key was unpersisted."""
     entries = _Entries(spark)
     if entries.pairs:
         with _plans_stay(spark):
@@ -206,7 +206,7 @@ def drop_halves(spark: SparkSession) -> None:
 
 @contextmanager
 def _plans_stay(spark: SparkSession) -> Iterator[None]:
-    """Keep plans at their versions for the block, on this thread: Spark's cache knows its entries by these."""
+    """Keep plans at their versions in the block, on this thread. Spark's cache finds its entries by these plans."""
     spark.sparkContext.setLocalProperty(_AS_THEY_ARE, "true")
     try:
         yield
@@ -215,12 +215,12 @@ def _plans_stay(spark: SparkSession) -> Iterator[None]:
 
 
 def plans_stay(spark: SparkSession) -> bool:
-    """Return whether the JVM's thread that calls plans something for the cache, at the versions that it knows."""
+    """Return whether the calling JVM thread plans something for the cache, at the versions that the cache knows."""
     return spark.sparkContext.getLocalProperty(_AS_THEY_ARE) is not None
 
 
 def reads_cache(frame: DataFrame) -> bool:
-    """Return whether a frame, or a part of what it reads, comes out of Spark's cache or will fill it."""
+    """Return whether a frame, or a part of its input, comes from Spark's cache or will fill it."""
     entries = _Entries(frame.sparkSession)
     if entries.none:
         return False
@@ -234,10 +234,10 @@ def uses_cache(spark: SparkSession, plan: Any) -> bool:
 
 
 def cached_versions(spark: SparkSession, scans: Sequence[DeltaFileIndex]) -> list[Mapping[DeltaFileIndex, Snapshot]]:
-    """Find the versions, the latest first, that Spark's cache holds of tables, as far as they follow those of scans.
+    """Find the versions that Spark's cache holds of the tables of scans, and that are not older than the scans.
 
     Returns:
-        For each version, what each of the scans would read.
+        For each version, the latest first, the snapshot that each of the scans would read.
     """
     entries = _Entries(spark)
     if entries.none:
@@ -253,7 +253,7 @@ def cached_versions(spark: SparkSession, scans: Sequence[DeltaFileIndex]) -> lis
 
 
 def forget_cached(spark: SparkSession, table_uri: str) -> None:
-    """Drop Spark's cache entries over any version of a table, because its name is to stand for something else."""
+    """Drop Spark's cache entries over any version of a table, because its name will refer to another table."""
     entries = _Entries(spark)
     if entries.none:
         return

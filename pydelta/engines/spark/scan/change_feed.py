@@ -3,11 +3,12 @@
 ::
 
     cdc files ------------------------------ _change_type is a column of theirs ---+
-    files added or removed whole ----------- a value a file -----------------------+--> one union
+    files added or removed whole ----------- one value per file -------------------+--> one union
     files with a deletion vector ----------- the same, without the rows it deletes +
-    files whose vector changed ------------- just the rows by which vectors differ +
+    files whose vector changed ------------- only the rows by which vectors differ +
 
-Kind, version and time of a commit travel as partition values, so filters over them choose files.
+The kind, version and time of a commit are read as partition values, so filters over them choose files.
+
 Protocol: "Reader Requirements for AddCDCFile", "Deletion Vectors".
 """
 
@@ -58,7 +59,7 @@ _TYPE_HIDDEN: Final = HiddenColumn(name=_TYPE, spark_type="string", column=_TYPE
 
 
 class _Kind(enum.Enum):
-    """How the rows of a file are read."""
+    """The ways to read the rows of a file."""
 
     RECORDED = "cdc"
     WHOLE = "whole"
@@ -67,7 +68,7 @@ class _Kind(enum.Enum):
 
     @classmethod
     def of(cls, file: ChangedFile) -> _Kind:
-        """The kind of a file."""
+        """Return the kind of a file."""
         if file.change_type is None:
             return cls.RECORDED
         if file.only is not None:
@@ -76,10 +77,11 @@ class _Kind(enum.Enum):
 
 
 def changes_from_options(spark: SparkSession, options: Mapping[str, str]) -> ChangeRange | None:
-    """Tell what reader options (any case) ask for; None unless ``readChangeFeed`` (or ``readChangeData``) is true.
+    """Read a range from reader options (any case). None unless ``readChangeFeed`` or ``readChangeData`` is true.
 
     Raises:
-        InvalidArgumentError: The version is not a whole number, the time not a time, or time travel was asked for too.
+        InvalidArgumentError: The version is not a whole number, the time is not a time, or time travel was requested
+            too.
     """
     lower = {name.lower(): value for name, value in options.items()}
     asked = lower.get("readchangefeed", lower.get("readchangedata"))
@@ -123,7 +125,7 @@ def read_changes(spark: SparkSession, log: DeltaLog, asked: ChangeRange) -> Data
     Args:
         spark: A classic session.
         log: The table.
-        asked: The range; both ends are included.
+        asked: The range, including both ends.
 
     Returns:
         The table's columns, then ``_change_type`` (``insert``, ``delete``, ``update_preimage``,
@@ -148,15 +150,15 @@ def scan_changed_files(
     subset: str,
     change_columns: bool = True,
 ) -> DataFrame:
-    """Read the rows of files of a feed, whether they are live or not.
+    """Read the rows of files of a feed, whether the files are live or not.
 
     Args:
         spark: A classic session.
         log: The table.
-        snapshot: Gives the columns that the rows come in.
+        snapshot: Snapshot that defines the columns of the result.
         changed: The files.
-        subset: What tells the scan from others of the version.
-        change_columns: Whether the feed's own columns come along; recorded changes need them.
+        subset: Text that distinguishes the scan from others of the version.
+        change_columns: Whether to add the feed's own columns, which recorded changes need.
 
     Returns:
         The columns of ``read_changes``.
@@ -180,7 +182,7 @@ def _scan(
     subset: str,
     change_columns: bool,
 ) -> DataFrame:
-    """The rows of files that are all of one kind."""
+    """Read the rows of files that are all of one kind."""
     jvm = Jvm.of(spark)
     kind = _Kind.of(files[0]) if files else _Kind.WHOLE
     hidden = [_VERSION_HIDDEN, _TIME_HIDDEN] if change_columns else []
@@ -219,13 +221,13 @@ def _scan(
 
 
 def _keep_all(filters: Sequence[Expr]) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """Actions of removed files need not carry statistics: none are used."""
+    """Keep all files. Actions of removed files need not carry statistics, so none are used."""
     del filters
     return lambda files: files
 
 
 def _frame(snapshot: Snapshot, files: Sequence[ChangedFile]) -> pl.DataFrame:
-    """The columns that a scan's index wants, and the hidden ones."""
+    """Build the frame of a scan's index, with the hidden columns."""
     keys = physical_partition_columns(snapshot.schema, snapshot.partition_columns, snapshot.column_mapping_mode)
     columns: dict[str, Any] = {
         "path": [file.path for file in files],
@@ -243,7 +245,7 @@ def _frame(snapshot: Snapshot, files: Sequence[ChangedFile]) -> pl.DataFrame:
 
 
 class _Vectors:
-    """Bitmaps of the rows that a file's vectors single out; read when Spark plans, for the files it is left with."""
+    """Reads bitmaps of the rows that a file's vectors select, when Spark plans, for the files that the query reads."""
 
     def __init__(self, log: DeltaLog, files: Sequence[ChangedFile]) -> None:
         self._log = log

@@ -1,12 +1,12 @@
-"""Read what ``CHANGES FROM …`` and ``changes(name)`` ask for (from Spark 4.2 on) as options of the change feed.
+"""Read ``CHANGES FROM …`` and ``changes(name)`` (from Spark 4.2 on) as options of the change feed.
 
 ::
 
     SELECT * FROM t CHANGES FROM VERSION 1 EXCLUSIVE  --parsed--+
     read.option("startingVersion", 1).changes("t")  --Spark-----+--> ChangelogContext --> startingVersion = 2, …
 
-An update is two rows of the feed, ``update_preimage`` and ``update_postimage``; rows that are carried over are none:
-``computeUpdates`` changes nothing, nor does the ``deduplicationMode`` that drops such rows.
+The feed has two rows per update, ``update_preimage`` and ``update_postimage``, and no copied rows. So
+``computeUpdates`` changes nothing, nor does the ``deduplicationMode`` that drops copied rows.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _MS: Final = 1000
 
 
 def context_of_options(jvm: Jvm, given: Mapping[str, str]) -> Any:
-    """Return what Spark reads in the options of ``changes(name)``; it refuses those that do not fit together."""
+    """Return Spark's reading of the options of ``changes(name)``. Spark refuses options that do not fit together."""
     options = jvm.view.org.apache.spark.sql.util.CaseInsensitiveStringMap(dict(given))
     return jvm.view.org.apache.spark.sql.catalyst.analysis.ChangelogContextUtils.fromOptions(options, jvm.time_zone())
 
 
 def feed_options(jvm: Jvm, context: Any, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of the feed, both ends included, beside those of the reader that say something else.
+    """Return the options of the feed, with both ends included, and the reader's unrelated options.
 
     Args:
-        jvm: Of the session.
+        jvm: The session's bindings.
         context: Spark's ``ChangelogContext``.
         given: The reader's options.
 
     Raises:
-        InvalidArgumentError: Net changes, which the feed does not know, or a version that is no number.
+        InvalidArgumentError: Net changes, which the feed does not have, or a version that is not a number.
     """
     if str(context.deduplicationMode()) == "NET_CHANGES":
         raise InvalidArgumentError(
@@ -61,7 +61,7 @@ def feed_options(jvm: Jvm, context: Any, given: Mapping[str, str]) -> dict[str, 
             found[f"{word}Version"] = str(_version(text) + step)
         return found
     for word, micros, step in _ends(asked, asked.startingTimestamp, asked.endingTimestamp):
-        # A commit's time has whole milliseconds: the first that is not before a microsecond, or the last not after it.
+        # A commit's time is in whole milliseconds, so round inwards: the start up, the end down.
         whole = -(-micros // _MS) if word == "starting" else micros // _MS
         if whole * _MS == micros:
             whole += step
@@ -70,7 +70,7 @@ def feed_options(jvm: Jvm, context: Any, given: Mapping[str, str]) -> dict[str, 
 
 
 def _ends(asked: Any, starting: Any, ending: Any) -> list[tuple[str, Any, int]]:
-    """Return the ends of a range that are given, with the step inwards from one that is not included."""
+    """Return the given ends of a range, each with the step inwards if it is exclusive."""
     ends = [("starting", starting(), 0 if asked.startingBoundInclusive() else 1)]
     if (last := ending()).isPresent():
         ends.append(("ending", last.get(), 0 if asked.endingBoundInclusive() else -1))

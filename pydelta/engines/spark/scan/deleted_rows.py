@@ -3,10 +3,11 @@
 ::
 
     files without a vector --> the plain scan ----------------------------------+--> one relation, ``_metadata`` too
-    files with one --> scan + bitmap a file --filter: bit of the row not set----+
+    files with one --> scan + bitmap per file --filter: bit of the row not set--+
 
-The filter is of a form that Spark tests after all other conditions of a query: see ``_not_deleted``.
-The other way round, ``collect_rows`` gives the rows that a query found. No row goes through Python.
+The filter has a form that Spark tests after all other conditions of a query: see ``_not_deleted``. In the other
+direction, ``collect_rows`` returns the rows that a query found. No row goes through Python.
+
 Protocol: "Reader Requirement for Deletion Vectors".
 """
 
@@ -56,8 +57,8 @@ class Bitmap:
 
     Args:
         bits: Words of 64 bits, little-endian.
-        start: The row that the first bit is of, a multiple of 64.
-        end: The first row behind the last bit.
+        start: Row of the first bit, a multiple of 64.
+        end: First row after the last bit.
     """
 
     bits: bytes
@@ -91,20 +92,20 @@ def bitmap_columns(bitmaps: Sequence[Bitmap]) -> pa.Table:
 
 
 def in_bitmap(jvm: Jvm, scanned: DataFrame) -> Column:
-    """Tell of each row whether it is in its file's bitmap, of a scan that has ``MATCH_COLUMNS``."""
+    """Return for each row whether it is in its file's bitmap, in a scan that has ``MATCH_COLUMNS``."""
     row = scanned.metadataColumn("_metadata").getField("row_index")
     bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
     is_set = jvm.bit_is_set(bits, F.lit(jvm.bits_base).cast("bigint"), (row - start).cast("int"))
-    # no AND: Spark may compute both sides of one beforehand, and the test of a bit beyond the last reads anything
+    # Spark may compute both sides of an AND, and testing a bit after the last reads arbitrary memory.
     return F.when((row >= start) & (row < end), is_set).otherwise(F.lit(False))
 
 
 def _vector_columns(bitmaps: Sequence[Bitmap], base: int) -> pa.Table:
-    """Return bitmaps as ``VECTOR_COLUMNS``: with a word of zeros on either side, that rows beyond it are taken for.
+    """Return bitmaps as ``VECTOR_COLUMNS``, padded with a word of zeros on both sides for rows beyond them.
 
     Args:
-        bitmaps: Of a file each.
-        base: Where Java keeps the bits of an array.
+        bitmaps: Bitmaps of the files.
+        base: Offset of the bits in a Java array.
     """
     zeros = bytes(WORD_BITS // 8)
     bits = [(zeros if item.start else b"") + item.bits + zeros for item in bitmaps]
@@ -118,15 +119,15 @@ def _vector_columns(bitmaps: Sequence[Bitmap], base: int) -> pa.Table:
 
 
 _RECENT: Final[LruCache[tuple[str, str], Bitmap]] = LruCache(_CACHE_BYTES)
-"""Bitmaps of the vectors used last, in this process."""
+"""Bitmaps of the vectors used last in this process."""
 
 
 class SnapshotVectors:
-    """Reads the bitmaps of the files that a query is left with; the index calls it when Spark plans.
+    """Reads the bitmaps of the files that a query reads. The index calls it when Spark plans.
 
     Args:
         jvm: The session's bindings, for its storage options.
-        snapshot: Where the descriptors are.
+        snapshot: Snapshot with the descriptors of the vectors.
     """
 
     def __init__(self, jvm: Jvm, snapshot: Snapshot) -> None:
@@ -134,7 +135,7 @@ class SnapshotVectors:
         self._snapshot = snapshot
 
     def __call__(self, files: pl.DataFrame) -> pa.Table:
-        """Columns ``VECTOR_COLUMNS``, a row a file."""
+        """Return the columns ``VECTOR_COLUMNS``, one row per file."""
         return _vector_columns(self._bitmaps(files), self._jvm.bits_base)
 
     def _bitmaps(self, files: pl.DataFrame) -> list[Bitmap]:
@@ -161,12 +162,12 @@ def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any]
 
     Args:
         jvm: The session's bindings.
-        plain: ``HadoopFsRelation`` over the files without a vector; None when there is none.
-        marked: The same over the files with one; ``VECTOR_COLUMNS`` are its last columns.
-        ids: Ids that columns shall have, by name, so that the frame can take another's place in a plan.
+        plain: ``HadoopFsRelation`` over the files without a vector, or None if there are none.
+        marked: The same over the files with one. ``VECTOR_COLUMNS`` are its last columns.
+        ids: Ids of the resulting columns, by name, so that the frame can replace another in a plan.
 
     Returns:
-        A frame with the columns of ``plain``, in its order; ``_metadata`` can be selected.
+        A frame with the columns of ``plain``, in its order. ``_metadata`` can be selected.
     """
     spark = jvm.spark
     scanned = DataFrame(jvm.session.baseRelationToDataFrame(marked), spark)
@@ -178,7 +179,7 @@ def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any]
     if plain is None:
         return jvm.frame(_top(jvm, branch, columns, hidden, ids))
     other = DataFrame(jvm.session.baseRelationToDataFrame(plain), spark)._jdf.queryExecution().analyzed()
-    # Spark adds hidden metadata below a union by its id in the first branch: the second must know it by the same id.
+    # Spark adds hidden metadata below a union by its id in the first branch, so the second needs the same id.
     shared = jvm.to_list(other.metadataOutput())[0]
     inner = jvm.project(jvm.seq([*columns, jvm.alias(hidden, shared.exprId())]), branch)
     outer = jvm.project(jvm.seq(columns), inner)
@@ -188,12 +189,11 @@ def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any]
 
 
 def _not_deleted(jvm: Jvm, row: Column) -> Column:
-    """Whether the bit of a row is not set, as a condition that is tested after those of the query.
+    """Build a condition that a row's bit is not set, which is tested after those of the query.
 
-    Spark puts the scan's own filter before what a query adds, and tests conditions in their order, but those of the
-    form "is not null" last, if null is all that a null among its columns can make of them. So a deleted row is one for
-    which a function has no value, and neither literals nor comparisons are in it; ``factorial`` has none below zero,
-    and 1 at zero.
+    Spark puts the scan's own filter before a query's and tests conditions in their order. It tests "is not null" last
+    if only a null among its columns can make it null. So a deleted row is one for which a function has no value,
+    without literals or comparisons: ``factorial`` has no value below zero, and 1 at zero.
     """
     bits, first, last, base = (F.col(name) for name in VECTOR_COLUMNS)
     within = jvm.static_call("java.lang.Math", "max", "long", row, first)
@@ -203,7 +203,7 @@ def _not_deleted(jvm: Jvm, row: Column) -> Column:
 
 
 def _top(jvm: Jvm, plan: Any, columns: list[Any], hidden: Any, ids: dict[str, Any] | None) -> Any:
-    """The node that stands for the whole scan: ``refresh`` knows it by its mark."""
+    """Build the top node of the scan, marked so that ``refresh`` finds it."""
     listed = [*columns, hidden] if ids is not None and _METADATA in ids else columns
     items = [jvm.alias(item, None if ids is None else ids.get(str(item.name()))) for item in listed]
     top = jvm.project(jvm.seq(items), plan)
@@ -214,12 +214,12 @@ def _top(jvm: Jvm, plan: Any, columns: list[Any], hidden: Any, ids: dict[str, An
 
 
 def is_vector_scan(jvm: Jvm, node: Any) -> bool:
-    """Tell whether a node of an analysed plan is the top of a ``vector_scan``."""
+    """Return whether a node of an analysed plan is the top of a ``vector_scan``."""
     return bool(node.getTagValue(jvm.tag(_MARK)).isDefined())
 
 
 def collect_rows(rows: DataFrame, *, file_column: str, row_column: str) -> dict[int, RowSet]:
-    """Collect which rows of which files a frame holds, as words of 64 bits.
+    """Collect the files and rows that a frame holds, as words of 64 bits.
 
     Args:
         rows: Any frame with the two columns.
@@ -227,7 +227,7 @@ def collect_rows(rows: DataFrame, *, file_column: str, row_column: str) -> dict[
         row_column: Position of the row in the file (bigint), as ``ROW_INDEX_COLUMN``.
 
     Returns:
-        The rows by file; each once, however often the frame holds it.
+        The rows by file, each once even if the frame repeats it.
     """
     row = F.col(row_column)
     word, bit = F.shiftright(row, 6), row.bitwiseAND(F.lit(WORD_BITS - 1)).cast("int")

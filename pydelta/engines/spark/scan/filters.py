@@ -1,13 +1,13 @@
-"""Translate Catalyst expressions into the engine's, for pruning and for rows; what has no counterpart is ``Unknown``.
+"""Translate Catalyst expressions into the engine's. Parts without a counterpart become ``Unknown``.
 
 ::
 
     Tree (JSON of the expression) --a closed list of nodes--> Expr --+--prunable--> conjuncts
-                                                                     +--exact-----> what Arrow computes, or NotHere
+                                                                     +--exact-----> an expression for Arrow, or NotHere
 
-Nothing is parsed again as text: types and columns are those that Spark resolved. An expression crosses as JSON in one
-call. JSON loses three things, which are fetched from the node itself by its position: the values of an ``InSet``,
-binary literals, and the instant of a timestamp (its text is in the session zone).
+No text is parsed again: types and columns are those that Spark resolved. An expression is transferred as JSON in one
+call. JSON loses three things, which are fetched from the node by its position: the values of an ``InSet``, binary
+literals, and the instant of a timestamp (its text is in the session zone).
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ _SAME: Final[Mapping[str, Callable[..., Expr]]] = {
     "Coalesce": lambda *parts: Coalesce(parts, parts[0].type),
     "Concat": lambda *parts: Concat(parts),
     "If": lambda condition, value, otherwise: CaseWhen(((condition, value),), otherwise, otherwise.type),
-    "CheckOverflowInTableInsert": lambda child: child,  # a cast that ``exact`` takes cannot overflow
+    "CheckOverflowInTableInsert": lambda child: child,  # A cast that ``exact`` accepts cannot overflow.
     **{name: lambda left, right, op=op: Compare(op, left, right) for name, op in _COMPARISONS.items()},
     **{name: lambda left, right, op=op: Arithmetic(op, left, right, left.type) for name, op in _ARITHMETIC.items()},
 }
-"""Catalyst's expressions that are made of those of their children."""
+"""Catalyst expressions that are built from the translations of their children."""
 
 _TIMES: Final = ("timestamp", "timestamp_ntz")
 _LOST: Final = "\ufffd"
-"""What stands in a Java text for bytes that are not UTF-8."""
+"""The replacement character that a Java string has for bytes that are not UTF-8."""
 
 _LARGE: Final = "a large set of such values"
 _TOO_DEEP: Final = "an expression that is nested too deeply"
@@ -94,18 +94,19 @@ _NAMING: Final = ".With"
 _SEPARATOR: Final = "\x01"
 
 Fetch = Callable[[int, str], Any]
-"""``fetch(position, what)``: a node's value. ``what`` is "set" (texts, or None), "bytes", "micros", "list" (of an IN of
-times: the micros of each, as texts), "fold" (the constant), "escape" (of LIKE) or "common" (the name of a common
-expression)."""
+"""Type of ``fetch(position, what)``, which returns a node's value. ``what`` is "set" (strings, or None), "bytes",
+"micros", "list" (microseconds of each time of an IN, as strings), "fold" (the constant), "escape" (of LIKE) or "common"
+(the name of a common expression).
+"""
 
 
 Sources: TypeAlias = Mapping[int, tuple[str, ...]]
-"""Paths of the columns of a MERGE's source, by the ids that Spark has for them; those of the table have no path."""
+"""Paths of the columns of a MERGE's source, by Spark's ids. Columns of the table have an empty path."""
 
 
 @dataclass(slots=True)
 class Node:
-    """A node of a Catalyst expression: its place in the JSON, the name of its class, its attributes."""
+    """A node of a Catalyst expression: its position in the JSON, the name of its class, its attributes."""
 
     position: int
     name: str
@@ -115,12 +116,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A Catalyst expression that has crossed to Python.
+    """A Catalyst expression that was transferred to Python.
 
     Args:
-        root: Its top.
-        fetch: Values that the JSON lost; see ``Fetch``.
-        text: Its SQL.
+        root: The root node.
+        fetch: Function that fetches values that the JSON lost. See ``Fetch``.
+        text: Function that returns the SQL text.
     """
 
     root: Node
@@ -129,12 +130,12 @@ class Tree:
 
     @classmethod
     def of(cls, expression: Any) -> Tree:
-        """Bring an expression of the JVM over, in one call."""
+        """Transfer an expression from the JVM in one call."""
         return cls.read(json.loads(str(expression.toJSON())), _fetching(expression), lambda: str(expression.sql()))
 
     @classmethod
     def read(cls, nodes: Sequence[Mapping[str, Any]], fetch: Fetch, text: Callable[[], str]) -> Tree:
-        """Build the tree of nodes in pre-order."""
+        """Build the tree from nodes in pre-order."""
         root, end = _parse(nodes, 0)
         assert end == len(nodes), "a Catalyst expression with trailing nodes"
         if any(str(node["class"]).endswith(_NAMING) for node in nodes):
@@ -142,19 +143,19 @@ class Tree:
         return cls(root, fetch, text)
 
     def conjuncts(self) -> tuple[Expr, ...]:
-        """Return the conjuncts for pruning; ``Unknown`` with its SQL text where one has no counterpart."""
+        """Return the conjuncts for pruning. One without a counterpart is ``Unknown`` with its SQL text."""
         found = _Translation(self.fetch).condition(self.root)
         return split_conjuncts(prunable(found, self.text))
 
     def exact(self, schema: StructType, sources: Sources | None = None) -> Exact:
-        """Return what the expression means, for this process to compute.
+        """Return the meaning of the expression, for this process to compute.
 
         Args:
-            schema: The table's: every other column that the expression reads must be one of it, with its type.
-            sources: Of a MERGE, the columns of both sides.
+            schema: Schema of the table, which must have every other column that the expression reads, with its type.
+            sources: Columns of both sides of a MERGE.
 
         Raises:
-            NotHere: Some part of it is Spark's alone; the text names its kind, and no value.
+            NotHere: Only Spark can compute some part of it. The text names the kind of that part, and no value.
         """
         translation = _Translation(self.fetch, sources)
         try:
@@ -167,7 +168,7 @@ class Tree:
 
 
 def to_expressions(filters: Sequence[Any]) -> tuple[Expr, ...]:
-    """Turn Catalyst filter expressions of one conjunction into our conjuncts; those that say nothing are left out."""
+    """Turn Catalyst filters of one conjunction into the engine's conjuncts, leaving out those without a counterpart."""
     return tuple(expr for item in filters for expr in Tree.of(item).conjuncts() if not isinstance(expr, Unknown))
 
 
@@ -179,23 +180,23 @@ def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
         filtered: ``scan.filter(condition)``.
 
     Returns:
-        Each conjunct; ``Unknown`` with its SQL text where it has no counterpart.
+        Each conjunct. One without a counterpart is ``Unknown`` with its SQL text.
     """
     del spark
     return conjuncts_in(filtered._jdf.queryExecution().analyzed().condition())
 
 
 def conjuncts_in(condition: Any) -> tuple[Expr, ...]:
-    """Return the conjuncts of a Catalyst expression; ``Unknown`` with its SQL text where one has no counterpart."""
+    """Return the conjuncts of a Catalyst expression. One without a counterpart is ``Unknown`` with its SQL text."""
     return Tree.of(condition).conjuncts()
 
 
 def literal_of(value: Any, data_type: str) -> Literal | None:
-    """Turn a value as Spark holds it into a literal; None where Python has no such value, such as a year beyond 9999.
+    """Turn Spark's form of a value into a literal, or None if Python lacks the value, such as a year beyond 9999.
 
     Args:
-        value: A number, text or bytes; days for a date, microseconds for a time.
-        data_type: Its type's name in the log.
+        value: A number, text or bytes. Days for a date, microseconds for a time.
+        data_type: Name of its type in the log.
     """
     kind = parse_type(data_type)
     try:
@@ -240,7 +241,7 @@ def _parse(nodes: Sequence[Mapping[str, Any]], position: int) -> tuple[Node, int
 
 
 def _spelt_out(node: Node, fetch: Fetch, named: dict[str, Node]) -> Node:
-    """A tree with each common expression where its name stands; BETWEEN names what it compares twice."""
+    """Replace the names of common expressions by the expressions, such as the value that BETWEEN compares twice."""
     if node.name == "With":
         body, *definitions = node.children
         for item in definitions:
@@ -252,21 +253,21 @@ def _spelt_out(node: Node, fetch: Fetch, named: dict[str, Node]) -> Node:
 
 
 class _Translation:
-    """Of one expression.
+    """The translation of one expression.
 
     Args:
-        fetch: Values that the JSON lost; see ``Fetch``.
-        sources: Of a MERGE, the columns of both sides.
+        fetch: Function that fetches values that the JSON lost. See ``Fetch``.
+        sources: Columns of both sides of a MERGE.
     """
 
     def __init__(self, fetch: Fetch, sources: Sources | None = None) -> None:
         self._fetch = fetch
         self._sources = sources
         self.doubt = ""
-        """Which constant is known well enough to rule files out, and not to decide a row."""
+        """The kind of constant that is exact enough to rule files out, but not to decide about rows. Empty if none."""
 
     def condition(self, node: Node) -> Expr:
-        """Translate an expression; a part of an AND, OR or NOT that has no counterpart is ``Unknown``, as a whole."""
+        """Translate an expression. A part of an AND, OR or NOT without a counterpart becomes ``Unknown`` as a whole."""
         if node.name in ("And", "Or"):
             left, right = node.children
             return _SAME[node.name](self.condition(left), self.condition(right))
@@ -300,7 +301,7 @@ class _Translation:
         return Column((*self._top(top), *reversed(path)), _type_of(node))
 
     def _top(self, node: Node) -> tuple[str, ...]:
-        """The path of a whole column: its name, or where it is among those of the source."""
+        """Return the path of a whole column: its name, or its place among the source's columns."""
         path = () if self._sources is None else self._sources.get(int(node.body["exprId"]["id"]))
         if path is None:
             raise NotHere("a column of neither side")
@@ -331,7 +332,7 @@ class _Translation:
             return Cast(self._of(node.children[0]), target)
         try:
             value = self._fetch(node.position, "fold")
-        except Exception as error:  # it must fail in the query, not here
+        except Exception as error:  # The query must fail on it, not this translation.
             raise NotHere("a constant that cannot be computed") from error
         return Literal(self._read(value, check_simple(target)), target)
 
@@ -348,7 +349,7 @@ class _Translation:
         return In(child, tuple(value.value for value in constants))
 
     def _times(self, node: Node) -> tuple[Any, ...] | None:
-        """The times that an IN lists, read in one call; None where it lists anything else."""
+        """Read the times that an IN lists in one call, or return None if it lists anything else."""
         items = node.children[1:]
         kinds = {str(item.body.get("dataType")) for item in items if item.name == "Literal"}
         if len(kinds) != 1 or not kinds <= {*_TIMES} or any(item.name != "Literal" for item in items):
@@ -364,7 +365,7 @@ class _Translation:
             raise NotHere(_LARGE)
         if name in ("boolean", "float", "double") or isinstance(data_type, DecimalType):
             self.doubt = _LARGE
-        if name == "string" and "null" in texts:  # the text, or no value: the JVM writes both the same way
+        if name == "string" and "null" in texts:  # The JVM writes the string "null" and a null in the same way.
             self.doubt = _LARGE
         absent = None if name == "string" else "null"
         return In(child, tuple(None if text == absent else self._read(text, data_type) for text in texts))
@@ -396,7 +397,7 @@ _SPECIAL: Final[Mapping[str, Callable[[_Translation, Node], Expr]]] = {
     "CaseWhen": _Translation._case_when,
     **dict.fromkeys(_TEXTS, _Translation._text_test),
 }
-"""Catalyst's expressions whose translation is more than that of their children."""
+"""Catalyst expressions that need more than the translations of their children."""
 
 
 def _references(node: Node) -> Iterator[tuple[str, ...]]:
@@ -416,12 +417,12 @@ def _type(value: Any) -> DataType:
 
 
 def _type_of(node: Node) -> DataType:
-    """The type of a column, or of a field in it."""
+    """Return the type of a column, or of a field in it."""
     return _field(node).data_type if node.name == "GetStructField" else _type(node.body.get("dataType"))
 
 
 def _field(node: Node) -> StructField:
-    """A struct's field by its ordinal: the name in the node is as the user wrote it."""
+    """Return a struct's field by its ordinal, since the name in the node has the user's spelling."""
     parent = _type_of(node.children[0])
     if not isinstance(parent, StructType):
         raise NotHere("a field of something other than a struct")
@@ -440,7 +441,7 @@ def _date(text: str) -> dt.date:
 
 
 def _held(value: Any, data_type: DataType) -> Any:
-    """Spark's internal value, or its text -> a constant as ``Literal`` has it."""
+    """Turn Spark's internal value, or its text, into the constant of a ``Literal``."""
     name = str(data_type)
     try:
         if value is None:
@@ -473,7 +474,7 @@ _SINCE: Final[Mapping[str, tuple[Any, str]]] = {
 
 
 def _moment(count: int, start: Any, unit: str) -> Any:
-    """A day or a time; its count where Python's calendar does not have it."""
+    """Return a day or a time, or its count if Python's calendar lacks it."""
     try:
         return start + dt.timedelta(**{unit: count})
     except OverflowError:

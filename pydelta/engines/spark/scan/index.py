@@ -1,4 +1,4 @@
-"""Tell Spark's planner which files to read: a snapshot's files as a ``FileIndex``. The JVM reads them.
+"""Give Spark's planner the files to read: a snapshot's files as a ``FileIndex``. The JVM reads them.
 
 ::
 
@@ -55,7 +55,7 @@ _LIVE: Final[WeakValueDictionary[int, DeltaFileIndex]] = WeakValueDictionary()
 _TEXT: Final = re.compile(r"^Delta\[.*\]#(\d+)$", re.DOTALL)
 _ROWS_BYTES: Final = 32 * 1024 * 1024
 _KEPT_FILES: Final = 10_000
-"""Up to so many files, what Spark was told of all of them is kept for its next query."""
+"""Up to this many files, the listing of all of them is kept for Spark's next query."""
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.binary(), "string": pa.string()}
 
@@ -64,7 +64,7 @@ TABLE_SCAN: Final = "pydelta.table"
 """Mark of a projection that gives the columns of a scan their logical names."""
 
 MATCH_COLUMNS: Final = ("__pydelta_match", "__pydelta_match_start", "__pydelta_match_end")
-"""Hidden columns that single out rows of a file: bits (binary), row of the first bit, row behind the last (bigint)."""
+"""Hidden columns that select rows of a file: bits (binary), row of the first bit, row after the last one (bigint)."""
 
 VECTOR_COLUMNS: Final = (
     "__pydelta_vector",
@@ -72,19 +72,20 @@ VECTOR_COLUMNS: Final = (
     "__pydelta_vector_last",
     "__pydelta_vector_base",
 )
-"""Hidden columns of files with a deletion vector: bits (binary); the rows that the first of them stands for, and one of
-the last, neither of which is deleted unless the first is row 0; where Java keeps the bits of an array (bigint)."""
+"""Hidden columns of files with a deletion vector: bits (binary), the row of the first bit, a row of the last word
+(neither is deleted, unless the first is row 0), and the offset of the bits in a Java array (bigint).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexIdentity:
-    """What makes two scans the same to Spark's cache and to exchange reuse.
+    """The identity by which Spark's cache and exchange reuse compare scans.
 
     Args:
-        table_id: The table's id in its metadata.
+        table_id: Id of the table in its metadata.
         location: Root URI.
         version: Table version.
-        subset: Something that differs between scans over different files or hidden columns; empty for a whole table.
+        subset: Text that differs between scans over different files or hidden columns, empty for a whole table.
     """
 
     table_id: str
@@ -95,10 +96,10 @@ class IndexIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenColumn:
-    """A value a file that the scan carries as one more partition column, such as a file's ordinal.
+    """One value per file that the scan carries as an additional partition column, such as a file's ordinal.
 
     Args:
-        name: Its name in the scan; the projection above drops it.
+        name: Name in the scan. The projection above drops it.
         spark_type: ``long``, ``integer``, ``string`` or ``binary``.
         column: The frame's column that holds the values.
     """
@@ -112,17 +113,17 @@ _Skip: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 class VectorReader(Protocol):
-    """Makes the bitmaps of files, when it is known which files a query is left with."""
+    """Reads the bitmaps of the files that a query reads."""
 
     def __call__(self, files: pl.DataFrame) -> pa.Table:
-        """The columns that the reader is kept under, for rows of a scan's frame, in their order."""
+        """Return the columns under which the reader is registered, in their order, for rows of a scan's frame."""
 
 
 class Pruner(Protocol):
     """Narrows files by their statistics."""
 
     def __call__(self, filters: Sequence[Expr]) -> Callable[[pl.DataFrame], pl.DataFrame]:
-        """What leaves of some files those that may hold a row for which all filters are true."""
+        """Return a function that keeps the files that may hold a row for which all filters are true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,20 +132,22 @@ class ScanFiles:
 
     Args:
         identity: See ``IndexIdentity``.
-        listed: ``path``, ``size``, ``modification_time``, one text column ``pv:<name>`` a partition column, and
-            the columns of ``hidden``. Or the live files of a log that is read in parts, and nothing is hidden.
-        partition_types: Partition column (physical name) -> SQL type to cast its text to, in the table's order.
+        listed: ``path``, ``size``, ``modification_time``, one text column ``pv:<name>`` per partition column, and the
+            columns of ``hidden``. Or the live files of a log that is read in parts, without hidden columns.
+        partition_types: Partition columns by physical name, with the SQL type to which their text is cast, in the
+            table's order.
         hidden: Columns beyond those of the table.
         size_bytes: Sum of the sizes.
-        pinned: The version was asked for by the user: never replaced by a later one.
-        prune: Narrows by statistics.
-        bitmaps: What gives each file a bitmap of its own: ``MATCH_COLUMNS`` or ``VECTOR_COLUMNS``, and their reader.
-            With the latter, every file has a deletion vector.
-        shared: A whole table's files, so that other scans of the version may use the same partition rows.
+        pinned: Whether the user named the version, which then is never replaced by a later one.
+        prune: Function that narrows files by statistics.
+        bitmaps: Readers of a bitmap per file, by their columns: ``MATCH_COLUMNS`` or ``VECTOR_COLUMNS``. With the
+            latter, every file has a deletion vector.
+        shared: Whether the scan reads a whole table, so that other scans of the version may use the same partition
+            rows.
         snapshot: The version.
-        fixed: A command reads the version in all of its jobs: no query moves it to the newest.
-        storage: The reader's options for the store, beside those of the session.
-        schema: Columns of the table that are read, as an older version had them; None for all.
+        fixed: Whether a command reads the version in all of its jobs, so that no query moves it to the newest.
+        storage: The reader's options for the store, in addition to those of the session.
+        schema: Columns of the table to read, as an older version had them, or None for all.
     """
 
     identity: IndexIdentity
@@ -163,7 +166,7 @@ class ScanFiles:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """All files; those of a log in parts are listed for it."""
+        """All files, listed now if the log is read in parts."""
         return self.listed if isinstance(self.listed, pl.DataFrame) else self.listed.core
 
 
@@ -173,10 +176,10 @@ class _Partitions:
 
     Args:
         values: Their values as texts, and their positions.
-        ordinals: For each file of the frame, the position of its partition; None for the files of a log in parts.
+        ordinals: Position of the partition of each file, or None for the files of a log that is read in parts.
         rows: ``java.util.List[InternalRow]``, without the ordinal.
-        numbered: The same with the position as one more column, to be filtered.
-        count: How many.
+        numbered: The same rows with their position as an additional column, for filters.
+        count: Number of rows.
     """
 
     values: pl.DataFrame
@@ -191,12 +194,12 @@ class DeltaFileIndex:
 
     Args:
         jvm: The session's bindings.
-        files: What to scan.
-        partition_schema: ``StructType`` of the JVM: the table's partition columns, then the hidden ones.
+        files: The files to scan.
+        partition_schema: The JVM's ``StructType`` of the table's partition columns, then the hidden ones.
     """
 
     class Java:
-        """py4j: the interface this object implements for the JVM."""
+        """py4j: the interface that this object implements for the JVM."""
 
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 
@@ -216,16 +219,16 @@ class DeltaFileIndex:
     # --- FileIndex -----------------------------------------------------------------------------------------
 
     def rootPaths(self) -> Any:
-        """Return the table's root and its log: two, since Spark's own file writer refuses to write into several roots.
+        """Return the table's root and its log, since Spark's own file writer refuses to write into several roots.
 
-        It knows nothing of the log: overwriting a view of the table would delete the folder.
+        That writer ignores the log: overwriting a view of the table would delete the folder.
         """
-        if self._roots is None:  # Spark asks several times for each query
+        if self._roots is None:  # Spark asks several times per query.
             self._roots = self._jvm.seq([self._jvm.path(self._root), self._jvm.path(f"{self._root}/{LOG_DIR}")])
         return self._roots
 
     def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
-        """Return the files to read, grouped by partition: exact for partition filters, generous for data filters."""
+        """Return the files to read by partition: exact for partition filters, a superset for data filters."""
         jvm, files = self._jvm, self.files
         frame, rows = self._selected(partitionFilters, dataFilters)
         whole = isinstance(files.listed, pl.DataFrame) and not files.bitmaps
@@ -249,15 +252,15 @@ class DeltaFileIndex:
         return list(encode_uris(file_uris(frame["path"], self._root)))
 
     def _selected(self, partition_filters: Any, data_filters: Any) -> tuple[pl.DataFrame, Any]:
-        """The files to read, and the partition rows that they are numbered by; None without any."""
+        """Return the files to read, and the partition rows to which their numbers refer, or None without partitions."""
         files, filters, skip = self.files, self._decidable(partition_filters), self._skipping(data_filters)
         if not isinstance(files.listed, pl.DataFrame) and (filters or skip):
             return self._selected_in_parts(files.listed, filters, skip)
         frame, rows = files.frame, None
         if not self._columns():
-            if not self._constant(filters):  # as a table without partition columns may have
+            if not self._constant(filters):  # A table without partition columns may have such filters.
                 frame = frame.head(0)
-        elif filters or not files.bitmaps:  # with bitmaps, each file gets a row of its own below
+        elif filters or not files.bitmaps:  # With bitmaps, each file gets its own row below.
             partitions = self._load_partitions()
             rows = partitions.rows
             frame = self._numbered(frame, partitions, partitions.values)
@@ -270,7 +273,7 @@ class DeltaFileIndex:
     def _selected_in_parts(
         self, table: FileTable, filters: Sequence[Any], skip: _Skip | None, names: Mapping[str, str] = _NO_NAMES
     ) -> tuple[pl.DataFrame, Any]:
-        """See ``_selected``; a part of the log is held at a time, and the files that are left of it."""
+        """See ``_selected``. Holds one part of the log at a time, and the files selected from it."""
         columns = self._columns()
         if not columns:
             return (self._plain(table.narrowed(skip or _all_of)) if self._constant(filters) else table.none()), None
@@ -287,7 +290,7 @@ class DeltaFileIndex:
         return self._numbered(self._plain(table.narrowed(narrow)), partitions, wanted), partitions.rows
 
     def _plain(self, files: pl.DataFrame) -> pl.DataFrame:
-        """Files, of which none has a deletion vector: this scan would read the rows that it deletes."""
+        """Check that no file has a deletion vector, because this scan would read the rows that it deletes."""
         if files["dv_id"].null_count() < files.height:
             raise LogCorruptedError(
                 "A file has a deletion vector, and the table's protocol does not list the feature deletionVectors.",
@@ -299,7 +302,7 @@ class DeltaFileIndex:
         return files
 
     def _numbered(self, frame: pl.DataFrame, partitions: _Partitions, values: pl.DataFrame) -> pl.DataFrame:
-        """Files with the position of each one's partition."""
+        """Add the position of each file's partition."""
         if partitions.ordinals is not None:
             return frame.with_columns(partitions.ordinals.alias(_ORDINAL))
         return frame.join(values, on=self._columns(), how="left", nulls_equal=True, maintain_order="left")
@@ -309,7 +312,7 @@ class DeltaFileIndex:
 
         Args:
             filters: Catalyst expressions over partition columns alone.
-            names: What the filters call a partition column -> what it is called here, where these differ.
+            names: Names of partition columns in the filters, with their names here if these differ.
         """
         if not isinstance(self.files.listed, pl.DataFrame):
             return self._selected_in_parts(self.files.listed, filters, None, names or {})[0].drop(_ORDINAL)
@@ -323,7 +326,7 @@ class DeltaFileIndex:
         return self._jvm.string_array(encode_uris(file_uris(self.files.frame["path"], self._root)))
 
     def refresh(self) -> None:
-        """Do nothing: the list of files is frozen."""
+        """Do nothing, because the list of files is frozen."""
 
     def sizeInBytes(self) -> int:
         """Return the sum of the files' sizes, for the planner's estimates."""
@@ -334,11 +337,11 @@ class DeltaFileIndex:
         return self._schema
 
     def metadataOpsTimeNs(self) -> Any:
-        """Return 0: it is not measured."""
+        """Return 0, because it is not measured."""
         return self._jvm.none
 
     def isTimeTravel(self) -> bool:
-        """Tell whether the user named the version."""
+        """Return whether the user named the version."""
         return self.files.pinned
 
     # --- identity ------------------------------------------------------------------------------------------
@@ -363,13 +366,13 @@ class DeltaFileIndex:
         """Compute a hash consistent with ``equals``, within Java's int."""
         return hash(self.files.identity) & 0x7FFFFFFF
 
-    # --- parts ---------------------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------
 
     def _columns(self) -> list[str]:
         return [PV_PREFIX + name for name in self.files.partition_types] + [item.column for item in self.files.hidden]
 
     def _skipping(self, data_filters: Any) -> _Skip | None:
-        """What leaves out files by their statistics; None where no filter says anything of them."""
+        """Return a function that drops files by their statistics, or None if no filter applies to them."""
         filters = self._jvm.to_list(data_filters)
         expressions = to_expressions(filters) if filters else []
         if not expressions:
@@ -379,7 +382,7 @@ class DeltaFileIndex:
         def skip(frame: pl.DataFrame) -> pl.DataFrame:
             try:
                 return frame if frame.is_empty() else narrow(frame)
-            except StorageError as error:  # statistics only save work: without them all files are read
+            except StorageError as error:  # Statistics only save work. Without them all files are read.
                 _log.warning("statistics of %s could not be read, no file is skipped: %s", self._root, error.code)
                 return frame
 
@@ -392,15 +395,15 @@ class DeltaFileIndex:
         return all(bool(item.eval(row)) for item in filters)
 
     def _decidable(self, partition_filters: Any) -> list[Any]:
-        """Filters over partition columns, without those that Spark infers from the test of a bitmap itself."""
+        """Return the filters over partition columns, without those that Spark infers from the test of a bitmap."""
         filters = self._jvm.to_list(partition_filters)
         own = {name for names in self.files.bitmaps for name in names}
         return [item for item in filters if not own or not set(self._jvm.reference_names(item)) & own]
 
     def _rows_with_bitmaps(self, frame: pl.DataFrame) -> tuple[Any, pl.DataFrame]:
-        """A partition row a file, with its bitmaps, and the frame numbered accordingly."""
+        """Return one partition row per file, with its bitmaps, and the frame numbered accordingly."""
         numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ORDINAL))
-        if not self.files.shared or frame.is_empty():  # a command's, or nobody's
+        if not self.files.shared or frame.is_empty():  # Rows of a command's scan are used once.
             return self._make_rows(frame)[0], numbered
         identity, zone, _ = self._cache_key()
         key = (identity.table_id, identity.location, zone, *self.files.bitmaps, self._digest(frame))
@@ -411,13 +414,13 @@ class DeltaFileIndex:
         return rows, numbered
 
     def _digest(self, frame: pl.DataFrame) -> bytes:
-        """What tells the files of a query, and what their rows carry, from others, whatever the version."""
+        """Compute a digest of a query's files and of the values in their rows, independent of the version."""
         text = "".join(f"{name} {kind}," for name, kind in self.files.partition_types.items())
         chosen = frame.select("path", "dv_id", *self._columns()).rechunk()
         return hashlib.sha256(text.encode() + chosen.write_ipc(None).getvalue()).digest()
 
     def _make_rows(self, frame: pl.DataFrame) -> tuple[Any, int]:
-        """``java.util.List[InternalRow]``, a partition row a file, with its bitmaps; and how many bytes they take."""
+        """Make ``java.util.List[InternalRow]``, one row per file with its bitmaps. Also returns their size in bytes."""
         jvm = self._jvm
         names, arrays, casts = self._row_columns(frame)
         for columns, read in self.files.bitmaps.items():
@@ -425,13 +428,13 @@ class DeltaFileIndex:
         table = pa.Table.from_arrays(arrays, names=names)
         rows = jvm.new_list()
         step = max(1, frame.height * _ROWS_BYTES // max(table.nbytes, 1))
-        for start in range(0, frame.height, step):  # what one job may hand to the driver is limited
+        for start in range(0, frame.height, step):  # The data that one job may send to the driver is limited.
             part = table.slice(start, step)
             rows.addAll(jvm.rows_list(jvm.rows_of(part, casts)))
         return rows, table.nbytes
 
     def _row_columns(self, frame: pl.DataFrame) -> tuple[list[str], list[pa.Array], list[str]]:
-        """Names, text or typed values, and casts of the columns of partition rows."""
+        """Return names, text or typed values, and casts of the columns of partition rows."""
         columns = self._columns()
         types = [pa.string()] * len(self.files.partition_types)
         types += [_HIDDEN_ARROW[item.spark_type] for item in self.files.hidden]
@@ -442,11 +445,11 @@ class DeltaFileIndex:
     def _matching(
         self, filters: Sequence[Any], partitions: _Partitions, names: Mapping[str, str] = _NO_NAMES
     ) -> list[int]:
-        """Positions of the partitions for which Spark finds all filters true."""
+        """Return the positions of the partitions for which Spark finds all filters true."""
         by_name: dict[str, Any] = {}
         lower = {name.lower(): other.lower() for name, other in names.items()}
         for item in filters:
-            for attribute in self._jvm.to_list(item.references().toSeq()):  # named as the user spelt them
+            for attribute in self._jvm.to_list(item.references().toSeq()):  # Attributes have the user's spelling.
                 named = str(attribute.name()).lower()
                 by_name[lower.get(named, named)] = attribute
         own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())[: len(self._columns())]
@@ -461,13 +464,13 @@ class DeltaFileIndex:
             if self._partitions is None:
                 if self.files.shared:
                     self._partitions = self._jvm.recent_partitions(self._cache_key(), self._make_partitions)
-                else:  # scanned once, by the command that chose the files
+                else:  # The command that chose the files scans them once.
                     self._partitions = self._make_partitions()
             return self._partitions
 
     def _cache_key(self) -> tuple[Any, ...]:
         zone = ""
-        if "timestamp" in self.files.partition_types.values():  # text without a zone is in the session's
+        if "timestamp" in self.files.partition_types.values():  # Text without a zone is in the session's.
             zone = self._jvm.time_zone()
         return (self.files.identity, zone, isinstance(self.files.listed, pl.DataFrame))
 
@@ -499,9 +502,10 @@ def _all_of(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_index(location: Any) -> DeltaFileIndex | None:
-    """Find our object behind a ``FileIndex`` that the JVM hands back; None for any other index.
+    """Find the Python object of a ``FileIndex`` from the JVM, or return None for any other index.
 
-    py4j gives a Python proxy that has been through the JVM back as a plain Java object, so it is known by its text.
+    After a round trip through the JVM, py4j returns a Python proxy as a plain Java object, so it is identified by its
+    text.
     """
     if isinstance(location, DeltaFileIndex):
         return location

@@ -1,4 +1,4 @@
-"""Move the scans of a query to the newest versions of their tables, at the moment at which Spark plans it.
+"""Move the scans of a query to the newest versions of their tables when Spark plans it.
 
 ::
 
@@ -6,8 +6,8 @@
                                                                                    |
                                                             Spark's cache, optimizer, execution
 
-Spark knows rules as objects of a Scala class, which Python cannot extend: ``_SOURCE`` is compiled by the compiler that
-Spark compiles its queries with. A plan is moved as a whole, so within one query a table has one version.
+Spark's rules are objects of a Scala class, which Python cannot extend, so the compiler that Spark uses for its queries
+compiles ``_SOURCE``. A plan is moved as a whole, so within one query a table has one version.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _RAISED: Final[LruCache[str, DeltaError]] = LruCache(1000)
 
 
 def follow_newest(jvm: Jvm) -> None:
-    """Give the session, and those that are made of it, the rule; nothing where it has it."""
+    """Give the rule to the session and to sessions created from it. Does nothing if the session has it."""
     if getattr(jvm.spark, _ATTRIBUTE, False):
         return
     setattr(jvm.spark, _ATTRIBUTE, True)
@@ -85,10 +85,10 @@ def _rule(jvm: Jvm, session: Any) -> Any:
 
 
 class _Builder(JavaObject):
-    """What Spark asks for the rule of a new session."""
+    """The function that Spark calls for the rule of a new session."""
 
     class Java:
-        """py4j: the interface this object implements for the JVM."""
+        """py4j: the interface that this object implements for the JVM."""
 
         implements = ("scala.Function1",)
 
@@ -101,10 +101,10 @@ class _Builder(JavaObject):
 
 
 class _Move(JavaObject):
-    """What the rule of a session does."""
+    """The function that the rule of a session applies."""
 
     class Java:
-        """py4j: the interface this object implements for the JVM."""
+        """py4j: the interface that this object implements for the JVM."""
 
         implements = ("java.util.function.UnaryOperator",)
 
@@ -114,7 +114,7 @@ class _Move(JavaObject):
         self._spark: SparkSession | None = jvm.spark if session is jvm.session else None
 
     def apply(self, plan: Any) -> Any:
-        """Return the plan over the newest versions, or what the JVM is to throw."""
+        """Return the plan over the newest versions, or the error that the JVM must throw."""
         try:
             with inside(), without_call_sites():
                 scans = all_scans_in(self._root, plan)
@@ -132,22 +132,22 @@ class _Move(JavaObject):
 
 
 def raised_while_planning(message: str) -> DeltaError | None:
-    """Return the error that the rule raised with a message; None for a message of somebody else."""
+    """Return the error that the rule raised with a message, or None if the message is from elsewhere."""
     return _RAISED.get(message)
 
 
 def moved(spark: SparkSession, plan: Any, target: Snapshot | None = None) -> Any:
-    """Return an analysed plan over the newest versions of its tables; the plan itself where it is.
+    """Return an analysed plan over the newest versions of its tables, or the plan itself if it is up to date.
 
-    What was cached of a table before another program changed it is read as long as it is cached.
+    Cached rows of a table that another program changed are read as long as they are cached.
 
     Args:
         spark: The session.
         plan: The plan.
-        target: What a command knows of its table, whose scans are moved to this version.
+        target: Snapshot of a command's table. Scans of that table are moved to this version.
 
     Raises:
-        SchemaMismatchError: Columns that the plan reads are gone or of another type.
+        SchemaMismatchError: Columns that the plan reads were dropped or have another type.
     """
     jvm = Jvm.of(spark)
     scans = scans_in(jvm, plan)
@@ -195,8 +195,8 @@ def fixed(spark: SparkSession, frame: DataFrame, target: Snapshot | None) -> Dat
 
     Args:
         spark: The session.
-        frame: The user's frame; its columns keep their ids.
-        target: The table that the command changes, as it knows it: read as it is there.
+        frame: The user's frame. Its columns keep their ids.
+        target: Snapshot of the table that the command changes. The frame reads the table at this version.
     """
     jvm = Jvm.of(spark)
     plan = frame._jdf.queryExecution().analyzed()

@@ -32,16 +32,16 @@ _FOLDER: Final = re.compile(r"(?P<above>.*[^/])/+(?P<column>[^/=]+)=(?P<value>[^
 def split_partition_folder(
     spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None
 ) -> tuple[str, dict[str, str | None]]:
-    """Split the path of a partition's folder into the table's path and the values; a table's own path stays.
+    """Split the path of a partition's folder into the table's path and the values. A table's own path is not split.
 
     Args:
         spark: The session.
-        path: As the user wrote it.
+        path: The path as the user wrote it.
         hadoop_conf: Options for the store.
 
     Returns:
-        The path of the nearest table above, and text by column, None for null; the path itself, and nothing, where
-        there is a table at it or none above.
+        The path of the nearest table above, and values as text by column, None for null. If there is a table at the
+        path itself, or none above, the path without values.
     """
     found, values, jvm = _FOLDER.fullmatch(path), dict[str, str | None](), Jvm.of(spark)
     if found is None or log_for_path(spark, jvm.qualify(path), hadoop_conf).table_exists():
@@ -57,7 +57,7 @@ def split_partition_folder(
 
 
 def rows_of_partition(frame: DataFrame, snapshot: Snapshot, values: Mapping[str, str | None]) -> DataFrame:
-    """Keep the rows of the partition that a path named; the frame itself where it named none.
+    """Keep the rows of the partition that a path named. Without one, return the frame itself.
 
     Raises:
         InvalidArgumentError: A folder is not named after a partition column.

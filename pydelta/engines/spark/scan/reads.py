@@ -1,4 +1,4 @@
-"""Read a table by its path and a reader's options: one version, the newest, or what changed between two."""
+"""Read a table by its path and a reader's options: one version, the newest, or the changes between two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECRET_WORDS = ("key", "secret", "token", "password", "credential")
 
 
 def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
-    """``spark.read.format("delta").options(…).load(path)``; the path of a partition's folder reads that partition.
+    """Read ``spark.read.format("delta").options(…).load(path)``. The path of a partition's folder reads that partition.
 
     Raises:
         TableNotFoundError, VersionNotFoundError, InvalidArgumentError, UnsupportedFeatureError: See ``open_snapshot``

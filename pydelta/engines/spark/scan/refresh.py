@@ -24,18 +24,18 @@ __all__ = [
 ]  # fmt: skip
 
 ANSWERED: Final = "pydelta.answered"
-"""Mark of a node that stands for an aggregate whose answer statistics gave; the aggregate is its value."""
+"""Mark of a node that replaces an aggregate answered from statistics. Its value is the aggregate."""
 
 
 class PlanFunction:
     """A Scala ``PartialFunction`` from plan to plan.
 
     Args:
-        replace: The node that takes a node's place, or None to leave it.
+        replace: Function that returns a node's replacement, or None to keep it.
     """
 
     class Java:
-        """py4j: the interface this object implements for the JVM."""
+        """py4j: the interface that this object implements for the JVM."""
 
         implements = ("scala.PartialFunction",)
 
@@ -55,7 +55,7 @@ class PlanFunction:
         return plan if replaced is None else replaced
 
     def isDefinedAt(self, plan: Any) -> bool:  # noqa: N802
-        """Return true everywhere."""
+        """Return true for every plan."""
         return True
 
     def apply(self, plan: Any) -> Any:
@@ -71,13 +71,13 @@ def transform(plan: Any, replace: Callable[[Any, str], Any]) -> Any:
     """Replace nodes of a plan from the top down, inside subqueries too.
 
     Raises:
-        Whatever ``replace`` raised first: an exception cannot cross the JVM as itself.
+        BaseException: The first error of ``replace``, which cannot pass through the JVM itself.
     """
     return _applied(replace, plan.transformDownWithSubqueries)
 
 
 def transform_expression(expression: Any, replace: Callable[[Any, str], Any]) -> Any:
-    """Replace parts of an expression from the top down; raises as ``transform`` does."""
+    """Replace parts of an expression from the top down. Raises as ``transform`` does."""
     return _applied(replace, expression.transformDown)
 
 
@@ -90,7 +90,7 @@ def _applied(replace: Callable[[Any, str], Any], walk: Callable[[PlanFunction], 
 
 
 def indexes_in(plan: Any) -> list[DeltaFileIndex]:
-    """Find the engine's scans among a plan's leaves; those inside subquery expressions are not looked for."""
+    """Find the engine's scans among a plan's leaves, but not inside subquery expressions."""
     leaves = plan.collectLeaves()
     found = (_index_of(leaves.apply(position)) for position in range(leaves.size()))
     return [index for index in found if index is not None]
@@ -106,7 +106,7 @@ def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
 
 
 def reads_table(jvm: Jvm, plan: Any, location: str) -> bool:
-    """Tell whether an analysed plan reads a table, in its subqueries too, or was answered by its statistics.
+    """Return whether an analysed plan reads a table, in its subqueries too, or was answered by its statistics.
 
     Args:
         jvm: The session's bindings.
@@ -128,7 +128,7 @@ def reads_table(jvm: Jvm, plan: Any, location: str) -> bool:
 
 
 def is_table_scan(jvm: Jvm, plan: Any) -> bool:
-    """Tell whether a node of an analysed plan is what ``scan_dataframe`` made of all files and columns of a table."""
+    """Return whether a node of an analysed plan is a scan by ``scan_dataframe`` of all files and columns of a table."""
     if is_tracked_scan(jvm, plan):
         return True
     if plan.getTagValue(jvm.tag(TABLE_SCAN)).isDefined() or is_vector_scan(jvm, plan):
@@ -138,17 +138,17 @@ def is_table_scan(jvm: Jvm, plan: Any) -> bool:
 
 
 def scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
-    """Find the scans of an analysed plan that follow their tables, in subqueries too, and in what was answered."""
+    """Find the scans of an analysed plan that follow their tables, also in subqueries and in answered aggregates."""
     return following(all_scans_in(jvm, plan))
 
 
 def following(scans: Sequence[DeltaFileIndex]) -> list[DeltaFileIndex]:
-    """Return those among scans that follow their tables: the others are of a version that was named, or a command's."""
+    """Return the scans that follow their tables. The others read a version that was named, or belong to a command."""
     return [index for index in scans if not index.files.pinned and not index.files.fixed]
 
 
 def all_scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
-    """Find the engine's scans in an analysed plan, in subqueries too, and in what was answered."""
+    """Find the engine's scans in an analysed plan, also in subqueries and in answered aggregates."""
     leaves = jvm.to_list(plan.collectLeaves())
     names = [str(leaf.nodeName()) for leaf in leaves]
     found = [_index_of(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
@@ -165,14 +165,14 @@ def all_scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
 
 
 def lowered(jvm: Jvm, plan: Any, scans: Sequence[DeltaFileIndex]) -> Any:
-    """Return an analysed plan over plain scans of the tables whose ``_metadata`` it does not ask for.
+    """Replace tracked scans of an analysed plan by plain scans if it does not read their ``_metadata``.
 
     A tracked scan carries values per file, which keeps files from sharing a partition row.
 
     Args:
         jvm: The session's bindings.
         plan: The plan.
-        scans: What ``all_scans_in`` finds in it.
+        scans: The scans of the plan, from ``all_scans_in``.
     """
     if not any(index.files.identity.subset.startswith(ROW_METADATA) for index in scans):
         return plan
@@ -188,24 +188,24 @@ def lowered(jvm: Jvm, plan: Any, scans: Sequence[DeltaFileIndex]) -> Any:
 def with_newest(
     spark: SparkSession, plan: Any, newest: Callable[[DeltaFileIndex], Snapshot | None], *, fix: bool = False
 ) -> Any:
-    """Move each unpinned scan of an analysed plan to another version of its table, the newest as a rule.
+    """Move each unpinned scan of an analysed plan to another version of its table, usually the newest.
 
     Args:
         spark: The session.
         plan: Analysed plan.
-        newest: Scan -> the version; None to leave it as it is.
-        fix: Let the scans stay at that version whatever is planned of them.
+        newest: Function that returns a scan's new version, or None to leave it unchanged.
+        fix: Whether the scans stay at that version from then on.
 
     Returns:
-        The plan itself when nothing was stale; None when a table's columns changed, so that the plan, which was
-        analysed against the old ones, cannot be moved.
+        The plan itself if no scan moved, or None if a table's columns changed so that the plan, analysed against the
+        old ones, cannot be moved.
     """
     jvm = Jvm.of(spark)
     changed = {"columns": False, "any": False}
 
     def newer(node: Any, name: str) -> Any:
         if name == "Project" and node.getTagValue(jvm.tag(ANSWERED)).isDefined():
-            if fix:  # it is of the version already
+            if fix:  # It is already at the version.
                 return jvm.project(node.projectList(), node.child())
             asked = node.getTagValue(jvm.tag(ANSWERED)).get()
             now = transform(asked, newer)
@@ -215,7 +215,7 @@ def with_newest(
             index = next((item for item in indexes_in(node) if item.files.shared), None)
         elif name == "Project" and is_tracked_scan(jvm, node):
             index = indexes_in(node)[0]
-        elif index is not None and index.files.identity.subset:  # below the top of a scan with vectors, or a command's
+        elif index is not None and index.files.identity.subset:  # below the top of a vector scan, or a command's
             return None
         if index is None or index.files.pinned or index.files.fixed:
             return None
@@ -235,9 +235,9 @@ def with_newest(
 
 
 def _moved(jvm: Jvm, node: Any, name: str, snapshot: Snapshot, index: DeltaFileIndex, fix: bool) -> Any | None:
-    """The scan of a snapshot in the place of an older one, with its columns; None when it cannot give them.
+    """Replace an older scan by one of a snapshot with the same columns, or return None if it lacks them.
 
-    New columns do not show: what was built on the older scan does not know them.
+    New columns do not appear, because plans over the older scan do not know them.
     """
     schema = columns_as_of(index.files.snapshot, snapshot)
     reading = replace(Reading.whole(snapshot), schema=schema, fixed=fix, storage=index.files.storage)
@@ -250,7 +250,7 @@ def _moved(jvm: Jvm, node: Any, name: str, snapshot: Snapshot, index: DeltaFileI
         return _narrowed(jvm, scanned, output)
     if is_vector_scan(jvm, scanned):
         return scanned
-    if name == "Project":  # it had vectors and has none now
+    if name == "Project":  # The table had vectors and has none now.
         columns = {str(item.name()): item for item in jvm.to_list(scanned.output())}
         if "_metadata" in output:
             columns["_metadata"] = jvm.to_list(scanned.metadataOutput())[0]
@@ -261,7 +261,7 @@ def _moved(jvm: Jvm, node: Any, name: str, snapshot: Snapshot, index: DeltaFileI
 
 
 def _narrowed(jvm: Jvm, scanned: Any, output: dict[str, Any]) -> Any | None:
-    """A scan with the columns, names and ids of an older one; None when it cannot give them."""
+    """Give a scan the columns, names and ids of an older one, or return None if it lacks them."""
     columns = {str(item.name()): item for item in jvm.to_list(scanned.output())}
     for column, old in output.items():
         if column == "_metadata":

@@ -1,13 +1,14 @@
-"""Show each row's id and version in ``_metadata``, next to what Spark has there.
+"""Show each row's id and version in ``_metadata``, next to Spark's own fields.
 
 ::
 
     physical scan, tracked columns, values per file
-      -> the table's columns, and a ``_metadata`` of our own: Spark's fields, row_id, row_commit_version and their bases
+      -> the table's columns, and our own ``_metadata``: Spark's fields, row_id, row_commit_version and their bases
       -> the table's columns; ``_metadata`` is hidden and can be selected
 
 Spark resolves ``_metadata`` while it analyses a query, so a table that tracks its rows is scanned like this everywhere.
-A query that did not ask for it is planned over the plain scan (``lowered``), whose files share partition rows.
+A query that does not read it is planned over the plain scan (``lowered``), whose files share partition rows.
+
 Protocol: "Row Tracking".
 """
 
@@ -49,9 +50,10 @@ _ROW_VERSION: Final = ("row_commit_version", {"__row_commit_version_metadata_col
 def scan_table(
     spark: SparkSession, snapshot: Snapshot, *, pinned: bool, storage: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Scan a version for any query, as ``scan_dataframe``; with ``scan_with_row_metadata`` where it tracks its rows.
+    """Scan a version for any query with ``scan_dataframe``, or with ``scan_with_row_metadata`` if it tracks rows.
 
-    Of a log that is read in parts, only a statement that names ``_metadata`` is given it: all files have to be listed.
+    For a log that is read in parts, only a statement that names ``_metadata`` gets it, because it has to list all
+    files.
     """
     tracked = snapshot.row_tracking.enable_row_tracking and not snapshot.files.in_parts
     if not snapshot.schema.fields or snapshot.schema.field(_METADATA) is not None:
@@ -62,32 +64,32 @@ def scan_table(
 def scan_with_row_metadata(
     spark: SparkSession, snapshot: Snapshot, *, pinned: bool, storage: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Scan a version of a table that tracks its rows; arguments as ``scan_dataframe``.
+    """Scan a version of a table that tracks its rows. The arguments are those of ``scan_dataframe``.
 
     Returns:
-        The table's columns. ``_metadata`` can be selected, with ``row_id``, ``row_commit_version`` and what they are
-        made of, ``base_row_id`` and ``default_row_commit_version`` (bigint).
+        The table's columns. ``_metadata`` can be selected, with ``row_id``, ``row_commit_version`` and the values that
+        they are computed from, ``base_row_id`` and ``default_row_commit_version`` (bigint).
     """
     whole = replace(Reading.whole(snapshot, pinned=pinned), storage=storage or {})
     return Jvm.of(spark).frame(_tracked(spark, snapshot, whole, {}))
 
 
 def is_tracked_scan(jvm: Jvm, node: Any) -> bool:
-    """Return whether a node of an analysed plan is the top of a scan with ``_metadata`` of our own."""
+    """Return whether a node of an analysed plan is the top of a scan with our own ``_metadata``."""
     return bool(node.getTagValue(jvm.tag(_MARK)).isDefined())
 
 
 def moved_scan(jvm: Jvm, node: Any, snapshot: Snapshot, reading: Reading) -> Any | None:
-    """Return the tracked scan of a version in the place of an older one, with its columns and their ids.
+    """Return the tracked scan of a version to replace an older one, with the same columns and ids.
 
     Args:
         jvm: The session's bindings.
         node: See ``is_tracked_scan``.
         snapshot: The version.
-        reading: How to read it.
+        reading: Options of the scan.
 
     Returns:
-        None where it cannot give the columns of the older one.
+        The scan, or None if it lacks columns of the older one.
     """
     output = {str(item.name()): item for item in jvm.to_list(node.output())}
     top = _tracked(jvm.spark, snapshot, reading, {name: item.exprId() for name, item in output.items()})
@@ -100,12 +102,12 @@ def moved_scan(jvm: Jvm, node: Any, snapshot: Snapshot, reading: Reading) -> Any
 
 
 def plain_scan(jvm: Jvm, node: Any, index: DeltaFileIndex) -> Any | None:
-    """Return the scan without ``_metadata`` that gives the columns of a tracked one; None where it is asked for.
+    """Return the scan without ``_metadata`` that has the columns of a tracked one, or None if ``_metadata`` is read.
 
     Args:
         jvm: The session's bindings.
         node: See ``is_tracked_scan``.
-        index: Of the node's scans, any.
+        index: Any of the node's scans.
     """
     output = jvm.to_list(node.output())
     if str(output[-1].name()) == _METADATA:
@@ -122,12 +124,12 @@ def plain_scan(jvm: Jvm, node: Any, index: DeltaFileIndex) -> Any | None:
     plan = below._jdf.queryExecution().analyzed()
     columns = zip(jvm.to_list(plan.output()), output, strict=True)
     plain = jvm.project(jvm.seq([jvm.alias(column, old.exprId()) for column, old in columns]), plan)
-    plain.setTagValue(jvm.tag(TABLE_SCAN), True)  # Spark gives a node without a mark those of the one that it replaces
+    plain.setTagValue(jvm.tag(TABLE_SCAN), True)  # Spark copies marks from the replaced node to a node without any.
     return plain
 
 
 def _tracked(spark: SparkSession, snapshot: Snapshot, whole: Reading, ids: dict[str, Any]) -> Any:
-    """The plan of a tracked scan; its columns have ``ids``, by name, and ``_metadata`` is shown if it has one."""
+    """Build the plan of a tracked scan. Its columns have ``ids``, by name, and ``_metadata`` is shown if it has one."""
     jvm = Jvm.of(spark)
     files = with_row_ids(snapshot.files, snapshot.files.core)
     tracked = tracked_fields(snapshot.row_tracking)
@@ -151,7 +153,7 @@ def _all_have_ids(files: Any) -> bool:
 
 
 def _row_metadata(jvm: Jvm, scanned: DataFrame, snapshot: Snapshot, *, complete: bool) -> Column:
-    """``_metadata`` over a scan with ``TRACKING_HIDDEN``; ``complete``: no value of it is null."""
+    """Build ``_metadata`` over a scan with ``TRACKING_HIDDEN``. If ``complete``, no value in it is null."""
     own = scanned.metadataColumn(_METADATA)
     fields = scanned.select(own.alias(_METADATA)).select(f"{_METADATA}.*").columns
     row_id, version = tracking_columns(scanned, snapshot.row_tracking)
@@ -165,7 +167,7 @@ def _row_metadata(jvm: Jvm, scanned: DataFrame, snapshot: Snapshot, *, complete:
 
 
 def _never_null(jvm: Jvm, value: Column) -> Column:
-    """A value that Spark may take for one that is never null, which the files of the scan guarantee."""
+    """Declare a value as never null to Spark, which the files of the scan guarantee."""
     known: Any = jvm.view.org.apache.spark.sql.catalyst.expressions.KnownNotNull(jvm.expression(value))
     column: Column = ClassicColumn(jvm.column_of(known))
     return column

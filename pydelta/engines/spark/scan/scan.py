@@ -3,10 +3,10 @@
 ::
 
     Snapshot --physical schema--> HadoopFsRelation(DeltaFileIndex, ParquetFileFormat)
-                                    `--deletion vectors, where there are some--> vectors.vector_scan
+                                    `--deletion vectors, if any--> deleted_rows.vector_scan
                                     `--projection--> logical names, hidden columns dropped
 
-The projection is there only when it does something: column mapping, void columns or hidden columns.
+There is a projection only if it has an effect: with column mapping, void columns or hidden columns.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ __all__ = [
 ]
 
 FILE_ROW_COLUMN: Final = "__pydelta_file_row"
-"""Column of ``Extra.FILE``: the file's position in the frame that was given."""
+"""Column of ``Extra.FILE``: the file's position in the given frame."""
 
 ROW_INDEX_COLUMN: Final = "__pydelta_row_index"
-"""Column of ``Extra.ROW``: the row's position in its file, deleted rows counted."""
+"""Column of ``Extra.ROW``: the row's position in its file, counting deleted rows."""
 
 MATCHED_COLUMN: Final = "__pydelta_matched"
-"""Column of ``scan_matched`` (boolean, never null): whether the row is one of those that were found."""
+"""Column of ``scan_matched`` (boolean, never null): whether the row is one of the given rows."""
 
 _DROPPED_METADATA: Final = ("delta.",)
 _PLACE: Final = "__pydelta_place"
@@ -91,11 +91,11 @@ _FIELD_ID: Final = "parquet.field.id"
 
 
 class Extra(enum.Flag):
-    """What a scan adds to the table's columns.
+    """Columns that a scan adds to the table's.
 
-    ``FILE`` is ``FILE_ROW_COLUMN`` (bigint): the position of the row's file among those that are scanned. ``ROW`` is
+    ``FILE`` is ``FILE_ROW_COLUMN`` (bigint): the position of the row's file among the scanned files. ``ROW`` is
     ``ROW_INDEX_COLUMN`` (bigint): the position of the row in its file. ``TRACKING`` is ``ROW_ID_COLUMN`` and
-    ``ROW_VERSION_COLUMN`` (bigint); null for a row that has none.
+    ``ROW_VERSION_COLUMN`` (bigint), null for a row without them.
     """
 
     NONE = 0
@@ -107,19 +107,19 @@ class Extra(enum.Flag):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Files that a scan reads, and what comes along with their rows.
+    """Files that a scan reads, and additional columns of their rows.
 
     Args:
-        files: As ``snapshot.files.core`` has them; or all of a log that is read in parts and knows no vectors.
-        pinned: The user named the version: caches over it are never rebuilt.
-        hidden: Values a file to be carried along, columns of ``files``.
-        subset: What tells the scan from others of the version; empty for a plain one of all files.
-        tracked: Data columns beside the table's.
-        bitmaps: See ``ScanFiles``; beside those of deletion vectors.
+        files: Rows of ``snapshot.files.core``, or all files of a log that is read in parts and has no vectors.
+        pinned: Whether the user named the version. Caches over it are never rebuilt.
+        hidden: Columns of ``files`` to add, one value per file.
+        subset: Text that distinguishes the scan from others of the version, empty for a plain one of all files.
+        tracked: Data columns in addition to the table's.
+        bitmaps: See ``ScanFiles``. Those of deletion vectors are added.
         shared: See ``ScanFiles``.
-        prune: Narrows by statistics; None for the snapshot's own files, which have theirs.
+        prune: Function that narrows files by statistics, or None for the snapshot's own.
         fixed: See ``ScanFiles``.
-        schema: Columns of the table to read, as an older version had them; None for all.
+        schema: Columns of the table to read, as an older version had them, or None for all.
         storage: See ``ScanFiles``.
     """
 
@@ -153,23 +153,23 @@ def scan_dataframe(
     extra: Extra = Extra.NONE,
     storage: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Read the rows of a snapshot, by the JVM.
+    """Read the rows of a snapshot in the JVM.
 
     Args:
         spark: A classic session.
-        snapshot: What to read. The DataFrame stays at this version, whatever is committed later.
-        pinned: The user named the version: caches over it are never rebuilt.
-        files: Rows of ``snapshot.files.core``: scan these files alone; None for all.
+        snapshot: The snapshot to read. The DataFrame stays at this version, whatever is committed later.
+        pinned: Whether the user named the version. Caches over it are never rebuilt.
+        files: Rows of ``snapshot.files.core`` to scan, or None for all.
         extra: Columns to add.
-        storage: Options for the store, of a scan of all files and the table's columns alone.
+        storage: Options for the store. Used only without ``files`` and ``extra``.
 
     Returns:
-        A DataFrame with the table's columns in the table's order, without the rows that deletion vectors delete;
+        A DataFrame with the table's columns in the table's order, without the rows that deletion vectors delete.
         ``_metadata`` can be selected.
 
     Raises:
-        SchemaError: The table was made without columns.
-        UnsupportedFeatureError: A column's type was changed in a way that Spark's reader may not follow.
+        SchemaError: The table was created without columns.
+        UnsupportedFeatureError: A column's type was changed in a way that Spark's reader does not support.
 
     Protocol: "Reader Requirements for Column Mapping", "Reader Requirement for Deletion Vectors".
     """
@@ -212,14 +212,14 @@ def scan_matched(
     *,
     with_row_tracking: bool = False,
 ) -> DataFrame:
-    """Read the live rows of files, each with whether it is one of those that were found before.
+    """Read the live rows of files, and mark the given rows.
 
     Args:
         spark: A classic session.
         snapshot: The table.
         files: Rows of ``snapshot.files.core``.
-        rows: The rows that were found, by place in ``files``; every place is there.
-        with_row_tracking: Add the columns of ``Extra.TRACKING``.
+        rows: The rows to mark, by place in ``files``. Every place must be present.
+        with_row_tracking: Whether to add the columns of ``Extra.TRACKING``.
 
     Returns:
         The table's columns, ``MATCHED_COLUMN``, and those of ``with_row_tracking``.
@@ -230,13 +230,13 @@ def scan_matched(
     has_vector = numbered["dv_id"].is_not_null()
     parts = [part for part in (numbered.filter(~has_vector), numbered.filter(has_vector)) if part.height]
     found = [_scan_matched(spark, snapshot, part, rows, with_row_tracking=with_row_tracking) for part in parts]
-    return reduce(DataFrame.union, found)  # of the finished columns: above a union a bitmap would be copied a row
+    return reduce(DataFrame.union, found)  # Unite finished columns: above the union, bitmaps would be copied per row.
 
 
 def _scan_matched(
     spark: SparkSession, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet], *, with_row_tracking: bool
 ) -> DataFrame:
-    """See ``scan_matched``; of files that all have a deletion vector, or none of which has."""
+    """See ``scan_matched``. Either all files have a deletion vector, or none has."""
 
     def read(files: pl.DataFrame) -> pa.Table:
         return bitmap_columns([make_bitmap(rows[place]) for place in files[_PLACE]])
@@ -258,7 +258,7 @@ def _scan_matched(
 
 
 def matching_partitions(spark: SparkSession, snapshot: Snapshot, files: pl.DataFrame, condition: Any) -> pl.DataFrame:
-    """Find the files whose partition values make a condition true, as Spark reads and evaluates them.
+    """Find the files whose partition values make a condition true, as evaluated by Spark.
 
     Args:
         spark: A classic session.
@@ -279,13 +279,13 @@ def physical_scan(
 ) -> DataFrame:
     """Read the live rows of files, with physical names.
 
-    Files without a deletion vector keep the plain scan; those with one are a relation of their own.
+    Files without a deletion vector keep the plain scan. Those with one are a separate relation.
 
     Args:
         spark: A classic session.
         snapshot: The table.
-        reading: What to read of it.
-        ids: Ids that the columns shall have if there are vectors, by name.
+        reading: The files and columns to read.
+        ids: Ids of the columns, by name, used if there are vectors.
     """
     jvm = Jvm.of(spark)
     reading = replace(reading, shared=not reading.subset)
@@ -306,9 +306,9 @@ def physical_scan(
 
 
 def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
-    """Make a ``HadoopFsRelation`` over files of a snapshot; columns of ``reading.bitmaps`` come last.
+    """Make a ``HadoopFsRelation`` over files of a snapshot, with the columns of ``reading.bitmaps`` last.
 
-    Files that are not the snapshot's own come with a ``prune`` of their own.
+    Files that are not the snapshot's own need their own ``prune``.
     """
     mode = snapshot.column_mapping_mode
     assert snapshot.metadata is not None, "a table that does not exist has nothing to scan"
@@ -320,7 +320,7 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
     assert reading.schema is not None or by_name.keys() >= set(named)
     partition_fields = tuple(by_name[name] for name in named if name in by_name)
     beside = [(item.name, item.spark_type, True) for item in reading.hidden]
-    for bits, *places in reading.bitmaps:  # every file of the scan has them
+    for bits, *places in reading.bitmaps:  # Every file of the scan has them.
         beside += [(bits, "binary", False), *((name, "long", False) for name in places)]
     extra = tuple({"name": name, "type": kind, "nullable": null, "metadata": {}} for name, kind, null in beside)
     identity = IndexIdentity(
@@ -347,7 +347,7 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
         partition_schema,
     )
     options = dict(reading.storage) | ({"spark.sql.parquet.fieldId.read.enabled": "true"} if mode == "id" else {})
-    # All columns are data columns to Spark, partition columns too: it then keeps the table's order.
+    # To Spark all columns are data columns, including partition columns, so that it keeps the table's order.
     data_schema = jvm.struct(_schema_json((*physical.fields, *reading.tracked), ()))
     return jvm.file_relation(index, partition_schema=partition_schema, data_schema=data_schema, options=options)
 
@@ -357,12 +357,12 @@ def _bytes_of(snapshot: Snapshot, files: pl.DataFrame | FileTable) -> int:
 
 
 def _pruner(jvm: Jvm, snapshot: Snapshot, mode: str) -> Pruner:
-    """Skipping by statistics, for filters over the scan's physical names."""
+    """Return the pruner by statistics for filters over the scan's physical names."""
     names = {} if mode == "none" else dict(_logical_paths(snapshot.schema, (), ()))
 
     def prune(filters: Sequence[Expr]) -> Callable[[pl.DataFrame], pl.DataFrame]:
         logical = [rename_columns(expr, names) for expr in filters] if names else list(filters)
-        zone = jvm.time_zone() if snapshot.partition_columns else "UTC"  # only partition values are read in it
+        zone = jvm.time_zone() if snapshot.partition_columns else "UTC"  # Only partition values depend on it.
 
         def narrow(files: pl.DataFrame) -> pl.DataFrame:
             files = prune_by_generated(snapshot.files, files, logical, time_zone=zone)
@@ -384,7 +384,7 @@ def _logical_paths(
 
 
 def _refuse_unknown_widening(snapshot: Snapshot, data_type: DataType) -> None:
-    """A column whose type changed in a way that Spark's reader may not follow would be read wrong."""
+    """Refuse columns with a type change that Spark's reader does not support, since they would be read wrong."""
     if isinstance(data_type, StructType):
         for field in data_type.fields:
             for change in field.metadata.get("delta.typeChanges", ()):
@@ -409,7 +409,7 @@ def _refuse_unknown_widening(snapshot: Snapshot, data_type: DataType) -> None:
 
 
 def _subset_text(frame: pl.DataFrame) -> str:
-    """A digest of which files, in which order."""
+    """Compute a digest of the files and their order."""
     digest = hashlib.sha256()
     for column in ("path", "dv_id"):
         digest.update(frame[column].hash(seed=1).to_numpy().tobytes())
@@ -424,10 +424,10 @@ def _kept(schema: StructType) -> tuple[StructField, ...]:
 
 
 def _readable(jvm: Jvm, schema: StructType, *, keep_ids: bool) -> StructType:
-    """The schema without top-level void columns, which no Parquet file holds, and without the log's own metadata.
+    """Remove top-level void columns, which no Parquet file holds, and the log's own metadata from a schema.
 
-    Field ids stay only where columns are found by them: Spark refuses files without ids for a schema that has some.
-    User-defined types stay where the JVM has their class; one of Python alone would be unpickled from the log.
+    Field ids stay only if columns are found by them: Spark refuses files without ids if the schema has some.
+    User-defined types stay if the JVM has their class. A type of Python alone would be unpickled from the log.
     """
     dropped = _DROPPED_METADATA if keep_ids else (*_DROPPED_METADATA, _FIELD_ID)
     cleaned = StructType(tuple(_clean(field, dropped) for field in _kept(schema)))
@@ -461,13 +461,13 @@ def _schema_json(fields: Sequence[StructField], extra: Sequence[dict[str, Any]])
     return json.dumps({"type": "struct", "fields": [*(field.to_dict() for field in fields), *extra]})
 
 
-# --- physical rows -> logical rows -------------------------------------------------------------------------
+# --- from physical to logical rows ---------------------------------------------------------------------------
 
 
 def project(
     frame: DataFrame, schema: StructType, mode: str, hidden: tuple[HiddenColumn, ...], extra: Sequence[Column] = ()
 ) -> DataFrame:
-    """Give the columns their logical names; frames that have them already stay as they are."""
+    """Give the columns their logical names. A frame that already has them is returned unchanged."""
     if mode == "none" and not hidden and not extra and len(_kept(schema)) == len(schema.fields):
         return frame
     columns = []
@@ -507,7 +507,7 @@ def _renamed_inside(data_type: DataType) -> bool:
 
 
 def _rename(value: Column, data_type: DataType) -> Column:
-    """A value with physical field names inside -> the same with logical names; null stays null.
+    """Rename the fields inside a value from physical to logical names. Null stays null.
 
     A rebuilt struct keeps nested column pruning, which a cast to the logical type would lose.
     """

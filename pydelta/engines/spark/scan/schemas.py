@@ -1,4 +1,4 @@
-"""Compare the columns that a query was made for with those that its table has now."""
+"""Compare the columns that a query was planned for with the current columns of its table."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["changes_since", "columns_as_of"]
 
 
 def changes_since(then: Snapshot, now: Snapshot) -> list[str]:
-    """List what keeps a query over one version from being run over another; columns that were added do not.
+    """List the changes that keep a query over one version from running over another. Added columns do not.
 
     Args:
-        then: What the query was made for.
-        now: What it is to read.
+        then: Snapshot that the query was planned for.
+        now: Snapshot that it will read.
     """
     if now.metadata is None:
         return ["there is no table any more"]
@@ -36,11 +36,11 @@ def changes_since(then: Snapshot, now: Snapshot) -> list[str]:
 
 
 def columns_as_of(then: Snapshot, now: Snapshot) -> StructType | None:
-    """Return the columns that one version has of those of another, by which its files are read; None for all.
+    """Return one version's columns as the files of another version are read by them, or None for all columns.
 
     Args:
-        then: Whose columns.
-        now: Whose files; ``changes_since`` lists nothing.
+        then: Snapshot that defines the columns.
+        now: Snapshot of the files. ``changes_since`` must list nothing.
     """
     if then.metadata is now.metadata or then.schema == now.schema:
         return None
@@ -76,7 +76,7 @@ def _types(then: DataType, now: DataType, name: str) -> Iterator[str]:
 
 
 def _paths(schema: StructType, mapped: bool) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Physical path -> logical name, of each field that has a name."""
+    """Yield the physical path and the logical name of each field that has a name."""
 
     def within(data_type: DataType, path: tuple[str, ...], name: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if isinstance(data_type, StructType):
@@ -100,7 +100,7 @@ def _narrowed(then: StructType, now: StructType) -> StructType:
 
 
 def _field(then: StructField, now: StructField) -> StructField:
-    """A field as it was, found in files as it is found now."""
+    """Combine an old field with the column mapping by which it is found in the current files."""
     own = ("delta.columnMapping.", "parquet.")
     mapping = {name: value for name, value in now.metadata.items() if name.startswith(own)}
     return then.replace(data_type=_type(then.data_type, now.data_type), metadata={**then.metadata, **mapping})

@@ -1,4 +1,4 @@
-"""Encode a file table as Hadoop's ``FileStatus`` messages: vectorised, no object per file.
+"""Encode a file table as Hadoop's ``FileStatus`` messages, vectorised, without an object per file.
 
 One record is a four-byte length and a ``FileStatusProto`` message. Integers are written as varints of a fixed width
 (continuation bits on zero groups, which protobuf readers accept), so that everything but the path has a fixed
@@ -32,8 +32,8 @@ def file_uris(paths: pl.Series, root: str) -> pl.Series:
     """Turn paths as the log spells them into full URIs, decoded once, as Hadoop's ``Path`` reads them.
 
     Args:
-        paths: ``add.path``: relative to the root, or absolute; URI-encoded.
-        root: The table's root as ``storage.uris.hadoop_uri`` gives it.
+        paths: ``add.path``: relative to the root, or absolute, and URI-encoded.
+        root: Root of the table from ``storage.uris.hadoop_uri``.
 
     Raises:
         LogCorruptedError: A relative path leaves the table's root.
@@ -57,7 +57,7 @@ def file_uris(paths: pl.Series, root: str) -> pl.Series:
     plain = pl.col("path").str.replace(r"^(?i:file):(?://localhost)?/+", "file:/")
     scheme = root.split(":", 1)[0]
     kind = kind_of(scheme)
-    if kind.in_spark is not None:  # one store, several spellings: the session has one of them configured
+    if kind.in_spark is not None:  # A store may have several schemes, but the session has only one of them configured.
         plain = plain.str.replace(rf"^(?:{'|'.join(kind.schemes)})://", f"{scheme}://")
     plain = (
         pl.when(pl.col("path").str.starts_with("/")).then(pl.lit(_authority(root)) + pl.col("path")).otherwise(plain)
@@ -71,7 +71,7 @@ def _authority(root: str) -> str:
 
 
 def encode_uris(uris: pl.Series) -> list[str]:
-    """Full URIs -> URI-encoded text, as ``DataFrame.inputFiles`` and ``_metadata.file_path`` spell them."""
+    """Turn full URIs into URI-encoded text, as ``DataFrame.inputFiles`` and ``_metadata.file_path`` spell them."""
     return [
         quote(uri.replace("file:/", "file:///", 1) if uri.startswith("file:/") else uri, safe=_URI_SAFE) for uri in uris
     ]
@@ -86,7 +86,7 @@ def encode_statuses(
         uris: Full URIs, decoded.
         sizes: Lengths in bytes.
         times_ms: Modification times, epoch milliseconds.
-        ordinals: A number below 2^31 a file, which becomes the status's owner.
+        ordinals: One number below 2^31 per file, which becomes the status's owner.
     """
     for start in range(0, len(uris), _BLOCK):
         part = slice(start, start + _BLOCK)
@@ -117,7 +117,7 @@ def _encode_block(uris: pl.Series, sizes: Any, times_ms: Any, owners: Any | None
 
 
 def _varint(values: Any, width: int) -> Any:
-    """Numbers >= 0 -> varints of ``width`` bytes each, as rows of a matrix."""
+    """Encode non-negative numbers as varints of ``width`` bytes each, as rows of a matrix."""
     shifts = np.arange(width, dtype=np.int64) * 7
     groups = (values.reshape(-1, 1) >> shifts) & 0x7F
     groups[:, :-1] |= 0x80
@@ -138,7 +138,7 @@ def _constant(data: bytes, count: int) -> Any:
 
 
 def _column(matrix: Any) -> Any:
-    """A matrix of bytes -> a binary column with one value a row."""
+    """Turn a matrix of bytes into a binary column with one value per row."""
     count, width = matrix.shape
     offsets = np.arange(count + 1, dtype=np.int64) * width
     data = np.ascontiguousarray(matrix)

@@ -1,11 +1,13 @@
-"""Compute each row's id and version in a scan, from what it reads next to the table's columns.
+"""Compute each row's id and version in a scan, from columns that are read next to the table's.
 
 ::
 
     row id      = materialised column, or else the file's base id + the row's position in the file
     row version = materialised column, or else the file's default version
 
-The position counts rows that a deletion vector hides. All of it is Spark's own expressions. Protocol: "Row Tracking".
+The position counts rows that a deletion vector hides. Spark's own expressions compute all of it.
+
+Protocol: "Row Tracking".
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ TRACKING_HIDDEN: Final = (
     HiddenColumn(name=_BASE, spark_type="long", column=BASE_ROW_ID),
     HiddenColumn(name=_DEFAULT, spark_type="long", column=DEFAULT_ROW_VERSION),
 )
-"""Values a file that the scan needs, out of a frame that went through ``log.row_ids.with_row_ids``."""
+"""Values per file that the scan needs, from a frame of ``log.row_ids.with_row_ids``."""
 
 
 def tracked_fields(properties: TableProperties) -> tuple[StructField, ...]:
-    """Return the materialised columns, as data columns of the scan; none where the table has none."""
+    """Return the materialised columns as data columns of the scan, or none if the table has none."""
     return tuple(StructField(name, PrimitiveType("long")) for name in materialized_columns(properties))
 
 

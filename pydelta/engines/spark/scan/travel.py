@@ -27,11 +27,11 @@ _AT_TIME: Final = re.compile(r"^(?P<path>.+)@(?P<time>\d{17})$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeTravel:
-    """One of a version, a time as text, or a time as an expression.
+    """A version, a time as text, or a time as an expression.
 
     Args:
         version: A version number as written.
-        timestamp: A date or timestamp; without a zone it is in the session's.
+        timestamp: A date or timestamp. Without a zone it is in the session's.
         moment: An expression that gives a timestamp, as Spark parsed it.
     """
 
@@ -41,7 +41,7 @@ class TimeTravel:
 
 
 def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
-    """Read ``versionAsOf`` or ``timestampAsOf`` from reader options (any case); None without either.
+    """Read ``versionAsOf`` or ``timestampAsOf`` from reader options (any case), or return None without either.
 
     Raises:
         InvalidArgumentError: Both are given.
@@ -99,19 +99,19 @@ def open_snapshot(
     *,
     session: SessionSettings | None = None,
 ) -> Snapshot:
-    """Open the snapshot of the table at a path: the newest, or the one that was asked for.
+    """Open the snapshot of the table at a path: the newest, or the requested version.
 
     Args:
         spark: A classic session.
-        path: Where the table is.
-        travel: What was asked for; None for the newest.
+        path: Path of the table.
+        travel: The requested version or time, or None for the newest.
         hadoop_conf: Options beyond those of the session.
-        session: Its settings, where they were read already.
+        session: Settings of the session, if they were already read.
 
     Raises:
         TableNotFoundError: No Delta table is there.
-        VersionNotFoundError: The log does not describe the version or time; the message names what it does.
-        InvalidArgumentError: A version that is not a number, a time that is none.
+        VersionNotFoundError: The log does not have the version or time. The message names the versions that it has.
+        InvalidArgumentError: A version is not a number, or a time is not valid.
     """
     log = log_for_path(spark, Jvm.of(spark).qualify(path), hadoop_conf, session=session)
     if travel is None:
@@ -142,7 +142,7 @@ def open_snapshot(
 
 
 def epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
-    """Turn the time that was named into epoch milliseconds; without a zone it is in the session's.
+    """Turn the requested time into epoch milliseconds. Without a zone it is in the session's.
 
     Raises:
         InvalidArgumentError: It is not a time.
