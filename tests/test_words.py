@@ -33,7 +33,6 @@ VERBS = frozenset((ROOT / "tests" / "verbs.txt").read_text().split())
 """With these a function's docstring begins: what the function does, in the imperative. Add a verb that is missing."""
 
 TO_REWRITE = (
-    "catalog_sync/",
     "pydelta/api/cli/",
     "pydelta/api/python/",
     "pydelta/commands/vacuum/",
@@ -41,7 +40,6 @@ TO_REWRITE = (
     "pydelta/engines/spark/change/",
     "pydelta/engines/spark/scan/",
     "pydelta/errors/",
-    "pydelta/manifests/",
     "pydelta/predicate/",
     "pydelta/settings/",
     "pydelta/storage/",
