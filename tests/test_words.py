@@ -42,7 +42,6 @@ TO_REWRITE = (
     "pydelta/errors/",
     "pydelta/predicate/",
     "pydelta/settings/",
-    "pydelta/storage/",
 )
 """Rooms whose texts have not been rewritten yet. The list may only shrink."""
 

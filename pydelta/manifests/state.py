@@ -51,7 +51,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ahead: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """Encode the state as JSON, as it is stored with the table."""
+        """Encode the state as JSON."""
         return msgspec.json.encode(self)
 
     def live(self) -> set[str]:
@@ -83,7 +83,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return mine == other
 
     def why_not_from(self, table: ManifestState) -> str | None:
-        """Return why publishing only the changes since this state is not enough, as a phrase, or None if nothing more is needed."""
+        """Return why publishing only the changes since this state is not enough, as a phrase, or None if it is."""
         if self.table_id != table.table_id:
             return "another table was published here before"
         if self.location != table.location:
