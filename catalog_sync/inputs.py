@@ -71,7 +71,7 @@ class SyncInputs:
         snapshot: Snapshot of the version that the twin is brought to.
         twin: Wanted entry at that version.
         entry: The twin's Thrift entry, or None if it is missing.
-        manifests: State of the manifests; None if nothing is published, and in a dry run.
+        manifests: State of the manifests, or None if nothing is published, and in a dry run.
         lease: Lease of the twin, or None before it is won.
     """
 

@@ -61,8 +61,7 @@ class SyncStatus:
         lag_versions: Versions that the older of the two is behind, or None if one of them has no version.
         lag_seconds: Age of the oldest version that readers do not see yet, or 0 if they see all.
         partitions: Number of partitions with a manifest.
-        problem: Why the newest version cannot be published, or its columns are not in the metastore; None if all is
-            well.
+        problem: Why the newest version cannot be published, or its columns are not in the metastore. None if it can.
     """
 
     table: str
@@ -238,7 +237,7 @@ def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict
 
     Args:
         log: Log of the table.
-        directory: Partition, ``day=2024-01-01``; empty for an unpartitioned table.
+        directory: Partition, ``day=2024-01-01``, or empty for an unpartitioned table.
         limit: Maximum number of rows.
 
     Raises:

@@ -70,7 +70,7 @@ class SyncResult:
         version: Version of the table that manifests and entry now have.
         previous: Version that the entry had before, or None if it had none.
         plan: Changes in the metastore.
-        manifests: Published manifests; None in a dry run.
+        manifests: Published manifests, or None in a dry run.
         calls: Number of Thrift calls.
         left_out: Whether the table's property excludes it from syncing. An existing twin was dropped.
     """

@@ -57,7 +57,7 @@ def sync_target(
         failed = error
     if native is not None and not how.dry_run:
         # Both are read again before the entry changes. A later commit may have changed it while the twin was synced,
-        # and must not be undone. A program that dropped the table looked for a twin before this one was made.
+        # and must not be undone. A concurrent DROP TABLE may have run before this twin existed.
         newest, entry = target.log.update(), metastore.table(native.database, native.name)
         changed = update_native(metastore, native, newest, entry, create=create)
         if target.registered and result is not None and result.manifests is not None:

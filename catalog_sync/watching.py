@@ -22,7 +22,7 @@ class WatchedMetastore:
 
     Args:
         connect: Opens a connection, one per request.
-        databases: Databases to show; empty for all.
+        databases: Databases to show, or empty for all.
         rule: Naming rule of twins, see ``twin_name``.
     """
 
@@ -68,7 +68,7 @@ def open_catalog(
 
     Args:
         address: ``thrift://host:9083``, or None for PYDELTA_METASTORE.
-        databases: Databases to show; empty for all.
+        databases: Databases to show, or empty for all.
         options: Storage options, which a metastore does not use.
         seconds: Time limit of one request.
 

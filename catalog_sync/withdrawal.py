@@ -22,7 +22,7 @@ _LONGEST: Final = 1500
 
 
 def withdraw(metastore: Metastore, name: TableName, snapshot: Snapshot, error: DeltaError) -> bool:
-    """Make a twin's readers get an error that says why its table cannot be published.
+    """Give a twin's readers an error that says why its table cannot be published.
 
     Args:
         metastore: Metastore of the twin.

@@ -22,9 +22,9 @@ class MetastoreAddress:
     Args:
         hosts: Host and port of each server, tried in turn.
         tls: Use TLS (``metastore.use.SSL`` on the other side).
-        ca_file: PEM file of the certificates to trust; None for the system's.
+        ca_file: PEM file of the certificates to trust, or None for the system's.
         kerberos_service: First part of the metastore's principal (``hive`` of ``hive/_HOST@REALM``), to authenticate
-            with this user's ticket; None without Kerberos. Needs the extra ``kerberos``, and the host names of the
+            with this user's ticket, or None without Kerberos. Needs the extra ``kerberos``, and the host names of the
             principals.
         timeout_seconds: Time limit of each call, from connecting to the last byte of its answer.
     """

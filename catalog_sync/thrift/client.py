@@ -46,7 +46,7 @@ class Metastore:
 
     Args:
         address: Address of the metastore.
-        deadline: Deadline of all calls together, including pauses between tries; None without one.
+        deadline: Deadline of all calls together, including pauses between tries, or None without one.
         sleep: Sleeps for a number of seconds.
         clock: Monotonic clock in seconds, for the timeout of a call.
     """
@@ -271,7 +271,7 @@ class Metastore:
             verb: Name of the call.
             arguments: Thrift arguments.
             size: Number of partitions in the call. The answer may take one more timeout for each batch of them.
-            landed: Whether the change took effect; None for a call that changes nothing.
+            landed: Whether the change took effect, or None for a call that changes nothing.
         """
         from thrift.Thrift import TApplicationException, TException
         from thrift.transport.TTransport import TTransportException

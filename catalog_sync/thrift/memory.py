@@ -25,7 +25,7 @@ class MemoryMetastore(Metastore):
     """A metastore in memory that answers the calls of ``Metastore`` like Hive's. Several may share one content.
 
     Args:
-        content: Metastore whose content is shared; None for an empty metastore that has every database.
+        content: Metastore whose content is shared, or None for an empty metastore that has every database.
         before: Called with the verb before each call.
     """
 

@@ -32,8 +32,8 @@ def transport_to(
         port: Port of the metastore.
         budget: Returns how many seconds the next wait may take, and raises ``TimeoutError`` if there are none left.
         tls: Use TLS.
-        ca_file: PEM file of the certificates to trust; None for the system's.
-        kerberos_service: First part of the metastore's principal; None without Kerberos.
+        ca_file: PEM file of the certificates to trust, or None for the system's.
+        kerberos_service: First part of the metastore's principal, or None without Kerberos.
     """
     from thrift.transport.TTransport import TBufferedTransport
 

@@ -55,9 +55,9 @@ class Manifest:
     """One partition's manifest.
 
     Args:
-        directory: Hive's name of the partition, ``day=2024-01-01``; empty for an unpartitioned table.
-        values: The partition's values as Hive spells them, in the order of the partition columns; None for null.
-        text: Lines, each ended by a newline; empty for a partition without files.
+        directory: Hive's name of the partition, ``day=2024-01-01``, or empty for an unpartitioned table.
+        values: The partition's values as Hive spells them, in the order of the partition columns, or None for null.
+        text: Lines, each ended by a newline, or empty for a partition without files.
         num_files: Number of lines.
     """
 

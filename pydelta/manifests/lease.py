@@ -200,7 +200,7 @@ def acquire(
         name: ``MANIFESTS`` or ``TWIN``.
         wait_seconds: Maximum time to wait.
         done: Returns whether another process has done the work in the meantime.
-        wall: Clock in epoch milliseconds; None for this machine's clock.
+        wall: Clock in epoch milliseconds, or None for this machine's clock.
         sleep: Sleeps for a number of seconds.
 
     Returns:

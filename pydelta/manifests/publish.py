@@ -73,7 +73,7 @@ class ManifestOptions:
 
     Args:
         where: SQL condition over partition columns. Only these partitions are published.
-        time_zone: Time zone of times in ``where`` without a zone; None refuses them.
+        time_zone: Time zone of times in ``where`` without a zone. None refuses them.
         keep_emptied: Keep an empty manifest for a partition without files until ``forget_emptied``, since a metastore
             still has the partition.
         schemes: Scheme of a location -> scheme in manifests.

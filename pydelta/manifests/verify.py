@@ -65,7 +65,7 @@ def verify_manifests(log: DeltaLog, *, files: int | None = None) -> ManifestRepo
 
     Args:
         log: Log of the table.
-        files: Number of data files to look for in the store, evenly spread; None for all of them.
+        files: Number of data files to look for in the store, evenly spread, or None for all of them.
 
     Raises:
         VersionNotFoundError: The log no longer has the published version. Publish again first.

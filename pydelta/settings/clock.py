@@ -27,7 +27,7 @@ class Deadline:
     """The time limit of a wait.
 
     Args:
-        seconds: Seconds from now on; None without a limit.
+        seconds: Seconds from now on, or None without a limit.
         clock: Monotonic clock in seconds.
 
     Example:

@@ -27,9 +27,9 @@ class ReferenceSetting:
     Args:
         key: Full name.
         meaning: Meaning in one line.
-        ours: Our setting of the same meaning, without ``spark.pydelta.``; None if it is not honoured.
-        only: The only value (ignoring case) with the behaviour of this engine; None if every value is ignored.
-        default: Default in the reference; None for no default.
+        ours: Our setting of the same meaning, without ``spark.pydelta.``, or None if it is not honoured.
+        only: The only value (ignoring case) with the behaviour of this engine, or None if every value is ignored.
+        default: Default in the reference, or None for no default.
     """
 
     key: str

@@ -25,7 +25,7 @@ class SettingRow:
         field: Attribute of the class that holds its value.
         key: Name for users, without the common prefix.
         parse: Parser of its text; ``name`` is the name in errors.
-        default: Default as a user would write it; empty for no default.
+        default: Default as a user would write it, or empty for no default.
         meaning: Meaning in one sentence.
         alias: Another name: a full one, or that of the reference engine with its default there.
     """

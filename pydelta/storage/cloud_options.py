@@ -68,7 +68,7 @@ def azure_options(
     Args:
         host: ``container@account.dfs.core.windows.net``, as in the location.
         options: Settings to read.
-        env: Environment variables; None for those of the process.
+        env: Environment variables, or None for those of the process.
 
     Raises:
         InvalidArgumentError: The location does not name an account, or a setting is missing.

@@ -34,14 +34,14 @@ class StoreKind:
     Args:
         name: Scheme in inventories, where all schemes of a store are the same.
         schemes: All schemes; messages use the first one.
-        factory: ``module:function`` that opens a store; None if only Spark or a user's factory opens it.
+        factory: ``module:function`` that opens a store, or None if only Spark or a user's factory opens it.
         folders: Whether it has real folders, which can be renamed.
         buckets: Whether it has buckets that contain keys.
         atomic: Whether put-if-absent is a single step of the operating system, this process or the NameNode. Other
             kinds are tested with a race before the first commit.
         container: Whether the part before the host is a container (``container@account``), not a user.
-        in_spark: Scheme by which Spark reads all its locations; None keeps the scheme of each location.
-        elsewhere: Scheme for Trino, Presto and OpenLineage; None keeps the scheme of each location.
+        in_spark: Scheme by which Spark reads all its locations. None keeps the scheme of each location.
+        elsewhere: Scheme for Trino, Presto and OpenLineage. None keeps the scheme of each location.
         spark: Package with which Spark reads it, if known.
         extra: Required module, and the extra that installs it.
         named: Whether messages about locations mention it.

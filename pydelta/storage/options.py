@@ -53,7 +53,7 @@ class Connection:
         kind: ``s3``, ``gs`` or ``azure``.
         bucket: Bucket or container.
         config: Settings of the client library under its own names.
-        credential: Keys to sign with; None leaves it to the environment (container, web identity, instance).
+        credential: Keys to sign with. None leaves it to the environment (container, web identity, instance).
         allow_http: Whether the endpoint may be used without TLS.
         proxy: URL of a proxy, with its password.
         max_retries: Maximum number of retries of a repeatable request.

@@ -55,8 +55,8 @@ class PagedStore(Protocol):
         """List files below the root, one page per request.
 
         Args:
-            after: Only paths after this one, in the order of their UTF-8 bytes; empty for no bound.
-            before: Only paths up to and including this one; empty for no bound.
+            after: Only paths after this one, in the order of their UTF-8 bytes, or empty for no bound.
+            before: Only paths up to and including this one, or empty for no bound.
             enter: Returns whether to walk into a directory. Object stores do not call it.
         """
 
