@@ -1,4 +1,4 @@
-"""Keep the metastore entries by which Trino, Presto and Spark find a Delta table up to date, without MSCK.
+"""Keep the metastore entries of Delta tables up to date for Trino, Presto and Spark, without MSCK.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Change the columns of a metastore entry in one or two steps, or explain why it refuses them.
+"""Change the columns of a metastore entry in one or two steps, or explain why the metastore refuses them.
 
 A metastore compares the types of old and new columns by position, and refuses a change to an incompatible type
 (``hive.metastore.disallow.incompatible.col.type.changes``, on by default). A first step then drops the columns from

@@ -15,7 +15,7 @@ __all__ = ["metastore_of", "named_locations", "registered_locations", "table_loc
 
 
 def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
-    """Connect to the metastore of the argument, setting, environment or Spark's own setting; return None without one.
+    """Connect to the metastore named by the argument, a setting or the environment. Returns None if none names one.
 
     Args:
         uri: Address given to a job.

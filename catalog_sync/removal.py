@@ -51,7 +51,7 @@ class DroppedTwin:
 
 
 class Claim(enum.Enum):
-    """The owner of a twin, by the table that its location has now."""
+    """The owner of a twin, judged by the table that is now at its location."""
 
     OURS = "ours"
     EARLIER = "earlier"

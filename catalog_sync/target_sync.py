@@ -81,7 +81,7 @@ def _leave_out(
 
 
 def _refuse_gone_since(metastore: Metastore, target: SyncTarget, entry: Any) -> None:
-    """Drop the twin again if the table's own entry has gone while the twin was made."""
+    """Drop the twin again if the table's own entry was dropped while the twin was made."""
     try:
         _refuse_gone(target, entry)
     except TableNotFoundError:

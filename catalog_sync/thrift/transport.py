@@ -1,6 +1,6 @@
 """Open a plain, TLS or Kerberos Thrift transport to an address, with a deadline for every wait.
 
-Thrift's own sockets restart their timeout with every byte, so that they would never give up on a metastore that sends
+Thrift's own sockets restart their timeout with every byte, so they would never give up on a metastore that sends
 one byte per minute.
 """
 

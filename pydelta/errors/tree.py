@@ -509,7 +509,7 @@ class CannotVacuumLiteError(UnsafeOperationError):
 
 
 class RowsDoNotAddUpError(DeltaError):
-    """A command found, hid, copied and wrote row counts that contradict each other. It committed nothing."""
+    """The numbers of rows that a command found, hid, copied and wrote contradict each other. Nothing was committed."""
 
     code = "DELTA_ROWS_DO_NOT_ADD_UP"
 

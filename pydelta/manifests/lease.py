@@ -118,7 +118,7 @@ class Lease:
                 return
             expires = now + _DURATION_MS
             self.store.put(self.path, _encoded(self.owner, expires))
-            if self._wall() >= self.expires_ms:  # It expired during the put, and may have a successor.
+            if self._wall() >= self.expires_ms:  # It expired during the put, so another one may be held.
                 raise self._lost()
             self.expires_ms = expires
 
@@ -290,7 +290,7 @@ def _holder(store: Store, path: str) -> _Holder | None:
         return msgspec.json.decode(store.read(path), type=_Holder)
     except ObjectNotFoundError:
         return None
-    except MALFORMED_JSON:  # A crash truncated it. It is valid for the full duration.
+    except MALFORMED_JSON:  # A crash truncated the file; the lease lasts its full time.
         info = store.head(path)
         return None if info is None else _Holder(owner="", expires_ms=info.modification_time_ms + _DURATION_MS)
 

@@ -349,7 +349,7 @@ def _folders_of(paths: Iterable[str]) -> list[str]:
     found: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]
-        while "=" in folder.rpartition("/")[2]:  # Folders above the partitions are shared by all.
+        while "=" in folder.rpartition("/")[2]:  # Folders above the partitions are shared by all partitions.
             found.add(folder)
             folder = folder.rpartition("/")[0]
     return sorted(found, key=lambda folder: (-folder.count("/"), folder))

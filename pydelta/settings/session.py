@@ -151,7 +151,7 @@ class Settings:
 
     @property
     def transaction(self) -> tuple[str | None, int | None]:
-        """The application and its version that the session commits under, or None twice if it names none.
+        """The application and its version that the session commits under, or (None, None) if it names none.
 
         Raises:
             InvalidArgumentError: Only one of the two is set, or the version is negative.

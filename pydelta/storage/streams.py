@@ -1,4 +1,4 @@
-"""Collect writes into one object that appears whole at ``close``, as a base of every store's writer."""
+"""Collect writes into one object that appears as a whole at ``close``, for the writers of all stores."""
 
 from __future__ import annotations
 

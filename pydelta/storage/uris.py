@@ -1,4 +1,4 @@
-"""Normalise locations, as users write them, to one spelling of the URI."""
+"""Bring locations, as users write them, to one spelling of the URI."""
 
 from __future__ import annotations
 
