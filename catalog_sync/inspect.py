@@ -29,7 +29,7 @@ __all__ = ["SyncReport", "SyncState", "SyncStatus", "preview", "sync_status", "v
 
 _READERS: Final = 16
 
-_WITHDRAWN: Final = "(The twin is withdrawn: Trino and Presto say this in the place of old rows.)"
+_WITHDRAWN: Final = "(The twin is withdrawn: Trino and Presto show this error instead of old rows.)"
 
 
 class SyncState(enum.Enum):
@@ -138,7 +138,7 @@ def _problem(snapshot: Snapshot, entry: Any, *, behind: bool, settings: Settings
         return error.message
     found = found_table(entry) if entry is not None else None
     if found is not None and found.version == wanted.version and not has_columns_of(wanted, found):
-        return f"the metastore does not take the columns of version {wanted.version}; catalog_sync sync says which"
+        return f"the metastore refuses the columns of version {wanted.version}; catalog_sync sync names them"
     return None
 
 

@@ -42,7 +42,7 @@ def twin_name(native: TableName, rule: str = "{database}_symlink") -> TableName:
     database = twin_database(rule, native.database)
     if not database or database == native.database:
         raise InvalidArgumentError(
-            f"By the rule {rule!r} the twin of {native} would have its name.",
+            f"By the rule {rule!r} the twin of {native} would have the same name.",
             hint="Set spark.pydelta.sync.name to a rule such as {database}_symlink.",
         )
     return TableName(database=database, name=native.name)

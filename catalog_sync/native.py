@@ -84,7 +84,7 @@ def update_native(metastore: Metastore, name: TableName, snapshot: Snapshot, bef
         return True
     location = native_location(before)
     if location is None or _same_place(location) != _same_place(_plain(snapshot.table_uri)):
-        what = f"a Delta table at {location}" if location else "no Delta table"
+        what = f"a Delta table at {location}" if location else "not a Delta table"
         raise NotOursError(
             f"The metastore already has {name}, which is {what}.",
             hint="Choose another name for the table, or drop that entry if it is no longer needed.",

@@ -165,7 +165,7 @@ class Metastore:
         if cascade and partitions > BATCH and self.deadline.seconds is not None:
             raise TooLongToWaitError(
                 f"The columns of {entry.dbName}.{entry.tableName} change in {partitions:,} partitions, which takes the "
-                f"metastore longer than the {self.deadline.seconds:g} s there are for it.",
+                f"metastore longer than the {self.deadline.seconds:g} s available.",
                 hint="Run catalog_sync sync, which waits for as long as it takes.",
             )
         parameters = dict(_NO_STATISTICS) | ({"CASCADE": "true"} if cascade else {})
@@ -302,7 +302,7 @@ class Metastore:
                 if isinstance(last, ssl.SSLCertVerificationError):
                     raise MetastoreError(
                         f"The certificate of the metastore at {self.address} is not trusted: {last.verify_message}.",
-                        hint="Name the file of the certificates to trust (--ca), and the host as the certificate does.",
+                        hint="Name the file of certificates to trust (--ca), and use the certificate's host name.",
                     ) from error
                 if sent and landed is not None:
                     before, self.unsettled = self.unsettled, True
@@ -321,7 +321,7 @@ class Metastore:
             except TException as error:
                 raise self._refused(verb, str(getattr(error, "message", None) or error)) from error
         why = f" ({type(last).__name__}: {last})" if last is not None else ""
-        limit = "" if self.deadline.seconds is None else f" within the {self.deadline.seconds:g} s there were for it"
+        limit = "" if self.deadline.seconds is None else f" within the {self.deadline.seconds:g} s available"
         raise MetastoreUnavailableError(
             f"The metastore at {self.address} does not answer{limit}{why}; times tried: {tries}.",
             hint="Check that it runs and that the address is right, then run it again: nothing is lost.",
@@ -342,7 +342,7 @@ class Metastore:
             raise MetastoreUnavailableError(
                 f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and the change is not "
                 "there yet: it may still be at work.",
-                hint="Check its load, and run this again when it is done: what is there by then is not sent again.",
+                hint="Check its load, and run this again later: changes that have taken effect are not repeated.",
             )
         return False
 

@@ -192,7 +192,7 @@ class SaslTransport:
                 kind = _Status(status).name if status in set(_Status) else "unknown"
                 raise KerberosRefusal(f"the server answered with status {status} ({kind}){f': {said}' if said else ''}")
             if agreed:
-                raise KerberosRefusal("the server goes on with a negotiation in which both sides agreed")
+                raise KerberosRefusal("the server continues a negotiation after both sides agreed")
             agreed = self._context.complete
             self._say(_Status.OK, self._chosen(payload) if agreed else self._context.step(payload))
         raise KerberosRefusal(f"the server did not end the negotiation in {_MOST_ROUNDS} rounds")

@@ -87,7 +87,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if self.table_id != table.table_id:
             return "another table was published here before"
         if self.location != table.location:
-            return f"the table lay at {self.location} when it was published"
+            return f"the table was at {self.location} when it was published"
         if self.generator != GENERATOR:
             return f"the manifests were written by generator {self.generator}"
         if not self.is_laid_out_as(table):

@@ -60,7 +60,7 @@ def to_storage_error(where: str, error: Exception) -> StorageError:
             f"{where}: no DataNode wrote or returned the data ({said}).",
             retryable=True,
             hint="Check that the DataNodes are up, have space and are reachable from here "
-            "(dfs.client.use.datanode.hostname=true where their addresses are not).",
+            "(dfs.client.use.datanode.hostname=true if their addresses are not).",
         )
     return StorageError(
         f"{where}: {said}.",

@@ -75,8 +75,8 @@ KINDS: Final = (
         elsewhere="s3",
         spark=SparkPackage(
             package="org.apache.hadoop:hadoop-aws",
-            keys="spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key; for a store that is not Amazon's "
-            "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.path.style.access=true, too",
+            keys="spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key; beyond Amazon also "
+            "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.path.style.access=true",
             prefix="spark.hadoop.fs.s3a.",
         ),
         named=True,

@@ -158,7 +158,7 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
         bucket = (where.partition("://")[2] or where).partition("/")[0]
         return StoragePermissionError(
             f"{where}: there is no bucket {bucket}, or the key may not do this there ({detail}).",
-            hint="Check the name of the bucket (a key without rights on others gets this answer where there is none), "
+            hint="Check the name of the bucket (for a missing one, a key with few rights gets the same answer), "
             "then the keys (fs.s3a.access.key and fs.s3a.secret.key, or AWS_*), and what their owner may do.",
         )
     if failure.kind == "credentials":

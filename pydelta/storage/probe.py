@@ -71,9 +71,9 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
             if PutOutcome.UNKNOWN not in outcomes.values() or PutOutcome.CREATED in outcomes.values():
                 raise
             raise StorageError(
-                f"{store.root}: none of {writers} requests to create an object got a certain reply, and there is none.",
+                f"{store.root}: none of {writers} requests to create an object got a certain reply, and it is missing.",
                 retryable=True,
-                hint="Run it again; if it stays so, see what the store's own log says.",
+                hint="Run it again; if it fails again, check the store's own log.",
             ) from None
         late = store.put_if_absent(path, b"latecomer")
         latecomer_refused = late is not PutOutcome.CREATED and store.read(path) == stored
