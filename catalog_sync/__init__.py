@@ -1,11 +1,11 @@
-"""Keep the metastore entries by which Trino, Presto and Spark find a Delta table up to date. Never MSCK.
+"""Keep the metastore entries of Delta tables up to date for Trino, Presto and Spark, without MSCK.
 
 ::
 
-    snapshot --twin--> what the metastore should say        metastore (Thrift) --> what it says
-                                   `------- diff (pure) --------'
-                                                |
-    sync: manifests --> create, alter --> add partitions --> drop partitions --> forgotten manifests --> version, last
+    snapshot --twin--> wanted entry        metastore (Thrift) --> current entry
+                            `------- diff (pure) --------'
+                                       |
+    sync: manifests --> create, alter --> add partitions --> drop partitions --> forget manifests --> version, last
 """
 
 from catalog_sync.diff import SyncPlan, plan_sync

@@ -2,13 +2,13 @@
 
 ::
 
-    manifests of the version, in its own directory     nobody reads them yet
-    add what is new, without rows                      nobody sees a difference
+    manifests of the version, in its own directory     not read yet
+    add the new partitions, without rows               invisible to readers
     alter_partitions, one call                         new, changed and emptied partitions move together
-    drop what is empty                                 nobody sees a difference
-    manifests out of use for longer than the retention are deleted
+    drop the empty partitions                          invisible to readers
+    delete manifests unused for longer than the retention
 
-What a reader then sees is of one version as far as it asks the metastore once: see docs/guides/trino.md.
+A reader sees one version only if it asks the metastore once: see docs/guides/trino.md.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def move_partitions(
     """Publish a version and move the twin to it.
 
     Args:
-        inputs: The snapshot of the version, and the twin, whose lease is held. Partitions without files that were
-            asked for ahead stay.
-        since: Version that the twin is of; None to move every partition.
+        inputs: Inputs with the snapshot of the version and the twin, whose lease is held. Partitions without files that
+            were added ahead stay.
+        since: Version of the twin, or None to move every partition.
         dropped: Partitions to drop in any case.
 
     Returns:
-        The partitions that moved, and those that were dropped.
+        The moved partitions and the dropped ones.
     """
     now_ms = epoch_ms()
     log, metastore, name, twin, snapshot = inputs.log, inputs.metastore, inputs.name, inputs.twin, inputs.snapshot

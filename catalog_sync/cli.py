@@ -2,13 +2,13 @@
 
 ::
 
-    catalog_sync sync TABLE…        manifests and metastore to the newest version
-    catalog_sync status TABLE…      versions and lag
-    catalog_sync drop TABLE…        its twin goes, the table stays
-    catalog_sync verify TABLE       every line, every partition
-    catalog_sync preview TABLE      the first rows that readers of the manifests get
+    catalog_sync sync TABLE…        bring manifests and metastore to the newest version
+    catalog_sync status TABLE…      show versions and lag
+    catalog_sync drop TABLE…        drop the twin, keep the table
+    catalog_sync verify TABLE       check every line and every partition
+    catalog_sync preview TABLE      show the first rows that readers of the manifests get
     catalog_sync add-partition TABLE day=2024-01-01
-    catalog_sync ddl TABLE          the statement, for those who apply it themselves
+    catalog_sync ddl TABLE          print the statement, for users who run it themselves
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["app", "main"]
 
 app = make_app(
     "catalog_sync",
-    "Keep a Hive Metastore and symlink manifests right, so that Trino and Presto read Delta tables. Never MSCK.",
+    "Keep a Hive Metastore and symlink manifests up to date for Trino and Presto, without MSCK.",
 )
 
 _Tables = Annotated[list[str] | None, typer.Argument(help="Locations, or names of Delta tables in the metastore.")]
@@ -55,20 +55,20 @@ _OneTable = Annotated[str, typer.Argument(help="A location, or the name of a Del
 _Database = Annotated[
     list[str] | None,
     typer.Option(
-        "--database", "-d", help="Every Delta table that is registered in this database; several with commas; * is all."
+        "--database", "-d", help="Sync every Delta table of this database; several with commas; * means all databases."
     ),
 ]
-_Name = Annotated[str | None, typer.Option("--table", help="Name of the table's own entry: database.table.")]
+_Name = Annotated[str | None, typer.Option("--table", help="Name of the table's own entry, database.table.")]
 _TwinName = Annotated[
-    str | None, typer.Option("--twin", help="Name of the external table; by rule <database>_symlink.")
+    str | None, typer.Option("--twin", help="Name of the external table; by default in <database>_symlink.")
 ]
 _MetastoreUri = Annotated[
-    str | None, typer.Option("--metastore", help="thrift://host:9083; by default what PYDELTA_METASTORE says.")
+    str | None, typer.Option("--metastore", help="thrift://host:9083; by default PYDELTA_METASTORE.")
 ]
-_Tls = Annotated[bool, typer.Option("--tls", help="Speak TLS to the metastore.")]
-_Ca = Annotated[str | None, typer.Option("--ca", help="Certificates to trust, PEM.")]
+_Tls = Annotated[bool, typer.Option("--tls", help="Use TLS to the metastore.")]
+_Ca = Annotated[str | None, typer.Option("--ca", help="PEM file of the certificates to trust.")]
 _Kerberos = Annotated[
-    str | None, typer.Option("--kerberos", help="Service of the metastore's principal, such as hive.")
+    str | None, typer.Option("--kerberos", help="Service name of the metastore's principal, such as hive.")
 ]
 
 
@@ -103,7 +103,7 @@ def sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest, compare every partition.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Drop partitions that somebody else added, and twins left behind.")
+        bool, typer.Option("--prune", help="Drop partitions of other programs, and twins left behind.")
     ] = False,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over the twin of an earlier table at this location.")
@@ -117,7 +117,7 @@ def sync(
     warn: Annotated[
         bool,
         typer.Option(
-            "--warn", help="A table that has to be changed first is a warning: the exit code is that of the others."
+            "--warn", help="Report a table that must be changed first as a warning, which does not set the exit code."
         ),
     ] = False,
     every: Annotated[int | None, typer.Option("--every", min=1, help="Run again after this many seconds.")] = None,
@@ -159,7 +159,7 @@ def _orphans(
     *,
     as_json: bool,
 ) -> list[dict[str, Any]]:
-    """The twins that tables have left behind: told, and dropped where that was asked for."""
+    """Report the twins whose tables are gone, and drop them where that was requested."""
     rule, options = Settings.resolve().sync_name, storage_options(storage)
     left = {TableName.parse(name) for name in gone}
     orphans = find_orphans(client, databases, rule=rule, gone=left, options=options)
@@ -200,9 +200,9 @@ def _steps(result: SyncResult) -> list[str]:
 def _each(
     targets: Sequence[SyncTarget], work: Callable[[SyncTarget], dict[str, Any]], *, as_json: bool, warn: bool = False
 ) -> tuple[list[dict[str, Any]], int]:
-    """Do the work for each table; one that fails stops no other. What was done, and the exit code of the worst.
+    """Do the work for each table, even after one fails, and return the results and the highest exit code.
 
-    With ``warn`` a table that has to be changed first fails nothing: a scheduler cannot change it, and is not broken.
+    With ``warn``, a table that has to be changed first does not fail the run, since a scheduler cannot change it.
     """
     rows, code = [], 0
     for target in targets:
@@ -223,14 +223,14 @@ def _each(
 
 
 def _failed(target: SyncTarget, error: DeltaError, *, warns: bool = False) -> dict[str, Any]:
-    """Say what is wrong with a table, and what stands in its place among the results."""
+    """Print the error of a table and return the row that takes its place among the results."""
     print(f"{'Warning' if warns else 'Error'}: {target.twin}: {error}", file=sys.stderr)
     row = {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
     return row | ({"warning": True} if warns else {})
 
 
 def _repeat(once: Callable[[], int], every: int) -> int:
-    """Once every so many seconds until the process is told to end; an error is said and the next turn tries again."""
+    """Run once per interval until the process is asked to end. Errors are printed, and the next run tries again."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -258,9 +258,9 @@ def status(
     as_json: _Json = False,
     option: _Storage = None,
 ) -> None:
-    """Version of the table, of its manifests and of its entry; how far behind they are.
+    """Show the versions of the table, its manifests and its entry, and how far behind they are.
 
-    Exit code 4 when a table is no longer where the metastore says, or its newest version cannot be published.
+    The exit code is 4 if a table is not where the metastore says, or its newest version cannot be published.
     """
     with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
         rows, code = _statuses(client, _targets(client, tables, database, table, twin, option))
@@ -272,7 +272,7 @@ def status(
 
 
 def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[dict[str, Any]], int]:
-    """A row for each table, and the exit code of the worst; one that cannot be looked at stops no other."""
+    """Return a row for each table and the highest exit code. An unreadable table does not stop the others."""
     from catalog_sync.inspect import SyncState, sync_status
 
     rows, code = [], 0
@@ -282,7 +282,7 @@ def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[di
             rows.append(_plain(found))
             code = max(code, 4 if found.state in (SyncState.NO_TABLE, SyncState.BLOCKED) else 0)
         except MetastoreUnavailableError:
-            raise  # the others would wait for it in vain, one after the other
+            raise  # Each further table would only wait for the same metastore.
         except DeltaError as error:
             rows.append(_failed(target, error) | {"state": "error"})
             code = max(code, error.exit_code)
@@ -315,7 +315,7 @@ def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
 @app.command()
 def drop(
     tables: Annotated[
-        list[str], typer.Argument(help="Names of Delta tables or of their twins; or locations, with --table or --twin.")
+        list[str], typer.Argument(help="Names of Delta tables or of twins; or locations, with --table or --twin.")
     ],
     table: _Name = None,
     twin: _TwinName = None,
@@ -330,7 +330,7 @@ def drop(
     as_json: _Json = False,
     option: _Storage = None,
 ) -> None:
-    """Drop twins that are this program's own; tables, their own entries and all data stay."""
+    """Drop twins that catalog_sync made. Tables, their own entries and all data stay."""
     if (table or twin) and len(tables) != 1:
         raise InvalidArgumentError("A name was given for more than one table.", hint="Drop twins one by one.")
     rule, options = Settings.resolve().sync_name, storage_options(option)
@@ -367,7 +367,7 @@ def verify(
     table: _OneTable,
     name: _Name = None,
     twin: _TwinName = None,
-    files: Annotated[int | None, typer.Option("--files", help="Look for this many data files only.")] = None,
+    files: Annotated[int | None, typer.Option("--files", help="Look for at most this many data files.")] = None,
     metastore: _MetastoreUri = None,
     tls: _Tls = False,
     ca: _Ca = None,
@@ -375,7 +375,7 @@ def verify(
     as_json: _Json = False,
     option: _Storage = None,
 ) -> None:
-    """Compare manifests with the log, and the metastore with the manifests. Exit code 4 when something is wrong."""
+    """Compare manifests with the log, and the metastore with the manifests. The exit code is 4 if they differ."""
     from catalog_sync.inspect import verify_sync
 
     with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
@@ -410,7 +410,7 @@ def preview(
     metastore: _MetastoreUri = None,
     option: _Storage = None,
 ) -> None:
-    """The first rows that readers of the manifests get; only a name needs a metastore."""
+    """Show the first rows that readers of the manifests get. Only a table given by name needs a metastore."""
     from catalog_sync.inspect import preview as first_rows
     from pydelta.log import DeltaLog
 
@@ -432,7 +432,7 @@ def preview(
 @app.command("add-partition")
 def add_partition_command(
     table: _OneTable,
-    values: Annotated[list[str], typer.Argument(help="column=value, one for each partition column.")],
+    values: Annotated[list[str], typer.Argument(help="column=value for each partition column.")],
     name: _Name = None,
     twin: _TwinName = None,
     metastore: _MetastoreUri = None,
@@ -442,7 +442,7 @@ def add_partition_command(
     as_json: _Json = False,
     option: _Storage = None,
 ) -> None:
-    """Add a partition before its first rows, with an empty manifest: queries for it then find it, and no rows."""
+    """Add a partition with an empty manifest before its first rows, so that queries find it and return no rows."""
     pairs = named_values(values, what="A partition column", hint="Write column=value.")
     with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
         (target,) = _targets(client, [table], None, name, twin, option)
@@ -458,10 +458,10 @@ def ddl(
     table: _OneTable,
     name: _Name = None,
     twin: _TwinName = None,
-    partitions: Annotated[bool, typer.Option("--partitions", help="The statements that add them, too.")] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", help="Also print how to add the partitions.")] = False,
     option: _Storage = None,
 ) -> None:
-    """Print the statement that creates the external table; asks no metastore for a table given by its location."""
+    """Print the statement that creates the external table. A table given by its location needs no metastore."""
     from catalog_sync.twin import create_statement, twin_of
     from pydelta.manifests import read_state
 
@@ -474,12 +474,15 @@ def ddl(
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """A result's fields by the names that JSON readers expect."""
+    """Return a result's fields under the names that JSON readers expect."""
     found = {}
     for field in dataclasses.fields(value):
         item = getattr(value, field.name)
-        shown = _plain(item) if dataclasses.is_dataclass(item) else item.value if isinstance(item, Enum) else item
-        found[camel_case(field.name)] = shown
+        if dataclasses.is_dataclass(item):
+            item = _plain(item)
+        elif isinstance(item, Enum):
+            item = item.value
+        found[camel_case(field.name)] = item
     return found
 
 

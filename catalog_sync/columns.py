@@ -1,8 +1,8 @@
-"""Change the columns of a metastore entry: in one step, in two, or not at all and why.
+"""Change the columns of a metastore entry in one or two steps, or explain why the metastore refuses them.
 
-A metastore compares the types of old and new columns position by position, and refuses a type that does not go over
-into the new one (``hive.metastore.disallow.incompatible.col.type.changes``, on by default). Columns from there on go in
-a first step, and all that should be there come in a second one.
+A metastore compares the types of old and new columns by position, and refuses a change to an incompatible type
+(``hive.metastore.disallow.incompatible.col.type.changes``, on by default). A first step then drops the columns from
+that position on, and a second one adds the new columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ColumnsRefusedError", "change_columns", "columns_refused"]
 
 
 class ColumnsRefusedError(MetastoreError):
-    """The metastore does not take the columns of a table; its entry has those of before."""
+    """The metastore refused the columns of a table; its entry keeps the old ones."""
 
     code = "SYNC_COLUMNS_REFUSED"
 
@@ -32,18 +32,18 @@ def change_columns(
 ) -> None:
     """Replace an entry by one with other columns.
 
-    An interruption between the steps leaves an entry that has fewer columns and its old parameters: the next sync finds
-    it different.
+    An interruption between the steps leaves an entry with fewer columns and its old parameters, so that the next sync
+    sees a difference.
 
     Args:
-        metastore: Where it is.
-        before: As it is.
-        wanted: As it is to be.
+        metastore: Metastore of the entry.
+        before: Current entry.
+        wanted: New entry.
         cascade: Give its partitions the same columns.
-        partitions: How many it has.
+        partitions: Number of its partitions.
 
     Raises:
-        MetastoreError: The metastore takes the columns in no way; the entry has those of before.
+        MetastoreError: The metastore refused the columns; the entry keeps the old ones.
     """
     try:
         metastore.alter(wanted, cascade=cascade, partitions=partitions)
@@ -66,13 +66,13 @@ def change_columns(
 
 
 def columns_refused(name: TableName, found: FoundTable, twin: Twin, error: MetastoreError) -> ColumnsRefusedError:
-    """Say which columns are refused, why, and what to do.
+    """Build the error that names the refused columns, the reason and the next step.
 
     Args:
-        name: Of the entry.
-        found: As it is.
-        twin: As it should be.
-        error: What the metastore answered.
+        name: Name of the entry.
+        found: Current entry.
+        twin: Wanted entry.
+        error: Error of the metastore.
     """
     return ColumnsRefusedError(
         f"The metastore refuses the new columns of {name}: "

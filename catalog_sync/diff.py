@@ -1,18 +1,18 @@
-"""Compare what the metastore should say with what it says, and list the changes. Pure: no Thrift, no store.
+"""Compare the current entry in the metastore with the wanted one, and list the changes. Pure: no Thrift, no store.
 
 =======================  ==============================================  =========================================
-the metastore has        and                                             then
+the metastore has        which differs by                                then
 =======================  ==============================================  =========================================
 nothing                                                                  create, add every partition
-something else                                                           refuse
-ours                     other partition columns                         drop the entry, create it, add every partition
-ours                     other columns, another place                    alter
-ours                     an older version, the log tells what changed    compare the partitions that changed
-ours                     anything else, or asked for in full             compare every partition
+a foreign entry                                                          refuse
+our entry                its partition columns                           drop the entry, create it, add every partition
+our entry                its columns or location                         alter
+our entry                its version, and the log has all changes        compare the changed partitions
+our entry                anything else, or a full sync was requested     compare every partition
 =======================  ==============================================  =========================================
 
-To compare is the same for some partitions and for all: what has files is added or moved to its place, what has none is
-dropped, and what somebody else added is left alone.
+Whether some or all partitions are compared, the rule is the same: a partition with files is added or moved to its
+location, one without files is dropped, and one added by another program is left alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class TableAction(enum.Enum):
-    """What becomes of the entry itself."""
+    """The action on the entry itself."""
 
     NONE = enum.auto()
     CREATE = enum.auto()
@@ -70,14 +70,14 @@ class FoundTable:
 
     @property
     def version(self) -> int | None:
-        """The synced version; None where there is none to be read."""
+        """The synced version, or None if the entry has no valid one."""
         text = self.parameters.get(VERSION_KEY)
         return int(text) if text and text.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
-    """A partition as the metastore has it. ``ours`` says that this package added it."""
+    """A partition as the metastore has it. ``ours`` means that this package added it."""
 
     directory: str
     location: str
@@ -86,12 +86,12 @@ class FoundPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPartitions:
-    """The partitions that log and metastore know, by directory.
+    """The partitions of a table in the log and in the metastore, by directory.
 
     Args:
         live: Every partition of the table that has files.
-        touched: Partitions that commits since the entry's version changed; None when they cannot be told.
-        existing: Partitions of the entry: all of them, or those of ``touched`` that there are.
+        touched: Partitions changed by commits since the entry's version, or None if they are not known.
+        existing: Partitions of the entry: all of them, or the existing ones of ``touched``.
     """
 
     live: Collection[str]
@@ -101,7 +101,7 @@ class KnownPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """What somebody else did to our entry."""
+    """A change that another program made to our entry."""
 
     partition: str
     what: str
@@ -109,17 +109,17 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPlan:
-    """What to change. Partitions by directory.
+    """The changes to make, with partitions by directory.
 
     Args:
-        table: What becomes of the entry.
+        table: Action on the entry itself.
         add: Partitions to add.
-        move: Partitions whose location is another one.
+        move: Partitions with a wrong location.
         drop: Partitions to drop.
-        drift: Found and left as it is, unless pruned.
-        full: Every partition was compared.
-        reason: Why so, as a phrase.
-        stamp: The parameters have to be written, since version or schema differ.
+        drift: Changes by other programs, which stay unless pruned.
+        full: Whether every partition was compared.
+        reason: Reason for the full comparison or for the action, as a phrase.
+        stamp: Whether the parameters have to be written, since version or schema differ.
     """
 
     table: TableAction = TableAction.NONE
@@ -133,15 +133,16 @@ class SyncPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the metastore says all it should."""
+        """Whether the metastore already has the wanted state."""
         return self.table is TableAction.NONE and not (self.add or self.move or self.drop or self.stamp)
 
 
 def check_ours(twin: Twin, found: FoundTable, name: str, *, adopt: bool = False) -> None:
-    """Refuse an entry that is not this table's.
+    """Refuse an entry that is not the twin of this table.
 
     Raises:
-        NotOursError: It is something else's; with ``adopt``, the twin of an earlier table at this location passes.
+        NotOursError: The entry is not this table's twin. With ``adopt``, the twin of an earlier table at this location
+            is accepted.
     """
     location, table_id = found.parameters.get(LOCATION_KEY), found.parameters.get(ID_KEY)
     if location is None:
@@ -162,7 +163,7 @@ def check_ours(twin: Twin, found: FoundTable, name: str, *, adopt: bool = False)
 
 
 def why_full(twin: Twin, found: FoundTable, *, full: bool) -> str | None:
-    """Say why every partition has to be compared, as a phrase; None when the difference will do."""
+    """Return why every partition has to be compared, as a phrase, or None if comparing the changed ones is enough."""
     if full:
         return "it was asked for"
     if found.parameters.get(ID_KEY) != twin.table_id:
@@ -179,12 +180,12 @@ def why_full(twin: Twin, found: FoundTable, *, full: bool) -> str | None:
 
 
 def is_partitioned_alike(twin: Twin, found: FoundTable) -> bool:
-    """Tell whether the entry has the table's partition columns: a metastore changes them for nobody."""
+    """Return whether the entry has the table's partition columns, which a metastore cannot change."""
     return _names_and_types(found.partition_columns) == _names_and_types(twin.partition_columns)
 
 
 def has_columns_of(twin: Twin, found: FoundTable) -> bool:
-    """Tell whether the entry has the table's columns. Comments are compared by the hash that it carries alone."""
+    """Return whether the entry has the table's columns. Comments are compared only by the stored hash."""
     same_hash = found.parameters.get(SCHEMA_KEY) == twin.schema_hash
     return same_hash and _names_and_types(found.columns) == _names_and_types(twin.columns)
 
@@ -201,14 +202,14 @@ def plan_sync(
     full: bool = False,
     prune: bool = False,
 ) -> SyncPlan:
-    """Decide what to change.
+    """Decide which changes to make.
 
     Args:
-        twin: What the metastore should say.
-        found: What it says of the table; None for nothing. It is ours.
-        partitions: Those of the table, and those of the entry.
+        twin: Wanted entry.
+        found: Current entry, which must be ours, or None if there is none.
+        partitions: Partitions of the table and of the entry.
         full: Compare every partition.
-        prune: Drop partitions that somebody else added.
+        prune: Drop partitions that another program added.
     """
     every = _sorted(partitions.live) if twin.partition_columns else ()
     if found is None:
@@ -237,7 +238,7 @@ def plan_sync(
 def compare_partitions(
     plan: SyncPlan, twin: Twin, existing: Mapping[str, FoundPartition], wanted: Set[str], *, prune: bool
 ) -> SyncPlan:
-    """Add to the plan what to do about the partitions that are there, and those that should be."""
+    """Add to the plan the differences between the existing partitions and the wanted ones."""
     extra = [partition for name, partition in existing.items() if name not in wanted]
     what = "added by somebody else, " + ("dropped" if prune else "kept")
     return replace(
@@ -256,13 +257,13 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _verb(plan: SyncPlan) -> str:
-    """Without a comparison a partition that changed is sent like a new one: the metastore adds what it lacks."""
+    """Return "publish" if existing partitions were not looked up: a changed one is then sent like a new one."""
     is_new = plan.full or plan.table in (TableAction.CREATE, TableAction.RECREATE)
     return "add" if is_new else "publish"
 
 
 def described(plan: SyncPlan) -> Sequence[str]:
-    """Return the plan as lines for people."""
+    """Return the plan as readable lines."""
     lines = []
     if plan.table is not TableAction.NONE:
         lines.append(f"{plan.table.name.lower()} the table" + (f" ({plan.reason})" if plan.reason else ""))

@@ -1,4 +1,4 @@
-"""Define the errors that can occur between a table and the metastore."""
+"""Define the errors of syncing a table with the metastore."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ class MetastoreError(CatalogSyncError):
 
 
 class MetastoreUnavailableError(MetastoreError):
-    """The metastore does not answer. Nothing is lost: the next run does what is missing."""
+    """The metastore does not answer. Nothing is lost: the next run completes the sync."""
 
     code = "SYNC_METASTORE_UNAVAILABLE"
     retryable = True
 
 
 class TooLongToWaitError(MetastoreUnavailableError):
-    """The metastore would take longer than somebody may wait; nothing was sent, and a sync from outside does it."""
+    """The metastore would take longer than the caller may wait. Nothing was sent; a separate sync can do it."""
 
     code = "SYNC_TOO_LONG_TO_WAIT"
 
 
 class NotOursError(CatalogSyncError):
-    """The metastore has something else under the name; it is never overwritten."""
+    """The metastore has a different entry under the name, which is never overwritten."""
 
     code = "SYNC_NOT_OURS"
 
 
 class PartitionTooLongError(CatalogSyncError):
-    """A partition's value or name is longer than what a metastore's database holds."""
+    """A partition's value or name is too long for the metastore's database."""
 
     code = "SYNC_PARTITION_TOO_LONG"

@@ -18,16 +18,17 @@ __all__ = ["sync_after_commit"]
 
 @after_commits_where(table_says(ENABLED_PROPERTY))
 def sync_after_commit(context: HookContext) -> None:
-    """See ``pydelta.txn.hooks``: what fails here fails no commit, and the next sync makes up for it.
+    """Sync after a commit, see ``pydelta.txn.hooks``. A failure does not fail the commit; the next sync catches up.
 
-    Where the metastore is comes from the session (``spark.pydelta.sync.metastore``, or that of its catalog) or from
-    the environment (``PYDELTA_METASTORE``), never from the table: a table must not choose where its writers connect to.
+    The address of the metastore comes from the session (``spark.pydelta.sync.metastore``, or that of its catalog) or
+    from the environment (``PYDELTA_METASTORE``), never from the table: a table must not choose where its writers
+    connect to.
 
     Raises:
-        InvalidArgumentError: The table does not say its name.
-        DeltaError: What ``sync_target`` raises; one that may be tried again says with which command.
+        InvalidArgumentError: The table's property does not name its entry.
+        DeltaError: An error of ``sync_target``. If it can be retried, the hint has the command.
     """
-    newest = context.log.update()  # a table that was renamed meanwhile says its new name there
+    newest = context.log.update()  # It has the new name if the table was renamed since the commit.
     if not is_enabled(newest):
         return
     native = configured_name(newest)

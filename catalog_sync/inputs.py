@@ -1,8 +1,8 @@
-"""Read what a sync works from, once, and hand it on to every step: the table, its manifests, the twin's entry.
+"""Read the inputs of a sync once, for all its steps: the table, its manifests and the twin's entry.
 
-Three things are read a second time, all of them here and in ``target_sync``: manifests and entry when the twin's lease
-is won (``SyncInputs.under``), partitions with files around a drop (``live_now``), and the log before the table's own
-entry changes.
+Three things are read again, here or in ``target_sync``: manifests and entry after the twin's lease is won
+(``SyncInputs.under``), the partitions with files around a drop (``live_now``), and the log before the table's own entry
+changes.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class SyncOptions:
     """How to sync.
 
     Args:
-        dry_run: Plan only; manifests are not published either.
+        dry_run: Plan only, and publish no manifests.
         full: Write every manifest and compare every partition.
-        prune: Drop partitions that somebody else added.
+        prune: Drop partitions that another program added.
         adopt: Take over the twin of an earlier table at the same location.
-        atomic: Move all changed partitions by one call, each version's manifests in a directory of their own; None as
-            the entry was made. Without partition columns a sync is atomic anyway.
+        atomic: Move all changed partitions in one call, with a manifest directory per version. None keeps the entry's
+            mode. Without partition columns, every sync is atomic.
         schemes: Scheme of a location -> scheme in manifests.
         wait_seconds: How long to wait for another sync of the table.
-        deadline: Of whoever waits for this sync; it then waits no longer than that either.
+        deadline: Deadline of the caller, which also limits this wait.
     """
 
     dry_run: bool = False
@@ -54,24 +54,24 @@ class SyncOptions:
     deadline: Deadline = field(default_factory=lambda: Deadline(None))
 
     def patience(self) -> float:
-        """Return the seconds that it may wait for others now."""
+        """Return how many seconds the sync may still wait for others."""
         return min(self.wait_seconds, self.deadline.remaining())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncInputs:
-    """What a sync has read, and how it was asked to sync.
+    """The inputs that a sync has read, and its options.
 
     Args:
-        log: The table.
-        metastore: Where the twin is.
-        name: Of the twin.
+        log: Log of the table.
+        metastore: Metastore of the twin.
+        name: Name of the twin.
         options: How to sync.
-        snapshot: Of the version that the twin is brought to.
-        twin: What the metastore should have at that version.
-        entry: The twin's entry as Thrift has it; None without one.
-        manifests: State of the manifests; None where nothing is published, and in a dry run, which publishes nothing.
-        lease: Over the entry; None until it is won.
+        snapshot: Snapshot of the version that the twin is brought to.
+        twin: Wanted entry at that version.
+        entry: The twin's Thrift entry, or None if it is missing.
+        manifests: State of the manifests, or None if nothing is published, and in a dry run.
+        lease: Lease of the twin, or None before it is won.
     """
 
     log: DeltaLog
@@ -88,9 +88,9 @@ class SyncInputs:
     def read(
         cls, log: DeltaLog, metastore: Metastore, name: TableName, options: SyncOptions, snapshot: Snapshot
     ) -> SyncInputs:
-        """Read entry and manifests before any lease is taken; raises as ``sync_table``."""
+        """Read entry and manifests before any lease is taken. Raises the errors of ``sync_table``."""
         twin = twin_of(snapshot)
-        # The metastore comes first: while it does not answer, nobody waits for a lease of this sync.
+        # The metastore comes first: while it does not answer, this sync holds no lease that others wait for.
         entry = _entry(metastore, name, twin, options)
         manifests = None if options.dry_run else read_state(log.store)
         return cls(
@@ -105,10 +105,10 @@ class SyncInputs:
         )
 
     def under(self, lease: Lease) -> SyncInputs:
-        """Read again what others may have changed before the twin's lease was won.
+        """Read again the inputs that others may have changed before the twin's lease was won.
 
-        Another sync may have brought the entry to a later version, whose manifests were published before that. With
-        the state of then, this sync would take the twin back. The snapshot is that of the state that is found.
+        Another sync may have published later manifests and brought the entry to their version. With the earlier state,
+        this sync would take the twin back. The snapshot becomes that of the newly read state.
         """
         entry = _entry(self.metastore, self.name, self.twin, self.options)
         manifests = read_state(self.log.store)
@@ -129,7 +129,7 @@ class SyncInputs:
         )
 
     def live_now(self) -> set[str]:
-        """Read again which partitions have files: manifests are published while the twin's lease is held."""
+        """Read again which partitions have files, since manifests may be published while the twin's lease is held."""
         state = read_state(self.log.store)
         return state.live() if state is not None else set()
 
@@ -157,7 +157,7 @@ class SyncInputs:
 
     @property
     def becomes_atomic(self) -> bool:
-        """Whether the entry's partitions lie in directories by version after this sync, if it has any."""
+        """Whether partitions of the entry lie in directories per version after this sync."""
         if self.options.atomic is not None:
             return self.options.atomic
         return self.entry is not None and is_atomic(self.entry.parameters or {})
@@ -169,21 +169,21 @@ class SyncInputs:
 
     @property
     def changes_atomic(self) -> bool:
-        """Whether every partition has to move, since the twin changes the way it is synced."""
+        """Whether every partition has to move, since the sync mode of the twin changes."""
         if self.entry is None or not self.entry.partitionKeys:
             return False
         return self.becomes_atomic != is_atomic(self.entry.parameters or {})
 
 
 def is_atomic(parameters: Mapping[str, str]) -> bool:
-    """Return whether an entry's partitions lie in directories by version."""
+    """Return whether an entry's partitions lie in directories per version."""
     return parameters.get(ATOMIC_KEY) == "true"
 
 
 def _entry(metastore: Metastore, name: TableName, twin: Twin, options: SyncOptions) -> Any:
     """Return the twin's entry, or None; refuse one that is not this table's twin."""
     entry = metastore.table(name.database, name.name)
-    if entry is not None and not is_symlink(entry):  # A table's own entry names its location and id, too.
+    if entry is not None and not is_symlink(entry):  # A table's own entry also has a location and id.
         raise NotOursError(
             f"The metastore has a table {name} that is not a twin (at {found_table(entry).location}).",
             hint="Choose another name for the twin.",

@@ -1,4 +1,4 @@
-"""Compare a table with its metastore entry and manifests: how far behind, how correct, and the first rows."""
+"""Compare a table with its metastore entry and manifests: their lag, their correctness and the first rows."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = ["SyncReport", "SyncState", "SyncStatus", "preview", "sync_status", "v
 
 _READERS: Final = 16
 
-_WITHDRAWN: Final = "(The twin is withdrawn: Trino and Presto say this in the place of old rows.)"
+_WITHDRAWN: Final = "(The twin is withdrawn: Trino and Presto show this error instead of old rows.)"
 
 
 class SyncState(enum.Enum):
-    """What readers of the twin see of the table."""
+    """The state of the twin as its readers see it."""
 
     CURRENT = "current"
     BEHIND = "behind"
     NOT_SYNCED = "not synced"
     BLOCKED = "blocked"
-    """The twin shows an older version, or older columns, until somebody does something about it."""
+    """The twin shows an older version, or older columns, until a user acts."""
     LEFT_OUT = "left out"
     """The table's property says that it has no twin."""
     NO_TABLE = "no table"
@@ -48,20 +48,20 @@ class SyncState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncStatus:
-    """How far manifests and metastore are.
+    """The versions and the state of a table, its manifests and its twin.
 
     Args:
         table: Location.
         twin: Name of the entry.
-        state: In one word or two.
-        table_version: Newest version; None without a table.
-        manifest_version: Version that every manifest is of at least; None when none is published.
-        newest_manifest: Version of the manifest that was written last.
-        metastore_version: Version that the entry carries; None without an entry of this table.
-        lag_versions: Versions that the slower of the two is behind; None when one of them has nothing.
-        lag_seconds: Age of the oldest version that readers do not see yet; 0 when they see all.
-        partitions: Partitions with a manifest.
-        problem: Why the newest version cannot be published, or its columns are not in the metastore; None if it can.
+        state: State of the twin.
+        table_version: Newest version, or None without a table.
+        manifest_version: Version that every manifest has at least, or None if none is published.
+        newest_manifest: Version of the latest manifest.
+        metastore_version: Version of the entry, or None without an entry of this table.
+        lag_versions: Versions that the older of the two is behind, or None if one of them has no version.
+        lag_seconds: Age of the oldest version that readers do not see yet, or 0 if they see all.
+        partitions: Number of partitions with a manifest.
+        problem: Why the newest version cannot be published, or its columns are not in the metastore. None if it can.
     """
 
     table: str
@@ -78,10 +78,10 @@ class SyncStatus:
 
 
 def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms: int) -> SyncStatus:
-    """Compare the versions; one metastore call, one small file, and the log.
+    """Compare the versions. Takes one metastore call, one small file and the log.
 
     Raises:
-        StorageError, MetastoreError: One of them does not answer.
+        StorageError, MetastoreError: The store or the metastore does not answer.
     """
     snapshot = log.update()
     state = read_state(log.store)
@@ -128,31 +128,31 @@ def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms:
 
 
 def _problem(snapshot: Snapshot, entry: Any, *, behind: bool, settings: Settings) -> str | None:
-    """Why no sync brings the twin to the table as it is, in words; None when one does."""
+    """Return why no sync can bring the twin to the table's state, or None if a sync can."""
     try:
         wanted = twin_of(snapshot)
-        if behind:  # these look at every file
+        if behind:  # These checks read the list of all files.
             refuse_vectors(snapshot, snapshot.files.core)
             check_partitions(snapshot, value_length=settings.sync_partition_value_length)
     except (SchemaError, UnsupportedFeatureError, PartitionTooLongError) as error:
         return error.message
     found = found_table(entry) if entry is not None else None
     if found is not None and found.version == wanted.version and not has_columns_of(wanted, found):
-        return f"the metastore does not take the columns of version {wanted.version}; catalog_sync sync says which"
+        return f"the metastore refuses the columns of version {wanted.version}; catalog_sync sync names them"
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """What is wrong; ``ok`` when nothing is.
+    """The errors found in manifests and metastore; ``ok`` if there are none.
 
     Args:
-        manifests: See there.
-        entry: What is wrong with the entry itself, as phrases.
-        missing_partitions: Published, and not in the metastore.
-        extra_partitions: In the metastore without a manifest.
-        moved_partitions: With another location than their manifest's; of a twin that is synced atomically, with one
-            whose manifest is another.
+        manifests: Report on the manifests.
+        entry: Errors of the entry itself, as phrases.
+        missing_partitions: Published partitions that are not in the metastore.
+        extra_partitions: Partitions in the metastore without a manifest.
+        moved_partitions: Partitions whose location is not that of their manifest. If the twin is synced atomically,
+            partitions whose location has a different manifest.
     """
 
     manifests: ManifestReport
@@ -172,10 +172,10 @@ def verify_sync(log: DeltaLog, metastore: Metastore, twin: TableName, *, files: 
     """Compare manifests with the log, and the metastore with the manifests, partition by partition.
 
     Args:
-        log: The table.
-        metastore: Where the twin is.
-        twin: Its name.
-        files: How many data files to look for in the store; None for all.
+        log: Log of the table.
+        metastore: Metastore of the twin.
+        twin: Name of the twin.
+        files: Number of data files to look for in the store, or None for all.
     """
     manifests = verify_manifests(log, files=files)
     entry = metastore.table(twin.database, twin.name)
@@ -214,7 +214,7 @@ def verify_sync(log: DeltaLog, metastore: Metastore, twin: TableName, *, files: 
 def _read_otherwise(
     log: DeltaLog, snapshot: Snapshot, state: ManifestState, locations: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Partitions at whose location there is no manifest of theirs as of the snapshot."""
+    """Return the partitions whose location does not hold their manifest as of the snapshot."""
     expected = manifests_of(snapshot, snapshot.files.core, schemes=state.schemes)
     root = f"{snapshot.table_uri}/"
 
@@ -233,16 +233,16 @@ def _read_otherwise(
 
 
 def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict[str, Any]]:
-    """Return the first rows that readers of a manifest get, by reading the files that it names. No engine is started.
+    """Return the first rows that readers of a manifest get, by reading its files without an engine.
 
     Args:
-        log: The table.
-        directory: Partition, ``day=2024-01-01``; empty for an unpartitioned table.
-        limit: How many rows.
+        log: Log of the table.
+        directory: Partition, ``day=2024-01-01``, or empty for an unpartitioned table.
+        limit: Maximum number of rows.
 
     Raises:
-        InvalidArgumentError: The partition has no manifest; those there are are named.
-        ObjectNotFoundError: The manifest names a file that is not there.
+        InvalidArgumentError: The partition has no manifest. The hint names some that do.
+        ObjectNotFoundError: The manifest names a missing file.
     """
     import pyarrow.parquet as pq
 
@@ -256,7 +256,7 @@ def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict
         raise InvalidArgumentError(f"{directory or 'The table'} has no manifest.", hint=hint, table=log.uri) from error
     rows: list[dict[str, Any]] = []
     for data in _contents(log, lines):
-        source = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us")  # nanoseconds would wrap around
+        source = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us")  # Nanoseconds would overflow.
         for batch in source.iter_batches(batch_size=limit):
             rows += batch.to_pylist()
             if len(rows) >= limit:

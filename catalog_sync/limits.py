@@ -1,7 +1,7 @@
-"""Refuse a sync whose partitions the metastore's database has no room for, and name them. Pure.
+"""Refuse to sync partitions that do not fit into the metastore's database, and name them. Pure.
 
-If one partition were left out, queries would miss its rows without a word. So nothing is published, and queries
-see the version that they saw before.
+If one partition were left out, queries would miss its rows without an error. So nothing is published, and queries
+still see the previous version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydelta.manifests.plan import partition_directories
 __all__ = ["NAME_LENGTH", "check_partitions"]
 
 NAME_LENGTH: Final = 767
-"""Of a partition's name in the metastore's database (``PARTITIONS.PART_NAME``)."""
+"""Maximum length of a partition's name in the metastore's database (``PARTITIONS.PART_NAME``)."""
 _SHOWN: Final = 60
 
 
@@ -29,11 +29,11 @@ def check_partitions(snapshot: Snapshot, *, value_length: int) -> None:
     """Refuse partitions that a metastore cannot hold.
 
     Args:
-        snapshot: Of the version to publish.
-        value_length: Characters of one value that the metastore's database holds.
+        snapshot: Snapshot of the version to publish.
+        value_length: Maximum length of a value in the metastore's database, in characters.
 
     Raises:
-        PartitionTooLongError: Names one, what is too long of it, and the limit.
+        PartitionTooLongError: A partition is too long. The error names it and the limit.
         SchemaError: A value is Hive's name for null.
     """
     refuse_null_name(snapshot)
@@ -59,7 +59,7 @@ def _too_long(snapshot: Snapshot, value_length: int) -> Iterator[tuple[str, str]
     if not keys:
         return
     sizes = [pl.col(key).str.len_bytes().fill_null(0) for key in keys]
-    most = 3 * pl.sum_horizontal(sizes) + sum(len(key.encode()) * 3 for key in keys)  # each byte may be escaped
+    most = 3 * pl.sum_horizontal(sizes) + sum(len(key.encode()) * 3 for key in keys)  # Each byte may be escaped.
     near = pl.any_horizontal([size > value_length for size in sizes]) | (most > NAME_LENGTH)
     rows = snapshot.files.core.select(keys).filter(near).unique().sort(keys).iter_rows()
     for directory in partition_directories(snapshot, rows):
@@ -76,5 +76,5 @@ def _too_long(snapshot: Snapshot, value_length: int) -> Iterator[tuple[str, str]
 
 
 def _length(text: str) -> int:
-    """In the units of Java and of the databases that count most: a character beyond the first plane is two."""
+    """Count UTF-16 units, as Java and most databases do: a character beyond the first plane counts twice."""
     return len(text.encode("utf-16-le")) // 2

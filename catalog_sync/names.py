@@ -22,7 +22,7 @@ class TableName:
         """Read ``database.table``.
 
         Raises:
-            InvalidArgumentError: It is none.
+            InvalidArgumentError: The text has another form.
         """
         database, dot, name = text.strip().lower().replace("`", "").partition(".")
         if not dot or not database or not name or "." in name:
@@ -34,15 +34,15 @@ class TableName:
 
 
 def twin_name(native: TableName, rule: str = "{database}_symlink") -> TableName:
-    """Return the twin's name: its database by a rule (``spark.pydelta.sync.name``), its table as the native entry's.
+    """Return the twin's name: the database comes from the rule (``spark.pydelta.sync.name``), the name is unchanged.
 
     Raises:
-        InvalidArgumentError: The rule gives the same database, which cannot hold two tables of one name.
+        InvalidArgumentError: The rule gives the same database, so the twin would have the table's name.
     """
     database = twin_database(rule, native.database)
     if not database or database == native.database:
         raise InvalidArgumentError(
-            f"By the rule {rule!r} the twin of {native} would have its name.",
+            f"By the rule {rule!r} the twin of {native} would have the same name.",
             hint="Set spark.pydelta.sync.name to a rule such as {database}_symlink.",
         )
     return TableName(database=database, name=native.name)

@@ -1,7 +1,7 @@
 """Write the entry under which Spark and Trino's Delta connector find the table itself, not its manifests.
 
-Provider ``delta``, the location as SerDe parameter ``path``, and the real columns, which tools that only look at the
-metastore show. The log stays what counts: no reader of Delta takes the columns from here.
+The entry has the provider ``delta``, the location as SerDe parameter ``path``, and the real columns for tools that read
+only the metastore. Readers of Delta take the columns from the log, never from here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def native_location(entry: Any) -> str | None:
-    """Tell where the Delta table of an entry lies; None for an entry of anything else."""
+    """Return the location of an entry's Delta table, or None if the entry is not a Delta table."""
     if str((entry.parameters or {}).get(PROVIDER_KEY, "")).lower() != "delta":
         return None
     path = (entry.sd.serdeInfo.parameters or {}).get("path") if entry.sd.serdeInfo else None
@@ -40,13 +40,13 @@ def native_location(entry: Any) -> str | None:
 
 
 def databases_of(metastore: Metastore, names: Sequence[str]) -> list[str]:
-    """Return the databases that are meant: names, several of them with commas between, or ``*`` for all there are."""
+    """Return the databases named by a list: each item is a name, several with commas, or ``*`` for all."""
     wanted = [part.strip() for name in names for part in name.split(",") if part.strip()]
     return sorted(metastore.databases()) if "*" in wanted else list(dict.fromkeys(wanted))
 
 
 def native_tables(metastore: Metastore, database: str) -> Iterator[tuple[TableName, str]]:
-    """Return the Delta tables of a database with their locations, those that Spark or Trino registered among them."""
+    """Yield the Delta tables of a database with their locations, including tables registered by Spark or Trino."""
     for entry in metastore.tables(database):
         location = native_location(entry)
         if location is not None:
@@ -57,23 +57,23 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot, *, cr
     """Create the entry, or bring its columns to those of the snapshot.
 
     Args:
-        metastore: Where it is.
-        name: Of the entry.
-        snapshot: Of the table.
-        create: Make one where there is none; else it was dropped, and stays so.
+        metastore: Metastore of the entry.
+        name: Name of the entry.
+        snapshot: Snapshot of the table.
+        create: Whether to create a missing entry. If not, it was dropped and stays so.
 
     Returns:
-        Whether anything was changed.
+        Whether the entry was changed.
 
     Raises:
-        NotOursError: There is something else of that name.
+        NotOursError: The metastore has a different entry of that name.
         MetastoreError: The metastore refused.
     """
     return update_native(metastore, name, snapshot, metastore.table(name.database, name.name), create=create)
 
 
 def update_native(metastore: Metastore, name: TableName, snapshot: Snapshot, before: Any, *, create: bool) -> bool:
-    """Do what ``sync_native`` does, for a caller that has just read the entry (None without one)."""
+    """Do what ``sync_native`` does, for a caller that has just read the entry (None if it is missing)."""
     wanted = native_entry(name, snapshot, before=before)
     if before is None and not create:
         return False
@@ -84,7 +84,7 @@ def update_native(metastore: Metastore, name: TableName, snapshot: Snapshot, bef
         return True
     location = native_location(before)
     if location is None or _same_place(location) != _same_place(_plain(snapshot.table_uri)):
-        what = f"a Delta table at {location}" if location else "no Delta table"
+        what = f"a Delta table at {location}" if location else "not a Delta table"
         raise NotOursError(
             f"The metastore already has {name}, which is {what}.",
             hint="Choose another name for the table, or drop that entry if it is no longer needed.",
@@ -96,7 +96,7 @@ def update_native(metastore: Metastore, name: TableName, snapshot: Snapshot, bef
 
 
 def _plain(uri: str) -> str:
-    """A location as Spark and Trino read the parameter: plain text, where a ``file:`` URI of ours is encoded."""
+    """Return a location as Spark and Trino read the parameter: our ``file:`` URIs are encoded, theirs are plain."""
     return f"file://{unquote(uri.removeprefix('file://'))}" if uri.startswith("file://") else uri
 
 
@@ -106,7 +106,7 @@ def _same_place(uri: str) -> str:
 
 
 def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> Any:
-    """Return the entry as Thrift has it; of ``before`` what is not ours stays."""
+    """Build the Thrift entry. Parameters of ``before`` that this package does not own are kept."""
     from pymetastore.hive_metastore import ttypes
 
     assert snapshot.metadata is not None

@@ -1,4 +1,4 @@
-"""Find the Delta tables that a metastore knows, and their locations: for jobs over many tables."""
+"""Find the Delta tables in a metastore and their locations, for jobs over many tables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["metastore_of", "named_locations", "registered_locations", "table_loc
 
 
 def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
-    """Find the metastore that is meant: argument, setting, environment, Spark's own setting; None without one.
+    """Connect to the metastore named by the argument, a setting or the environment. Returns None if none names one.
 
     Args:
-        uri: As given to a job.
+        uri: Address given to a job.
         conf: Settings of the Spark session or of spark-submit.
 
     Raises:
-        InvalidArgumentError: An address that cannot be read.
+        InvalidArgumentError: An address is invalid.
     """
 
     named = uri or Settings.resolve(conf).sync_metastore or os.environ.get(ENVIRONMENT)
@@ -31,7 +31,7 @@ def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
 
 
 def registered_locations(metastore: Metastore, databases: Sequence[str] | None = None) -> dict[str, str]:
-    """Map the name of every registered Delta table, or of those of some databases (``databases_of``), to its place."""
+    """Map the names of all registered Delta tables, or of those of some databases, to their locations."""
     return {
         str(name): location
         for database in databases_of(metastore, ["*"] if databases is None else databases)
@@ -40,11 +40,11 @@ def registered_locations(metastore: Metastore, databases: Sequence[str] | None =
 
 
 def table_location(metastore: Metastore | None, name: str) -> str:
-    """Tell where a table lies.
+    """Return the location of a table.
 
     Raises:
         InvalidArgumentError: There is no metastore to ask.
-        TableNotFoundError: It is not a Delta table there.
+        TableNotFoundError: The metastore has no Delta table of that name.
     """
     if metastore is None:
         raise InvalidArgumentError(
@@ -65,7 +65,7 @@ def named_locations(items: Iterable[str]) -> dict[str, str]:
     """Read ``NAME=LOCATION`` arguments.
 
     Raises:
-        InvalidArgumentError: One that is none.
+        InvalidArgumentError: An argument has another form.
     """
     found = {}
     for item in items:

@@ -1,7 +1,7 @@
-"""Drop twins: the one that somebody names, and those that their tables have left behind.
+"""Drop twins, either by name or because their tables are gone.
 
-A twin goes only when it is provably this package's: its parameters name a table's location and id, its manifests are
-that table's, and at the location lies that table, or none any more. No data is touched; a sync makes a twin anew.
+A twin is dropped only if it is provably made by this package: its parameters name a table's location and id, its
+manifests are that table's, and the location has that table or none. No data is deleted, and a sync makes a twin again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class DroppedTwin:
 
     Args:
         twin: Name of the entry.
-        location: Of the Delta table.
-        comes_back: The table asks for a twin after each commit.
+        location: Location of the Delta table.
+        comes_back: Whether the table asks for a twin after each commit.
     """
 
     twin: TableName
@@ -51,26 +51,26 @@ class DroppedTwin:
 
 
 class Claim(enum.Enum):
-    """Whose a twin is, by what lies at its table's location now."""
+    """The owner of a twin, judged by the table that is now at its location."""
 
     OURS = "ours"
     EARLIER = "earlier"
-    """There is another table."""
+    """The location has another table now."""
     UNKNOWN = "unknown"
-    """The log there cannot be read."""
+    """The log at the location cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """A twin that its table has left behind.
+    """A twin whose table is gone.
 
     Args:
         twin: Name of the entry.
-        location: Where its table lay.
-        table_id: Of that table.
-        registered: The table is still registered by its name, and has no files.
-        claim: Whether it may be dropped.
-        why: As a phrase.
+        location: Former location of its table.
+        table_id: Id of that table.
+        registered: Whether the table is still registered by its name but has no files.
+        claim: Owner of the twin, which decides whether it may be dropped.
+        why: Reason, as a phrase.
     """
 
     twin: TableName
@@ -81,32 +81,32 @@ class Orphan:
     why: str
 
     def may_go(self, *, adopt: bool = False) -> bool:
-        """Tell whether it is ours; with ``adopt``, or that of an earlier table at the same location."""
+        """Return whether it may be dropped. ``adopt`` includes the twin of an earlier table at the same location."""
         return self.claim is Claim.OURS or (adopt and self.claim is Claim.EARLIER)
 
 
 def twin_at(entry: Any) -> tuple[str, str] | None:
-    """Return location and id of the table whose twin an entry is; None if it is not a twin."""
+    """Return location and id of the table whose twin an entry is, or None if it is not a twin."""
     if not is_symlink(entry):
         return None
     found = found_table(entry)
     location = found.parameters.get(LOCATION_KEY)
     if location is None or found.location != f"{location}/{MANIFEST_DIR}":
-        return None  # a copy of a twin's parameters, or another's table
+        return None  # The entry has a copy of a twin's parameters, or belongs to another program.
     return location, found.parameters.get(ID_KEY, "")
 
 
 def twin_of_name(
     metastore: Metastore, text: str, *, rule: str, twin: str | None = None
 ) -> tuple[TableName, str | None]:
-    """Tell what a name means: the table's own entry, which need not be there any more, or the twin itself.
+    """Find the twin for a name, which may be that of the table's own entry, even a dropped one, or of the twin.
 
     Returns:
-        The twin's name, and where its table has to lie; None for anywhere.
+        The twin's name, and where its table has to lie, or None for anywhere.
 
     Raises:
-        NotOursError: The name is that of something else.
-        TableNotFoundError: It is not a name that the metastore has, nor has its twin.
+        NotOursError: The name is that of a different entry.
+        TableNotFoundError: The metastore has neither the name nor its twin.
     """
     named = TableName.parse(text)
     entry = metastore.table(named.database, named.name)
@@ -131,10 +131,10 @@ def twin_of_name(
 def twin_of_place(
     location: str, *, name: str | None, twin: str | None, rule: str, options: Mapping[str, str] | None = None
 ) -> tuple[TableName, str]:
-    """Return the twin of the table at a location, where there need not be one any more; and that location.
+    """Return the twin of the table at a location, and the location. The table may already be deleted.
 
     Raises:
-        InvalidArgumentError: Neither a name nor the table's property says which.
+        InvalidArgumentError: The twin's name is neither given nor set by the table's property.
     """
     log = DeltaLog.for_table(location, options=options)
     if twin:
@@ -158,20 +158,20 @@ def drop_twin(
     dry_run: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DroppedTwin:
-    """Drop a twin; its table, and the table's own entry, stay as they are.
+    """Drop a twin but neither its table nor the table's own entry.
 
     Args:
-        metastore: Where it is.
-        twin: Its name.
-        location: Where its table has to lie; None for anywhere.
-        adopt: Count the twin of an earlier table at the same location as ours.
-        dry_run: Look only.
+        metastore: Metastore of the twin.
+        twin: Name of the twin.
+        location: Where its table has to lie, or None for anywhere.
+        adopt: Treat the twin of an earlier table at the same location as ours.
+        dry_run: Only check.
         options: Storage options.
 
     Raises:
         TableNotFoundError: There is no such entry.
-        NotOursError: It is something else's.
-        DeltaError: The log at its location cannot be read, so that nobody knows whose it is.
+        NotOursError: The entry is not a twin of this table.
+        DeltaError: The log at its location cannot be read, so its owner is not known.
     """
     entry = metastore.table(twin.database, twin.name)
     if entry is None:
@@ -200,7 +200,7 @@ def drop_twin(
 
 
 def _claim(snapshot: Snapshot, table_id: str) -> tuple[Claim, str]:
-    """Whose a twin with a table's id is, and why so, as a phrase."""
+    """Decide whose a twin with a table's id is, and give the reason as a phrase."""
     if snapshot.version < 0 or snapshot.metadata is None:
         return Claim.OURS, f"there is no longer a table at {snapshot.table_uri}"
     if snapshot.metadata.id != table_id:
@@ -216,13 +216,13 @@ def find_orphans(
     gone: Collection[TableName] = (),
     options: Mapping[str, str] | None = None,
 ) -> list[Orphan]:
-    """Return twins of some databases whose tables were dropped, renamed, or now lie elsewhere.
+    """Return the twins of some databases whose tables were dropped, renamed or moved.
 
     Args:
-        metastore: Where they are.
-        databases: Of the tables.
-        rule: See ``twin_name``; twins by other names than the rule's count as left behind.
-        gone: Twins whose tables are registered, and have no files any more.
+        metastore: Metastore of the twins.
+        databases: Databases of the tables.
+        rule: Naming rule of ``twin_name``. Twins with other names count as left behind.
+        gone: Twins whose tables are registered but have no files.
         options: Storage options.
     """
     found = []
@@ -230,7 +230,7 @@ def find_orphans(
         if not metastore.database_exists(place):
             continue
         twins = {}
-        for entry in metastore.tables(place):  # before the tables: one that is made now is then registered
+        for entry in metastore.tables(place):  # Read before the tables, so that a new twin's table is found.
             owner = twin_at(entry)
             if owner is not None:
                 twins[TableName(database=place, name=entry.tableName)] = owner
@@ -267,16 +267,16 @@ def _orphan(
 def prune_orphans(
     metastore: Metastore, orphans: Sequence[Orphan], *, rule: str, adopt: bool = False
 ) -> list[TableName]:
-    """Drop those that are ours, each looked at once more: one whose table was registered meanwhile stays.
+    """Drop the orphans that are ours. Each is checked again, and stays if its table has been registered since.
 
     Args:
-        metastore: Where they are.
-        orphans: As found.
-        rule: See ``twin_name``.
-        adopt: Count twins of earlier tables at the same locations as ours.
+        metastore: Metastore of the twins.
+        orphans: Orphans that were found.
+        rule: Naming rule of ``twin_name``.
+        adopt: Treat twins of earlier tables at the same locations as ours.
 
     Returns:
-        What was dropped.
+        Names of the dropped twins.
     """
     dropped = []
     for orphan in orphans:
@@ -296,12 +296,12 @@ def prune_orphans(
 
 
 def _databases_of(metastore: Metastore, place: str, rule: str) -> Iterator[str]:
-    """Databases whose tables have their twins in a database: several, when the rule gives one name for all."""
+    """Yield the databases whose twins are in a database. The rule may give several databases the same one."""
     return (database for database in metastore.databases() if _twin_database(database, rule) == place)
 
 
 def _twin_database(database: str, rule: str) -> str | None:
     try:
         return twin_name(TableName(database=database, name="x"), rule).database
-    except InvalidArgumentError:  # by the rule it would be its own
+    except InvalidArgumentError:  # The rule gives the same database.
         return None

@@ -2,13 +2,13 @@
 
 ::
 
-    already at that version? -> one call, done
-    the metastore answers -> manifests, under their lease
+    entry already at that version? -> one call, done
+    the metastore answers -> publish manifests, under their lease
         -> the twin's lease -> create / alter -> add -> move -> drop -> version and schema hash, last
            -> forget the manifests of dropped partitions
-A crash anywhere leaves the old version in the entry: the next run does the same again, and every step of it may be done
-twice. The twin's lease keeps two syncs of one table apart, so that none drops what the other has just filled. The
-manifests' lease is never held while the metastore is waited for: whoever publishes goes on.
+A crash leaves the old version in the entry, and the next run repeats the steps, each of which is idempotent. The twin's
+lease keeps two syncs of one table apart, so that neither drops what the other has just filled. The manifests' lease is
+never held while waiting for the metastore, so that other publishers can go on.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ from pydelta.manifests.publish import changes_since
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
 
 _LATE_MS: Final = 600_000
-"""How long a metastore may yet act upon a request whose reply did not come: after that everything is compared once."""
+"""How long a metastore may still execute a request whose reply was lost. Afterwards, one sync compares everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """What a sync did, or with ``dry_run`` would do.
+    """The changes that a sync made, or with ``dry_run`` would make.
 
     Args:
         twin: Name of the entry.
-        version: Version of the table that manifests and entry are of now.
-        previous: Version that the entry carried; None when there was none.
-        plan: What was changed in the metastore.
-        manifests: What was published; None in a dry run.
-        calls: How many Thrift calls it took.
-        left_out: The table's property says that it has no twin; one that it had was dropped.
+        version: Version of the table that manifests and entry now have.
+        previous: Version that the entry had before, or None if it had none.
+        plan: Changes in the metastore.
+        manifests: Published manifests, or None in a dry run.
+        calls: Number of Thrift calls.
+        left_out: Whether the table's property excludes it from syncing. An existing twin was dropped.
     """
 
     twin: TableName
@@ -95,21 +95,21 @@ def sync_table(
     """Bring manifests and twin to the newest version.
 
     Args:
-        log: The table.
-        metastore: Where the twin is.
-        twin: Its name.
-        options: How; see there.
-        snapshot: The newest one, for a caller that has just read it.
+        log: Log of the table.
+        metastore: Metastore of the twin.
+        twin: Name of the twin.
+        options: How to sync.
+        snapshot: Newest snapshot, if the caller has just read it.
 
     Raises:
         TableNotFoundError: There is no table.
-        SchemaError: Columns that Hive cannot have. The twin is withdrawn: its readers get that as an error.
-        UnsupportedFeatureError: Columns with other names in the files: the twin is withdrawn. Or deletion vectors:
-            nothing was changed.
+        SchemaError: Hive does not support some columns. The twin is withdrawn, and its readers get this error.
+        UnsupportedFeatureError: Columns have other names in the files, and the twin is withdrawn; or the table has
+            deletion vectors, and nothing was changed.
         PartitionTooLongError: The metastore cannot hold a partition. Nothing was changed.
-        NotOursError: The metastore has something else of that name. Nothing was changed.
-        ColumnsRefusedError: The metastore does not take the columns. Partitions are those of the newest version.
-        MetastoreUnavailableError, MetastoreError, StorageError: Run it again; it goes on from there.
+        NotOursError: The metastore has a different entry of that name. Nothing was changed.
+        ColumnsRefusedError: The metastore refused the columns. The partitions are those of the newest version.
+        MetastoreUnavailableError, MetastoreError, StorageError: The sync stopped. The next one continues it.
     """
     options = options or SyncOptions()
     before = len(metastore.calls)
@@ -139,7 +139,7 @@ def sync_table(
     manifests = publish_from(log, snapshot, inputs.manifests, how)
     with holding(log, TWIN, wait_seconds=options.patience()) as lease:
         assert lease is not None
-        with lease.kept():  # thousands of partitions take the metastore longer than the lease lasts
+        with lease.kept():  # Changing thousands of partitions can take longer than the lease lasts.
             try:
                 inputs = inputs.under(lease)
                 plan = _sync(inputs)
@@ -151,19 +151,20 @@ def sync_table(
 
 
 def add_partition(log: DeltaLog, metastore: Metastore, twin: TableName, values: Mapping[str, str | None]) -> str:
-    """Add a partition before it has rows, with an empty manifest, after a sync.
+    """Sync the table, then add a partition with an empty manifest before it has rows.
 
     Args:
-        log: The table.
-        metastore: Where the twin is.
-        twin: Its name.
+        log: Log of the table.
+        metastore: Metastore of the twin.
+        twin: Name of the twin.
         values: Partition column -> value as the log spells it.
 
     Returns:
         The partition's directory.
 
     Raises:
-        InvalidArgumentError, LogCorruptedError: Not just the partition columns; no value of a column's type.
+        InvalidArgumentError, LogCorruptedError: The columns are not the partition columns, or a value does not fit its
+            column's type.
         Others as ``sync_table``.
     """
     sync_table(log, metastore, twin)
@@ -189,7 +190,7 @@ def _existing(log: DeltaLog, snapshot: Snapshot) -> Snapshot:
 
 
 def _is_current(inputs: SyncInputs) -> bool:
-    """Return whether nothing is to be done, by the entry and the small state file alone."""
+    """Return whether the entry and the small state file alone show that there is nothing to do."""
     found, twin, state, options = inputs.found, inputs.twin, inputs.manifests, inputs.options
     return (
         found is not None
@@ -206,7 +207,7 @@ def _is_current(inputs: SyncInputs) -> bool:
 
 
 def _is_certain(log: DeltaLog) -> bool:
-    """Return whether nothing that was done before has to be done again."""
+    """Return whether no earlier step has to be repeated."""
     return not any(is_doubted(log.store, name) for name in (MANIFESTS, TWIN))
 
 
@@ -243,7 +244,7 @@ def _sync(inputs: SyncInputs) -> SyncPlan:
     lease.settle()
     theirs = {drift.partition for drift in plan.drift} - set(plan.drop)
     gone = [directory for directory in state.emptied if directory not in theirs]
-    if gone:  # A partition that has got files since then is not forgotten.
+    if gone:  # This keeps a partition that has received files since then.
         forget_emptied(inputs.log, gone, wait_seconds=inputs.options.patience())
     if refused is not None:
         raise refused
@@ -255,17 +256,17 @@ def _atomic_parameter(inputs: SyncInputs) -> dict[str, str]:
 
 
 def _change_entry(inputs: SyncInputs, action: TableAction) -> tuple[Twin, ColumnsRefusedError | None]:
-    """Create, replace or alter the entry, as planned; see ``_alter`` for what is returned."""
+    """Create, replace or alter the entry, as planned, and return the same as ``_alter``."""
     if action is TableAction.RECREATE:
         inputs.metastore.drop(inputs.name.database, inputs.name.name)
     if action in (TableAction.CREATE, TableAction.RECREATE):
         assert inputs.manifests is not None
         if inputs.twin.partition_columns and not inputs.manifests.partitions:
-            # Without the folder the metastore makes it, and may not be allowed to.
+            # Otherwise the metastore would create the folder, and may lack the right to do so.
             inputs.log.store.put(FOLDER_PATH, b"")
         _create(inputs)
     elif inputs.changes_atomic:
-        # It gets no version, so that after an interruption everything is compared.
+        # The entry gets no version, so that everything is compared after an interruption.
         return _alter(inputs, _atomic_parameter(inputs))
     elif action is TableAction.ALTER:
         old = inputs.entry.parameters or {}
@@ -274,7 +275,7 @@ def _change_entry(inputs: SyncInputs, action: TableAction) -> tuple[Twin, Column
 
 
 def _drop(inputs: SyncInputs, directories: Sequence[str]) -> None:
-    """Drop partitions without files. Manifests are published meanwhile: one that gets files is there, or comes back."""
+    """Drop partitions without files. One that gets files while manifests are published stays, or is added again."""
     if not directories:
         return
     metastore, name = inputs.metastore, inputs.name
@@ -288,13 +289,13 @@ def _drop(inputs: SyncInputs, directories: Sequence[str]) -> None:
 
 
 def _alter(inputs: SyncInputs, parameters: Mapping[str, str]) -> tuple[Twin, ColumnsRefusedError | None]:
-    """Bring the entry to the twin's columns and place.
+    """Bring the entry to the twin's columns and location.
 
-    Where the metastore does not take the columns, those that it has serve: partitions follow all the same, since a
-    manifest says which files there are and nothing of columns.
+    If the metastore refuses the columns, the entry keeps its own. Partitions are still synced, since a manifest lists
+    files and does not depend on columns.
 
     Returns:
-        The twin with the columns that the entry has now, and what the metastore refused.
+        The twin with the columns that the entry now has, and the error if the metastore refused the new ones.
     """
     metastore, name, twin, entry = inputs.metastore, inputs.name, inputs.twin, inputs.entry
     found, state = inputs.found, inputs.manifests
@@ -315,7 +316,7 @@ def _alter(inputs: SyncInputs, parameters: Mapping[str, str]) -> tuple[Twin, Col
 
 
 def _create(inputs: SyncInputs) -> None:
-    """Create the entry, without a version yet: whoever finds it so compares everything."""
+    """Create the entry without a version, so that an interrupted sync is followed by a full comparison."""
     metastore, name, twin = inputs.metastore, inputs.name, inputs.twin
     parameters = dict(twin.identity()) | _atomic_parameter(inputs)
     fresh = table_entry(twin, name.database, name.name, parameters=parameters, before=inputs.entry)
@@ -351,7 +352,7 @@ def _plan(inputs: SyncInputs) -> SyncPlan:
 
 
 def _touched(inputs: SyncInputs, since: int) -> set[str] | None:
-    """Return partitions that commits after ``since`` touched; None where the log no longer has them."""
+    """Return the partitions touched by commits after ``since``, or None if the log no longer has these commits."""
     changes = changes_since(inputs.log, since, inputs.snapshot)
     if changes.unknown is not None:
         return None
@@ -361,13 +362,13 @@ def _touched(inputs: SyncInputs, since: int) -> set[str] | None:
 def partitions_of(
     metastore: Metastore, name: TableName, columns: Sequence[str], *, only: Collection[str] | None = None
 ) -> dict[str, FoundPartition]:
-    """Return partitions of an entry by directory.
+    """Return the partitions of an entry by directory.
 
     Args:
-        metastore: Where it is.
-        name: Of the entry.
+        metastore: Metastore of the entry.
+        name: Name of the entry.
         columns: Its partition columns as the table spells them.
-        only: Directories of those that are asked for; None for all. Directories of other columns are none of them.
+        only: Directories to look up, or None for all. Directories with other partition columns are ignored.
     """
     if only is None:
         names = metastore.partition_names(name.database, name.name)

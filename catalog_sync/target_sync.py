@@ -21,22 +21,22 @@ __all__ = ["sync_target"]
 def sync_target(
     metastore: Metastore, target: SyncTarget, how: SyncOptions, *, snapshot: Snapshot | None = None
 ) -> tuple[SyncResult, bool]:
-    """Bring a table's twin and its own entry to its newest version; a twin that cannot be made does not stop the other.
+    """Bring a table's twin and its own entry to its newest version. If one of them fails, the other is still synced.
 
-    One that was found by its own entry, and was dropped or renamed since, gets neither back. One whose property says
-    that it has no twin gets none, and loses the one that it had.
+    A table that was found by its own entry gets neither entry back if it has been dropped or renamed since. A table
+    whose property excludes it from syncing gets no twin, and loses one that it has.
 
     Args:
-        metastore: Where the entries are.
-        target: The table.
-        how: How; with ``dry_run`` the table's own entry stays as it is.
-        snapshot: The newest one, for a caller that has just read it.
+        metastore: Metastore of the entries.
+        target: Table to sync.
+        how: How to sync. With ``dry_run`` the table's own entry is not changed.
+        snapshot: Newest snapshot, if the caller has just read it.
 
     Returns:
-        What was done for the twin, and whether the table's own entry was changed.
+        The result for the twin, and whether the table's own entry was changed.
 
     Raises:
-        TableNotFoundError: The entry is gone, or stands for another table now.
+        TableNotFoundError: The entry is gone, or now belongs to another table.
         Others: As ``sync_table`` and ``sync_native``.
     """
     native, create = target.native, not target.registered
@@ -56,8 +56,8 @@ def sync_target(
     except DeltaError as error:
         failed = error
     if native is not None and not how.dry_run:
-        # Both are read again before the entry changes: a later commit may have changed it while the twin was synced,
-        # and it must not go back; and whoever dropped the table looked for a twin before this one was made.
+        # Both are read again before the entry changes. A later commit may have changed it while the twin was synced,
+        # and must not be undone. A concurrent DROP TABLE may have run before this twin existed.
         newest, entry = target.log.update(), metastore.table(native.database, native.name)
         changed = update_native(metastore, native, newest, entry, create=create)
         if target.registered and result is not None and result.manifests is not None:
@@ -72,7 +72,7 @@ def _leave_out(
     metastore: Metastore, target: SyncTarget, how: SyncOptions, snapshot: Snapshot
 ) -> tuple[SyncResult, bool]:
     before, changed = len(metastore.calls), False
-    with suppress(TableNotFoundError, NotOursError):  # no twin, or an entry of that name that is not this table's
+    with suppress(TableNotFoundError, NotOursError):  # There is no twin of this table.
         drop_twin(metastore, target.twin, location=target.log.uri, dry_run=how.dry_run, options=target.log.options)
     if target.native is not None and not how.dry_run:
         changed = sync_native(metastore, target.native, snapshot, create=not target.registered)
@@ -81,7 +81,7 @@ def _leave_out(
 
 
 def _refuse_gone_since(metastore: Metastore, target: SyncTarget, entry: Any) -> None:
-    """Drop the twin again if the table's own entry is gone by the time that the twin is there."""
+    """Drop the twin again if the table's own entry was dropped while the twin was made."""
     try:
         _refuse_gone(target, entry)
     except TableNotFoundError:

@@ -1,8 +1,8 @@
-"""Turn what a user names into tables with the names of their entries.
+"""Turn the names and locations that a user gives into tables with the names of their entries.
 
 =========================  ==============================================================================
-``s3a://…``, ``/a/path``   a location; its name is given, or the table's property ``pydelta.sync.table`` says it
-``database.table``         an entry in the metastore, whose location is its own
+``s3a://…``, ``/a/path``   a location; its name is given, or is in the table property ``pydelta.sync.table``
+``database.table``         an entry in the metastore, which has the location
 a whole database           every Delta table that is registered in it
 =========================  ==============================================================================
 """
@@ -41,10 +41,10 @@ class SyncTarget:
     """A table to sync.
 
     Args:
-        log: Its log.
-        native: Name of its own entry; None where it has none.
+        log: Log of the table.
+        native: Name of its native entry, or None if it has none.
         twin: Name of its twin.
-        registered: It was found by its own entry, which therefore has to be there still.
+        registered: Whether it was found by its own entry, which must still exist when the table is synced.
     """
 
     log: DeltaLog
@@ -55,13 +55,13 @@ class SyncTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChoice:
-    """The tables that somebody asked for.
+    """The tables that a caller asked for.
 
     Args:
         tables: Locations or names.
-        databases: Every Delta table of these; see ``databases_of``.
-        name: Name of the entry of a table given by its location.
-        twin: Name of the twin, where the rule is not to be used.
+        databases: Databases of which every Delta table is meant; see ``databases_of``.
+        name: Entry name of a table given by its location.
+        twin: Name of the twin, if not the one by the naming rule.
     """
 
     tables: Sequence[str] = ()
@@ -71,20 +71,20 @@ class TableChoice:
 
 
 def configured_name(snapshot: Snapshot) -> TableName | None:
-    """Return the name that the table's property says."""
+    """Return the entry name in the table's property, or None if it is not set."""
     assert snapshot.metadata is not None
     text = snapshot.metadata.configuration.get(TABLE_PROPERTY)
     return TableName.parse(text) if text else None
 
 
 def is_enabled(snapshot: Snapshot) -> bool:
-    """Tell whether the table asks to be synced after each commit; one that is not there does not."""
+    """Return whether the table exists and asks to be synced after each commit."""
     configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
     return configuration.get(ENABLED_PROPERTY, "").strip().lower() == "true"
 
 
 def is_left_out(snapshot: Snapshot) -> bool:
-    """Return whether the table's property says that it has no twin: ``pydelta.sync.enabled`` is ``false``."""
+    """Return whether the table's property ``pydelta.sync.enabled`` is ``false``, so that it has no twin."""
     configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
     return configuration.get(ENABLED_PROPERTY, "").strip().lower() == "false"
 
@@ -96,17 +96,17 @@ def find_targets(
     rule: str = "{database}_symlink",
     options: Mapping[str, str] | None = None,
 ) -> list[SyncTarget]:
-    """Find the tables that are meant.
+    """Find the tables that were asked for.
 
     Args:
-        metastore: Where names are looked up.
-        choice: The tables that are meant.
-        rule: See ``twin_name``.
+        metastore: Metastore to look names up in.
+        choice: Names, locations and databases that were given.
+        rule: Naming rule of ``twin_name``.
         options: Storage options.
 
     Raises:
-        InvalidArgumentError: A location without a name; a name for several tables.
-        TableNotFoundError: A name that is no Delta table in the metastore.
+        InvalidArgumentError: A location has no name, or one name was given for several tables.
+        TableNotFoundError: A name is not that of a Delta table in the metastore.
     """
     if (choice.name or choice.twin) and (len(choice.tables) != 1 or choice.databases):
         raise InvalidArgumentError(
@@ -150,6 +150,6 @@ def _required(name: TableName | None) -> TableName:
 
 
 def spark_scheme(location: str) -> str:
-    """Turn ``s3://``, as Trino registers it, into ``s3a://``: one table, one location."""
+    """Turn ``s3://``, as Trino registers it, into ``s3a://``, so that a table has one location."""
     scheme, separator, rest = location.partition("://")
     return f"{kinds.spark_scheme(scheme)}://{rest}" if separator else location

@@ -1,7 +1,7 @@
 """Describe the external table that the metastore should have for a snapshot. Pure.
 
-The twin is an external table over the manifests: Trino and Presto take its files from them. ``ours`` means that its
-parameters name the table's location and id.
+The twin is an external table over the manifests, which give Trino and Presto its files. It is ours if its parameters
+name the table's location and id.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = [
 VERSION_KEY: Final = "pydelta.sync.version"
 GENERATOR_KEY: Final = "pydelta.sync.generator"
 WITHDRAWN_KEY: Final = "pydelta.sync.withdrawn"
-"""Why the table cannot be published, for as long as its readers get that as an error."""
+"""The reason why the table cannot be published, set as long as its readers get that as an error."""
 NOT_READABLE_KEY: Final = "object_not_readable"
-"""Trino and Presto refuse to read a table with this parameter, and say its text."""
+"""Trino and Presto refuse to read a table with this parameter, and show its text."""
 GENERATOR: Final = "2"
-"""Raised when what this package writes changes: entries of an older one are brought up to date in full."""
+"""Format of the entries, raised when it changes. Entries of an older format are rewritten in full."""
 _PARTITION_TYPES: Final = frozenset(HIVE_NAMES) - {"binary"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveColumn:
-    """A column of a Hive table; its name in lower case, as Hive keeps it."""
+    """A column of a Hive table. Its name is in lower case, as in Hive."""
 
     name: str
     type: str
@@ -57,16 +57,16 @@ class HiveColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin:
-    """What the metastore should say.
+    """The external table that the metastore should have.
 
     Args:
-        location: Where the manifests lie.
-        columns: Without the partition columns.
-        partition_columns: In order.
+        location: Location of the manifests.
+        columns: Columns without the partition columns.
+        partition_columns: Partition columns in order.
         comment: The table's description.
         table_location: Root of the Delta table.
         table_id: Id in its metadata.
-        version: Of the snapshot.
+        version: Version of the snapshot.
     """
 
     location: str
@@ -84,11 +84,11 @@ class Twin:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def identity(self) -> Mapping[str, str]:
-        """Return the parameters that say whose twin it is."""
+        """Return the parameters that identify the twin's table."""
         return {LOCATION_KEY: self.table_location, ID_KEY: self.table_id}
 
     def partition_location(self, directory: str) -> str:
-        """Tell where a partition's manifest lies."""
+        """Return the location of a partition's manifest."""
         return f"{self.location}/{directory}"
 
 
@@ -96,7 +96,7 @@ def twin_of(snapshot: Snapshot) -> Twin:
     """Return the twin of a table.
 
     Raises:
-        SchemaError: Columns that a Hive table cannot have, all of them named.
+        SchemaError: A Hive table cannot have some columns; the error names them all.
         UnsupportedFeatureError: Column mapping gave a column another name in the files.
     """
     check_publishable(snapshot)
@@ -105,7 +105,7 @@ def twin_of(snapshot: Snapshot) -> Twin:
         listed = "; ".join(f"{name!r}: {why}" for name, why in refused)
         raise SchemaError(
             f"A table in the metastore cannot have these columns: {listed}.",
-            hint="Read the table through Trino's Delta connector, or keep such columns in a table of their own.",
+            hint="Read the table through Trino's Delta connector, or keep such columns in another table.",
             table=snapshot.table_uri,
             version=snapshot.version,
         )
@@ -154,9 +154,9 @@ def create_statement(twin: Twin, name: TableName, partitions: Iterable[str] = ()
     """Return HiveQL that creates the external table and adds its partitions.
 
     Args:
-        twin: What to create.
-        name: Its name.
-        partitions: Directories of the partitions there are.
+        twin: Table to create.
+        name: Name of the table.
+        partitions: Directories of the existing partitions.
     """
     lines = [f"CREATE EXTERNAL TABLE {quoted(name.database)}.{quoted(name.name)} (", _columns(twin.columns), ")"]
     if twin.comment:

@@ -1,4 +1,4 @@
-"""Tell the page of pydelta ui what the metastore knows: the tables, and how far their twins are. Changes nothing."""
+"""Give the page of pydelta ui the tables in the metastore and the state of their twins. Changes nothing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["WatchedMetastore", "open_catalog"]
 
 
 class WatchedMetastore:
-    """The tables of a metastore's databases and their twins; safe to use from several threads.
+    """The tables of a metastore's databases and their twins. Safe to use from several threads.
 
     Args:
-        connect: Opens a connection; each question has one of its own.
-        databases: Those that are shown; empty for all.
-        rule: How twins are named, see ``twin_name``.
+        connect: Opens a connection, one per request.
+        databases: Databases to show, or empty for all.
+        rule: Naming rule of twins, see ``twin_name``.
     """
 
     def __init__(self, connect: Callable[[], Metastore], databases: Sequence[str], rule: str) -> None:
@@ -32,20 +32,20 @@ class WatchedMetastore:
         self._rule = rule
 
     def tables(self) -> Mapping[str, str]:
-        """Return the location of each registered Delta table by its name.
+        """Map the name of each registered Delta table to its location.
 
         Raises:
-            MetastoreError, MetastoreUnavailableError: It does not answer, or has no such database.
+            MetastoreError, MetastoreUnavailableError: The metastore does not answer, or has no such database.
         """
         with self._connect() as metastore:
             found = registered_locations(metastore, self._databases or None)
         return {name: spark_scheme(location) for name, location in found.items()}
 
     def twin(self, name: str, log: DeltaLog) -> Mapping[str, Any]:
-        """Return what ``catalog_sync status`` says of a table's twin.
+        """Return the state of a table's twin, as ``catalog_sync status`` shows it.
 
         Raises:
-            StorageError, MetastoreError, MetastoreUnavailableError: One of them does not answer.
+            StorageError, MetastoreError, MetastoreUnavailableError: The store or the metastore does not answer.
         """
         twin = twin_name(TableName.parse(name), self._rule)
         with self._connect() as metastore:
@@ -64,16 +64,16 @@ class WatchedMetastore:
 def open_catalog(
     address: str | None, databases: Sequence[str], options: Mapping[str, str], seconds: float
 ) -> WatchedMetastore:
-    """Answer to the entry point ``pydelta.catalogs``; nothing is asked of the metastore yet.
+    """Create the catalog for the entry point ``pydelta.catalogs``, without connecting yet.
 
     Args:
-        address: ``thrift://host:9083``; None for what PYDELTA_METASTORE says.
-        databases: Whose tables are shown; empty for all.
-        options: Storage options; a metastore needs none.
-        seconds: How long one question may take.
+        address: ``thrift://host:9083``, or None for PYDELTA_METASTORE.
+        databases: Databases to show, or empty for all.
+        options: Storage options, which a metastore does not use.
+        seconds: Time limit of one request.
 
     Raises:
-        InvalidArgumentError: There is no address, or it cannot be read.
+        InvalidArgumentError: The address is missing or invalid.
     """
     del options
     settings = Settings.resolve()

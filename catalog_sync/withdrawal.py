@@ -1,8 +1,8 @@
-"""Withdraw a twin whose table can no longer be published: its readers get an error, not the rows of a past version.
+"""Withdraw a twin whose table can no longer be published, so that readers get an error instead of outdated rows.
 
-A table whose columns Hive cannot have, or have other names in the files, stays so: without this its twin would show
-deleted rows for good. The entry stays, with its owner and parameters, and gets the parameter by which Trino and Presto
-refuse to read a table, saying the parameter's text. The next sync that succeeds takes it away again.
+Columns may have types that Hive does not support, or other names in the files. That does not pass by itself, and the
+twin would show deleted rows for good. The entry keeps its owner and parameters, and gets the parameter that makes
+Trino and Presto refuse to read a table and show the parameter's text. The next successful sync removes it again.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pydelta.log import Snapshot
 __all__ = ["withdraw"]
 
 _LONGEST: Final = 1500
-"""Characters of a reason: databases of metastores hold 4,000 bytes in a parameter."""
+"""Maximum length of a reason in characters: databases of metastores hold 4,000 bytes in a parameter."""
 
 
 def withdraw(metastore: Metastore, name: TableName, snapshot: Snapshot, error: DeltaError) -> bool:
-    """Make readers of a twin get an error that says why its table cannot be published.
+    """Give a twin's readers an error that says why its table cannot be published.
 
     Args:
-        metastore: Where the twin is.
-        name: Of the twin; an entry of that name that is not this table's twin is left alone.
-        snapshot: Of the table.
-        error: Why it cannot be published.
+        metastore: Metastore of the twin.
+        name: Name of the twin. An entry of that name that is not this table's twin is left alone.
+        snapshot: Snapshot of the table.
+        error: Why the table cannot be published.
 
     Returns:
-        Whether the entry was changed: False where it says so already, or is not there.
+        Whether the entry was changed. It is not if it already has the error, or does not exist.
 
     Raises:
         MetastoreError: The metastore refused, or does not answer.

@@ -1,4 +1,4 @@
-"""Read from what users write where a metastore is and how to speak to it."""
+"""Parse the address of a metastore and the options of the connection."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _CA: Final = "PYDELTA_METASTORE_CA"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreAddress:
-    """Where a metastore is and how to speak to it.
+    """The address of a metastore and the options of the connection.
 
     Args:
-        hosts: Host and port of each, tried in turn.
-        tls: Speak TLS (``metastore.use.SSL`` on the other side).
-        ca_file: Certificates to trust, PEM; None for the system's.
+        hosts: Host and port of each server, tried in turn.
+        tls: Use TLS (``metastore.use.SSL`` on the other side).
+        ca_file: PEM file of the certificates to trust, or None for the system's.
         kerberos_service: First part of the metastore's principal (``hive`` of ``hive/_HOST@REALM``), to authenticate
-            with the ticket of this user; None without Kerberos. Needs the extra ``kerberos``; hosts by the names
-            that their principals have.
-        timeout_seconds: For each call, from connecting to the last byte of its answer.
+            with this user's ticket, or None without Kerberos. Needs the extra ``kerberos``, and the host names of the
+            principals.
+        timeout_seconds: Time limit of each call, from connecting to the last byte of its answer.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -45,14 +45,14 @@ class MetastoreAddress:
         kerberos_service: str | None = None,
         timeout_seconds: float = 60.0,
     ) -> MetastoreAddress:
-        """Read ``thrift://host:9083[,thrift://other:9083]``; None for what ``PYDELTA_METASTORE`` says.
+        """Read ``thrift://host:9083[,thrift://other:9083]``, or ``PYDELTA_METASTORE`` if None is given.
 
-        ``PYDELTA_METASTORE_TLS=true`` asks for TLS where the caller does not, ``PYDELTA_METASTORE_CA`` names the
-        certificates to trust where the caller names none.
+        ``PYDELTA_METASTORE_TLS=true`` enables TLS if the caller does not, and ``PYDELTA_METASTORE_CA`` names the
+        certificates to trust if the caller names none.
 
         Raises:
-            InvalidArgumentError: No address, or one that cannot be read; or ``PYDELTA_METASTORE_TLS`` is neither true
-                nor false.
+            InvalidArgumentError: The address is missing or invalid, or ``PYDELTA_METASTORE_TLS`` is neither true nor
+                false.
         """
         text = uris or os.environ.get(ENVIRONMENT) or ""
         hosts = []

@@ -1,6 +1,6 @@
-"""Talk to the Hive Metastore over Thrift: entries as values, partitions in batches, errors in our own words.
+"""Talk to the Hive Metastore over Thrift, with entries as values, partitions in batches and this package's errors.
 
-Speaks to Hive 2.3, 3.1 and 4.0. Nothing here makes the metastore list a directory or gather statistics, and nothing
+Supports Hive 2.3, 3.1 and 4.0. Nothing here makes the metastore list a directory or gather statistics, and nothing
 deletes data.
 """
 
@@ -27,7 +27,7 @@ from pydelta.storage.backoff import Backoff
 __all__ = ["ENVIRONMENT", "Metastore", "MetastoreAddress"]
 
 BATCH: Final = 1000
-"""Partitions in one call: what the metastore's databases take in one statement."""
+"""Partitions per call: the number that the metastore's databases take in one statement."""
 _TRIES: Final = 4
 _BACKOFF: Final = Backoff(first_ms=500, jitter=0)
 _INPUT: Final = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
@@ -39,16 +39,16 @@ T = TypeVar("T")
 
 
 class Metastore:
-    """A connection to a metastore; use it as a context manager. Not for use by several threads at once.
+    """A connection to a metastore, used as a context manager. Not safe to use from several threads at once.
 
-    Every method raises ``MetastoreUnavailableError`` when no address answers after several tries, and
-    ``MetastoreError`` for what the metastore refuses.
+    Every method raises ``MetastoreUnavailableError`` if no address answers after several tries, and ``MetastoreError``
+    if the metastore refuses.
 
     Args:
-        address: Where it is.
-        deadline: Of all calls together, pauses between tries included; None without one.
-        sleep: Pauses.
-        clock: Seconds that only grow, for the time-out of a call.
+        address: Address of the metastore.
+        deadline: Deadline of all calls together, including pauses between tries, or None without one.
+        sleep: Sleeps for a number of seconds.
+        clock: Monotonic clock in seconds, for the timeout of a call.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Metastore:
         self.deadline = deadline or Deadline(None)
         self.calls: list[str] = []
         self.unsettled = False
-        """Whether a change was sent whose reply did not come: it may take effect yet, after what was sent since."""
+        """Whether a change was sent and its reply was lost. It may still take effect, even after later changes."""
         self._sleep = sleep
         self._clock = clock
         self._answer_by = Deadline(None)
@@ -77,7 +77,7 @@ class Metastore:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next call opens another."""
+        """Close the connection. The next call opens another."""
         if self._transport is not None:
             self._transport.close()
         self._transport = self._client = None
@@ -85,19 +85,19 @@ class Metastore:
     # --- tables --------------------------------------------------------------------------------------------
 
     def table(self, database: str, name: str) -> Any:
-        """Return the entry as Thrift has it, or None."""
+        """Return the Thrift entry, or None."""
         types = _types()
-        request = types.GetTableRequest(dbName=database, tblName=name)  # Hive 4 knows get_table in this form alone
+        request = types.GetTableRequest(dbName=database, tblName=name)  # Hive 4 has get_table only in this form.
         try:
             return self._call("get_table_req", request).table
         except types.NoSuchObjectException:
             return None
 
     def tables(self, database: str) -> Iterator[Any]:
-        """Return all entries of a database, in batches.
+        """Yield all entries of a database, read in batches.
 
         Raises:
-            MetastoreError: There is no such database.
+            MetastoreError: The database does not exist.
         """
         types = _types()
         try:
@@ -111,12 +111,12 @@ class Metastore:
             yield from self._call("get_table_objects_by_name_req", request).tables
 
     def databases(self) -> list[str]:
-        """Return names of all databases, in order."""
+        """Return the sorted names of all databases."""
         found: list[str] = self._call("get_all_databases")
         return sorted(found)
 
     def database_location(self, database: str) -> str | None:
-        """Tell where the tables of a database are by default; None when there is no such database."""
+        """Return the default location of a database's tables, or None if the database does not exist."""
         types = _types()
         try:
             return str(self._call("get_database", database).locationUri)
@@ -124,7 +124,7 @@ class Metastore:
             return None
 
     def database_exists(self, database: str) -> bool:
-        """Tell whether there is such a database."""
+        """Return whether a database exists."""
         types = _types()
         try:
             self._call("get_database", database)
@@ -133,7 +133,7 @@ class Metastore:
         return True
 
     def create_database(self, database: str, location: str) -> None:
-        """Create a database; one that is there stays as it is."""
+        """Create a database, unless it exists."""
         types = _types()
         entry = types.Database(name=database, locationUri=location, parameters={})
         try:
@@ -142,30 +142,30 @@ class Metastore:
             return
 
     def create(self, entry: Any) -> None:
-        """Create a table. One that appeared meanwhile is an error, since it may be somebody else's."""
+        """Create a table. One that already exists is an error, since another program may own it."""
         types = _types()
         try:
             self._call("create_table", entry, landed=lambda: self._has(entry))
         except types.AlreadyExistsException as error:
             raise MetastoreError(
-                f"{entry.dbName}.{entry.tableName} was created by somebody else meanwhile.", hint="Run it again."
+                f"{entry.dbName}.{entry.tableName} was created by another program.", hint="Run it again."
             ) from error
 
     def alter(self, entry: Any, *, cascade: bool = False, partitions: int = 0) -> None:
         """Replace an entry.
 
         Args:
-            entry: As it is to be.
+            entry: New entry.
             cascade: Give its partitions the same columns.
-            partitions: How many it has: with more of them the answer is waited for longer.
+            partitions: Number of its partitions. With more partitions, the call waits longer for the answer.
 
         Raises:
-            TooLongToWaitError: Nothing was sent, since somebody waits who may not wait that long.
+            TooLongToWaitError: Nothing was sent, since the caller may not wait that long.
         """
         if cascade and partitions > BATCH and self.deadline.seconds is not None:
             raise TooLongToWaitError(
                 f"The columns of {entry.dbName}.{entry.tableName} change in {partitions:,} partitions, which takes the "
-                f"metastore longer than the {self.deadline.seconds:g} s there are for it.",
+                f"metastore longer than the {self.deadline.seconds:g} s available.",
                 hint="Run catalog_sync sync, which waits for as long as it takes.",
             )
         parameters = dict(_NO_STATISTICS) | ({"CASCADE": "true"} if cascade else {})
@@ -179,7 +179,7 @@ class Metastore:
         return has_entry(self.table(entry.dbName, entry.tableName), entry)
 
     def drop(self, database: str, name: str) -> None:
-        """Drop an entry; its data stays."""
+        """Drop an entry but not its data."""
         types = _types()
         try:
             self._call("drop_table", database, name, False, landed=lambda: self.table(database, name) is None)
@@ -189,7 +189,7 @@ class Metastore:
     # --- partitions ----------------------------------------------------------------------------------------
 
     def partition_names(self, database: str, name: str) -> list[str]:
-        """Return names of all partitions, as the metastore spells them."""
+        """Return the names of all partitions, as the metastore spells them."""
         found: list[str] = self._call("get_partition_names", database, name, -1)
         return found
 
@@ -201,7 +201,7 @@ class Metastore:
         return found
 
     def add_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
-        """Add partitions, in batches; those that are there stay as they are."""
+        """Add partitions in batches. Existing ones stay unchanged."""
         types = _types()
         for batch in _batches(partitions):
             request = types.AddPartitionsRequest(
@@ -215,7 +215,7 @@ class Metastore:
             )
 
     def alter_partitions(self, database: str, name: str, partitions: Sequence[Any], *, at_once: bool = False) -> None:
-        """Replace partitions, in batches; ``at_once`` in one call, which is one transaction of the metastore."""
+        """Replace partitions in batches, or with ``at_once`` in one call, which is one transaction of the metastore."""
         context = _types().EnvironmentContext(properties=dict(_NO_STATISTICS))
         for batch in [partitions] if at_once and partitions else _batches(partitions):
             self._call(
@@ -235,7 +235,7 @@ class Metastore:
         return has_partitions(self.partitions(database, name, names), told, as_told=as_told)
 
     def drop_partitions(self, database: str, name: str, names: Sequence[str]) -> None:
-        """Drop partitions by directory, in batches; their data stays, and those that are not there are no error."""
+        """Drop partitions by directory, in batches. Their data stays, and missing partitions are not an error."""
         types = _types()
         for batch in _batches([hive_name(directory) for directory in names]):
             request = types.DropPartitionsRequest(
@@ -253,24 +253,25 @@ class Metastore:
                     size=len(batch),
                     landed=lambda batch=batch: not self.partitions(database, name, batch),  # type: ignore[misc]
                 )
-            except types.NoSuchObjectException:  # one of them is gone, and the metastore dropped none
+            except types.NoSuchObjectException:  # One was missing, and the metastore dropped none.
                 left = [item for item in batch if item in set(self.partition_names(database, name))]
                 if left:
                     self.drop_partitions(database, name, left)
 
-    # --- the wire ------------------------------------------------------------------------------------------
+    # --- connection and calls ------------------------------------------------------------------------------
 
     def _call(self, verb: str, *arguments: Any, size: int = 0, landed: Callable[[], bool] | None = None) -> Any:
         """Run a call of the Thrift interface.
 
-        A connection that broke is opened again, and the call repeated. A change that was sent and not answered is
-        looked for before that; one that was not answered in time is never sent again: it may still be under way.
+        A broken connection is opened again, and the call repeated. After an unanswered change, the metastore is first
+        asked whether the change took effect. A change that timed out is never sent again, since it may still be
+        running.
 
         Args:
-            verb: Its name.
-            arguments: As Thrift has them.
-            size: How many partitions it is about: the answer may take one more timeout for each batch of them.
-            landed: Whether the change is there; None for a call that changes nothing.
+            verb: Name of the call.
+            arguments: Thrift arguments.
+            size: Number of partitions in the call. The answer may take one more timeout for each batch of them.
+            landed: Whether the change took effect, or None for a call that changes nothing.
         """
         from thrift.Thrift import TApplicationException, TException
         from thrift.transport.TTransport import TTransportException
@@ -301,7 +302,7 @@ class Metastore:
                 if isinstance(last, ssl.SSLCertVerificationError):
                     raise MetastoreError(
                         f"The certificate of the metastore at {self.address} is not trusted: {last.verify_message}.",
-                        hint="Name the file of the certificates to trust (--ca), and the host as the certificate does.",
+                        hint="Name the file of certificates to trust (--ca), and use the certificate's host name.",
                     ) from error
                 if sent and landed is not None:
                     before, self.unsettled = self.unsettled, True
@@ -320,17 +321,17 @@ class Metastore:
             except TException as error:
                 raise self._refused(verb, str(getattr(error, "message", None) or error)) from error
         why = f" ({type(last).__name__}: {last})" if last is not None else ""
-        limit = "" if self.deadline.seconds is None else f" within the {self.deadline.seconds:g} s there were for it"
+        limit = "" if self.deadline.seconds is None else f" within the {self.deadline.seconds:g} s available"
         raise MetastoreUnavailableError(
             f"The metastore at {self.address} does not answer{limit}{why}; times tried: {tries}.",
             hint="Check that it runs and that the address is right, then run it again: nothing is lost.",
         ) from last
 
     def _settled(self, verb: str, landed: Callable[[], bool], waited: float, *, late: bool) -> bool:
-        """Whether a change that was not answered is there; False for one that may be sent again.
+        """Return whether an unanswered change took effect. If False, it may be sent again.
 
         Raises:
-            MetastoreUnavailableError: It was not answered in time and is not there: it may still be under way.
+            MetastoreUnavailableError: It timed out and has not taken effect: it may still be running.
         """
         for attempt in range(_TRIES if late else 1):
             if attempt:
@@ -339,14 +340,14 @@ class Metastore:
                 return True
         if late:
             raise MetastoreUnavailableError(
-                f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and what it was told "
-                "is not there yet: it may still be at work.",
-                hint="Check its load, and run this again when it is done: what is there by then is not sent again.",
+                f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and the change is not "
+                "there yet: it may still be at work.",
+                hint="Check its load, and run this again later: changes that have taken effect are not repeated.",
             )
         return False
 
     def _budget(self) -> float:
-        """Seconds that the next wait on the wire may take."""
+        """Return how many seconds the next wait on the connection may take."""
         left = min(self._answer_by.remaining(), self.deadline.remaining())
         if left <= 0:
             raise TimeoutError("no answer in time")
@@ -403,7 +404,7 @@ class Metastore:
 
 
 def _is_late(error: Exception, cause: Exception | None) -> bool:
-    """Whether it was the time that ran out, and not the connection that broke."""
+    """Return whether the call timed out, rather than the connection broke."""
     from thrift.transport.TTransport import TTransportException
 
     timed_out = isinstance(error, TTransportException) and error.type == TTransportException.TIMED_OUT
@@ -433,7 +434,7 @@ def _types() -> Any:
 
 
 def found_table(entry: Any) -> FoundTable:
-    """An entry as a value."""
+    """Convert a Thrift entry to a value."""
     return FoundTable(
         location=_location(entry.sd.location),
         columns=_columns(entry.sd.cols),
@@ -443,12 +444,12 @@ def found_table(entry: Any) -> FoundTable:
 
 
 def is_symlink(entry: Any) -> bool:
-    """Whether readers of an entry take its files from manifests."""
+    """Return whether readers of an entry take its files from manifests."""
     return entry.sd is not None and entry.sd.inputFormat == _INPUT
 
 
 def _location(text: str | None) -> str:
-    """A location in this project's spelling: the metastore writes ``file:/x`` for ``file:///x``."""
+    """Return a location in this project's spelling: the metastore writes ``file:/x`` for ``file:///x``."""
     found = (text or "").rstrip("/")
     return f"file:///{found.removeprefix('file:').lstrip('/')}" if found.startswith("file:") else found
 
@@ -458,11 +459,11 @@ def _columns(schemas: Iterable[Any]) -> tuple[HiveColumn, ...]:
 
 
 def found_partition(entry: Any, keys: Sequence[str]) -> FoundPartition:
-    """A partition as a value, its directory in this project's spelling.
+    """Convert a Thrift partition to a value, with the directory in this project's spelling.
 
     Args:
-        entry: As Thrift has it.
-        keys: The partition columns as the table spells them; the metastore has them in lower case.
+        entry: Thrift partition.
+        keys: The partition columns as the table spells them. The metastore has them in lower case.
     """
     values = zip(keys, entry.values, strict=True)
     directory = "/".join(
@@ -476,7 +477,7 @@ def found_partition(entry: Any, keys: Sequence[str]) -> FoundPartition:
 
 
 def table_entry(twin: Twin, database: str, name: str, *, parameters: Mapping[str, str], before: Any = None) -> Any:
-    """The twin's entry; what is not ours in the parameters of ``before`` stays."""
+    """Build the twin's entry. Parameters of ``before`` that this package does not own are kept."""
     types = _types()
     kept = {
         key: value
@@ -501,7 +502,7 @@ def table_entry(twin: Twin, database: str, name: str, *, parameters: Mapping[str
 
 
 def partition_entry(twin: Twin, database: str, name: str, directory: str, *, location: str | None = None) -> Any:
-    """A partition of the twin."""
+    """Build a partition of the twin."""
     types = _types()
     values = {key.lower(): value for key, value in values_of_directory(directory).items()}
     now = int(time.time())
@@ -517,7 +518,7 @@ def partition_entry(twin: Twin, database: str, name: str, directory: str, *, loc
 
 
 def hive_name(directory: str) -> str:
-    """A partition directory -> the metastore's own name of the partition: its columns are in lower case."""
+    """Return the metastore's name of a partition directory, which has the columns in lower case."""
     parts = (part.partition("=") for part in directory.split("/"))
     return "/".join(f"{key.lower()}={value}" for key, _, value in parts)
 

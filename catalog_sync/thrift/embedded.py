@@ -1,6 +1,7 @@
 """Start a Hive Metastore over Thrift in a folder, from PySpark's own jars: for demos, tests and benchmarks.
 
-A Java process on a free port of the loopback, its database Derby in the folder. Not for production: it knows no locks.
+It is a Java process on a free port of the loopback, with a Derby database in the folder. It has no locks, so it is not
+for production.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from pydelta.errors import DeltaEnvironmentError
 
 __all__ = ["EmbeddedMetastore"]
 
-# A small server for a short time: one compiler and one collector are enough.
+# This small server runs for a short time, so one compiler and one collector are enough.
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _CLASS: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _START_SECONDS: Final = 120.0
 
 
 class EmbeddedMetastore:
-    """Started by the constructor, ended by ``stop`` or as a context manager.
+    """A metastore that the constructor starts. Use it as a context manager, or call ``stop``.
 
     Args:
-        folder: Takes its database, its warehouse and its log.
-        memory: Of the Java process, as Java writes it.
-        settings: More of the metastore's (``hive.*``), or others' values.
-        hadoop: Settings of Hadoop, for ``core-site.xml``: Kerberos is one, and not seen elsewhere.
-        java_options: For the Java process, before its class.
+        folder: Folder for its database, its warehouse and its log.
+        memory: Heap of the Java process, in Java's notation.
+        settings: Further settings of the metastore (``hive.*``), which override the defaults.
+        hadoop: Settings of Hadoop for ``core-site.xml``. Kerberos has to be set here.
+        java_options: Options of the Java process, placed before its class.
         jars: A folder with more jars, such as those of a file system.
 
     Raises:
-        DeltaEnvironmentError: No PySpark, no Java, or it did not start.
+        DeltaEnvironmentError: PySpark or Java is missing, or the metastore did not start.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class EmbeddedMetastore:
         self.stop()
 
     def stop(self) -> None:
-        """End the process that was started here."""
+        """Stop the process that was started here."""
         self._process.terminate()
         try:
             self._process.wait(30)

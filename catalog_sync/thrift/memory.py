@@ -1,4 +1,4 @@
-"""Simulate a metastore in memory, for tests: it records the calls of a sync, and what they leave."""
+"""Simulate a metastore in memory for tests, and record the calls of a sync and their effect."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "s
 
 
 def _goes_over(old: str, new: str) -> bool:
-    """Whether a metastore takes the second type in the place of the first."""
+    """Return whether a metastore allows a column's type to change from the first to the second."""
     numbers = old in _NUMBERS and new in _NUMBERS
     return old == new or (numbers and _NUMBERS.index(old) < _NUMBERS.index(new))
 
 
 class MemoryMetastore(Metastore):
-    """Answers like Hive's as far as ``Metastore`` asks. Several may share one content.
+    """A metastore in memory that answers the calls of ``Metastore`` like Hive's. Several may share one content.
 
     Args:
-        content: Of another one; None for an empty metastore that has every database.
+        content: Metastore whose content is shared, or None for an empty metastore that has every database.
         before: Called with the verb before each call.
     """
 
@@ -42,7 +42,7 @@ class MemoryMetastore(Metastore):
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         if verb not in _ANSWERS:
             raise AttributeError(verb)
-        answer = getattr(self, _ANSWERS[verb].__name__)  # A subclass may answer otherwise.
+        answer = getattr(self, _ANSWERS[verb].__name__)  # A subclass may override it.
 
         def call(*arguments: Any) -> Any:
             if self._before is not None:
@@ -149,4 +149,4 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "alter_partitions_with_environment_context": MemoryMetastore._alter_partitions_with_environment_context,
     "drop_partitions_req": MemoryMetastore._drop_partitions_req,
 }
-"""Calls of the metastore's interface that are answered here."""
+"""The supported calls of the metastore's interface."""

@@ -1,11 +1,11 @@
-"""Talk SASL with Kerberos (GSSAPI, RFC 4752) over a Thrift connection: authenticate it, then carry calls as frames.
+"""Run SASL with Kerberos (GSSAPI, RFC 4752) over a Thrift connection: authenticate, then send calls as frames.
 
 ::
 
     START GSSAPI   OK token ⇄ OK token … ⇄ OK layer   COMPLETE     status byte, length, payload
     frame frame frame …                                            length, payload
 
-The library knows tickets and tokens; what is here are the frames and the choice of the security layer.
+The Kerberos library handles tickets and tokens; this module handles the frames and the choice of the security layer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MECHANISM: Final = b"GSSAPI"
 _HEAD: Final = struct.Struct(">BI")
 _FRAME: Final = struct.Struct(">i")
 _LONGEST_PAYLOAD: Final = 1 << 20
-"""Of the negotiation: who declares it is not authenticated yet, and a token has a few kilobytes."""
+"""Maximum during the negotiation: the sender is not authenticated yet, and a token has a few kilobytes."""
 _MOST_ROUNDS: Final = 16
 _BUFFER: Final = 65536
 
@@ -38,7 +38,7 @@ class _Status(IntEnum):
 
 
 class Layer(IntEnum):
-    """What protects the frames, as a bit of the server's offer: Hadoop's authentication, integrity and privacy."""
+    """The protection of the frames, as a bit of the server's offer: in Hadoop authentication, integrity or privacy."""
 
     NONE = 1
     INTEGRITY = 2
@@ -46,39 +46,39 @@ class Layer(IntEnum):
 
 
 class KerberosRefusal(Exception):
-    """Kerberos or the other side said no; the text says why."""
+    """Kerberos or the server refused; the text has the reason."""
 
 
 class SaslContext(Protocol):
-    """A security context of the client's side; every method raises ``KerberosRefusal``."""
+    """A security context of the client's side. Every method raises ``KerberosRefusal``."""
 
     @property
     def complete(self) -> bool:
-        """Whether both sides know each other."""
+        """Whether both sides are authenticated."""
 
     @property
     def user(self) -> str:
-        """The client's principal; known when complete."""
+        """The client's principal, known once the context is complete."""
 
     def step(self, token: bytes | None) -> bytes:
-        """Take the server's token, None at first, and give the next one; empty for none."""
+        """Take the server's token (None at first) and return the next one, or empty bytes."""
 
     def wrap(self, data: bytes, *, encrypt: bool) -> bytes:
         """Sign bytes, or encrypt them."""
 
     def unwrap(self, data: bytes, *, encrypted: bool) -> bytes:
-        """Check bytes that were signed; those that were to be encrypted must be."""
+        """Check the signature of bytes. If they should be encrypted, refuse bytes that are only signed."""
 
 
 class KerberosContext:
-    """A security context of the system's Kerberos library, with the ticket or the keytab of this user.
+    """A security context of the system's Kerberos library, with this user's ticket or keytab.
 
     Args:
         service: First part of the server's principal.
-        host: Second part.
+        host: Second part of the server's principal.
 
     Raises:
-        DeltaEnvironmentError: The library's package is not installed.
+        DeltaEnvironmentError: The package ``gssapi`` is not installed.
     """
 
     def __init__(self, service: str, host: str) -> None:
@@ -107,16 +107,16 @@ class KerberosContext:
 
     @property
     def complete(self) -> bool:
-        """Whether both sides know each other."""
+        """Whether both sides are authenticated."""
         return bool(self._context.complete)
 
     @property
     def user(self) -> str:
-        """The client's principal; known when complete."""
+        """The client's principal, known once the context is complete."""
         return str(self._context.initiator_name)
 
     def step(self, token: bytes | None) -> bytes:
-        """Take the server's token, None at first, and give the next one; empty for none."""
+        """Take the server's token (None at first) and return the next one, or empty bytes."""
         with self._in_words():
             answer: bytes | None = self._context.step(token)
         return answer or b""
@@ -128,7 +128,7 @@ class KerberosContext:
         return wrapped
 
     def unwrap(self, data: bytes, *, encrypted: bool) -> bytes:
-        """Check bytes that were signed; those that were to be encrypted must be."""
+        """Check the signature of bytes. If they should be encrypted, refuse bytes that are only signed."""
         with self._in_words():
             found = self._context.unwrap(data)
         if encrypted and not found.encrypted:
@@ -145,18 +145,18 @@ class KerberosContext:
 
 
 def reason_of(error: Any) -> str:
-    """Put what the library raises into words: its general statuses, then those of Kerberos."""
+    """Describe an error of the library in words: its general statuses, then those of Kerberos."""
     said = [*error.get_all_statuses(error.maj_code, True), *error.get_all_statuses(error.min_code, False)]
     words = (text.strip().rstrip(".") for text in said)
     return "; ".join(filter(None, words)) or type(error).__name__
 
 
 class SaslTransport:
-    """A Thrift transport of frames that an authenticated connection carries.
+    """A Thrift transport that sends frames over an authenticated connection.
 
     Args:
-        link: Thrift's transport below; not open yet.
-        context: Not begun yet.
+        link: Thrift transport below, not open yet.
+        context: Security context, not started yet.
     """
 
     def __init__(self, link: Any, context: SaslContext) -> None:
@@ -167,7 +167,7 @@ class SaslTransport:
         self._received = memoryview(b"")
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether the link below is open."""
+        """Return whether the link below is open."""
         return bool(self._link.isOpen())
 
     def open(self) -> None:
@@ -192,13 +192,13 @@ class SaslTransport:
                 kind = _Status(status).name if status in set(_Status) else "unknown"
                 raise KerberosRefusal(f"the server answered with status {status} ({kind}){f': {said}' if said else ''}")
             if agreed:
-                raise KerberosRefusal("the server goes on with a negotiation in which both sides agreed")
+                raise KerberosRefusal("the server continues a negotiation after both sides agreed")
             agreed = self._context.complete
             self._say(_Status.OK, self._chosen(payload) if agreed else self._context.step(payload))
         raise KerberosRefusal(f"the server did not end the negotiation in {_MOST_ROUNDS} rounds")
 
     def _chosen(self, offer: bytes) -> bytes:
-        """Answer the server's offer with the strongest of its layers, the longest message we take, and who we are."""
+        """Answer the server's offer with its strongest layer, our longest message size and our principal."""
         offer = self._context.unwrap(offer, encrypted=False)
         if len(offer) != 4:
             raise KerberosRefusal(f"the server's offer of security layers has {len(offer)} bytes where 4 were expected")
@@ -218,11 +218,11 @@ class SaslTransport:
         self._link.close()
 
     def write(self, data: bytes) -> None:
-        """Keep bytes until the next flush."""
+        """Hold bytes until the next flush."""
         self._to_send += data
 
     def flush(self) -> None:
-        """Send what was written, as one frame."""
+        """Send the buffered bytes as one frame."""
         data = bytes(self._to_send)
         self._to_send.clear()
         if self._layer is not Layer.NONE:
@@ -231,14 +231,14 @@ class SaslTransport:
         self._link.flush()
 
     def read(self, size: int) -> bytes:
-        """Give at most this many bytes, and at least one."""
+        """Return at least one byte and at most this many."""
         while size and not self._received:
             self._received = memoryview(self._frame())
         data, self._received = self._received[:size], self._received[size:]
         return bytes(data)
 
     def readAll(self, size: int) -> bytes:  # noqa: N802 - Thrift's name
-        """Give this many bytes."""
+        """Return exactly this many bytes."""
         parts = []
         while size:
             parts.append(self.read(size))
@@ -256,7 +256,7 @@ class SaslTransport:
             return data
         try:
             return self._context.unwrap(data, encrypted=self._layer is Layer.PRIVACY)
-        except KerberosRefusal as error:  # changed on the way, or out of order: this connection is of no more use
+        except KerberosRefusal as error:  # The frame was altered or is out of order.
             raise TTransportException(TTransportException.UNKNOWN, f"a frame that fails its check: {error}") from error
 
     def _say(self, status: _Status, payload: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Open a Thrift transport to an address, with a deadline for every wait: plain, TLS or Kerberos.
+"""Open a plain, TLS or Kerberos Thrift transport to an address, with a deadline for every wait.
 
-Thrift's own sockets count their time-out anew with every byte that comes: a metastore that answers a byte a minute is
-never given up.
+Thrift's own sockets restart their timeout with every byte, so they would never give up on a metastore that sends
+one byte per minute.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def transport_to(
     """Return a transport that is not open yet.
 
     Args:
-        host: By the name that its certificate and its principal have.
-        port: Of the metastore.
-        budget: Asked before each wait: how many seconds it may take. Raises ``TimeoutError`` when there are none.
-        tls: Speak TLS.
-        ca_file: Certificates to trust, PEM; None for the system's.
-        kerberos_service: First part of the metastore's principal; None without Kerberos.
+        host: Host name in its certificate and its principal.
+        port: Port of the metastore.
+        budget: Returns how many seconds the next wait may take, and raises ``TimeoutError`` if there are none left.
+        tls: Use TLS.
+        ca_file: PEM file of the certificates to trust, or None for the system's.
+        kerberos_service: First part of the metastore's principal, or None without Kerberos.
     """
     from thrift.transport.TTransport import TBufferedTransport
 
@@ -51,7 +51,7 @@ def transport_to(
 
 @functools.cache
 def _sockets() -> tuple[Any, Any]:
-    """Thrift's two sockets with a budget."""
+    """Define Thrift's two sockets with a time budget."""
     from thrift.transport.TSocket import TSocket
     from thrift.transport.TSSLSocket import TSSLSocket
 
@@ -59,7 +59,7 @@ def _sockets() -> tuple[Any, Any]:
         budget: Callable[[], float]
 
         def _do_open(self, family: int, kind: int) -> Any:
-            self._timeout = self.budget()  # of this address: a name may have several
+            self._timeout = self.budget()  # A host name may have several addresses; this is one of them.
             return super()._do_open(family, kind)
 
         def read(self, size: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Decide whether the metastore did what it was told, when its reply was lost. Pure.
+"""Decide whether the metastore applied a change whose reply was lost. Pure.
 
-A call that was not answered in time may still be under way. To send it again would let the metastore do the same work
-twice at once; so it is asked what it has, and told nothing.
+A call that timed out may still be running. If it were sent again, the metastore could do the same work twice at once;
+so the metastore is only asked for its state.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _OURS = "pydelta."
 
 
 def has_entry(found: Any, told: Any) -> bool:
-    """Tell whether an entry is there as it was told: columns, place and what this package says of the table."""
+    """Return whether an entry has the columns, the location and this package's parameters that were sent."""
     return found is not None and _said(found, found.sd) == _said(told, told.sd)
 
 
 def has_partitions(found: Sequence[Any], told: Sequence[Any], *, as_told: bool) -> bool:
-    """Tell whether all partitions are there; with ``as_told``, with the same columns, places and versions, too."""
+    """Return whether all partitions exist; with ``as_told``, also with the columns, locations and versions sent."""
     there = {tuple(part.values): part for part in found}
     for part in told:
         other = there.get(tuple(part.values))

@@ -1,16 +1,16 @@
-"""Define every error that a user can meet, in one tree; each says what, where and what to do next.
+"""Define every error that a user can meet, in one tree. Each says what failed, where, and what to do next.
 
 ::
 
     DeltaError                          .code .sql_state .parameters .hint .retryable .exit_code .table .version
     ├ TableNotFoundError                also FileNotFoundError
     ├ TableAlreadyExistsError           also FileExistsError
-    ├ VersionNotFoundError              a version or time outside the retained log
+    ├ VersionNotFoundError              a version or time outside of the retained log
     ├ InvalidArgumentError              also ValueError
     │ ├ ConflictingSetError             UPDATE sets a column, or parts of it, twice
     │ ├ DuplicateInsertColumnError      INSERT names a column twice
     │ ├ UnknownSettingError             a misspelt spark.pydelta.* or delta.* name
-    │ └ InventoryUnusableError          a list of files that tells nothing of the table
+    │ └ InventoryUnusableError          a list of files that cannot be used for the table
     ├ SqlError
     │ ├ ParseError                      .line .column
     │ └ BindError                       a name that does not resolve
@@ -20,7 +20,7 @@
     │ └ ConstraintViolatedError
     ├ ProtocolError
     │ ├ UnsupportedFeatureError         .features
-    │ ├ LogCorruptedError               a log file that cannot be right
+    │ ├ LogCorruptedError               an invalid log file
     │ └ LogGapError                     .missing_versions
     ├ StorageError                      also OSError
     │ ├ ObjectNotFoundError             also FileNotFoundError
@@ -36,45 +36,45 @@
     │ │ ├ MetadataChangedException
     │ │ ├ ProtocolChangedException
     │ │ ├ ConcurrentTransactionException
-    │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
-    │ ├ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
-    │ └ CommittedError                  it landed; what was to follow in the same statement failed
-    ├ StreamStoppedError                its kinds are in pydelta.commands.stream.errors
-    ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
+    │ │ └ ConcurrentWriteException      others took the version on every attempt
+    │ ├ CommitStateUnknownError         .txn_id: it is not known whether it was committed
+    │ └ CommittedError                  it committed; a later step of the statement failed
+    ├ StreamStoppedError                its subclasses are in pydelta.commands.stream.errors
+    ├ ChangeDataNotRecordedError        a version in the requested range has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
-    │ └ CannotVacuumLiteError           the log no longer tells what to delete
-    ├ RowsDoNotAddUpError               a command's own counts contradict each other: nothing was committed
-    ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
-    └ CatalogSyncError                the metastore; its kinds are in catalog_sync.errors
+    │ └ CannotVacuumLiteError           the log no longer lists all files to delete
+    ├ RowsDoNotAddUpError               a command's counts contradict each other: nothing was committed
+    ├ DeltaEnvironmentError                 the session or machine lacks something that the engine needs
+    └ CatalogSyncError                the metastore; its subclasses are in catalog_sync.errors
 
-What an error is called, ``code``, is its condition: that of the place that raised it (``condition=Condition.of(…)``),
-or else that of its class. ``pydelta.errors.conditions`` has the SQLSTATE of each.
+An error's ``code`` is its condition: that of the statement that raised it (``condition=Condition.of(…)``), or else that
+of its class. ``pydelta.errors.conditions`` has the SQLSTATE of each condition.
 
-What a caller may do, by class:
+Next step of a caller, by class:
 
 ====================================  =========  ===========================================
 error                                 retryable  meaning
 ====================================  =========  ===========================================
 DeltaConcurrentModificationException  yes        nothing was written to the log; run it again
 CommitStateUnknownError               no         look for ``txn_id`` in the history first
-CommittedError                        no         it is done; look at the history before running it again
-StorageError                          varies     ``retryable`` says
+CommittedError                        no         it is committed; look at the history before running it again
+StorageError                          varies     see ``retryable``
 everything else                       no         the input or the table has to change first
 ====================================  =========  ===========================================
 
-Exit codes, of every command and job; ``exit_code`` is 1, 2 or 3:
+Exit codes of all commands and jobs; ``exit_code`` is 1, 2 or 3:
 
 =  ================================================================================
-0  done, also when there was nothing to do
+0  done, or nothing to do
 1  the input or the table has to change first
 2  ``retryable``: nothing is lost, run it again
 3  the outcome is unknown: look at the history first
-4  a check found something wrong; no error, so no class has it
+4  a check found a problem; this is not an error and has no class
 =  ================================================================================
 
-``pydelta`` and ``catalog_sync`` say 2 for flags that they do not know, too, as command lines do; jobs say 1.
-``pydelta certify`` has codes of its own: 1 a promise was broken, 2 nothing can be said.
+``pydelta`` and ``catalog_sync`` also exit with 2 for unknown flags, as command lines do; jobs exit with 1.
+``pydelta certify`` has its own codes: 1 for a broken promise, 2 if there is no verdict.
 """
 
-from pydelta.errors.tree import *  # noqa: F403 - all of its __all__, which stands there alone
+from pydelta.errors.tree import *  # noqa: F403 - __all__ is defined there
 from pydelta.errors.tree import __all__ as __all__

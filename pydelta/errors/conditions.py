@@ -1,15 +1,14 @@
-"""Name the conditions that errors have, each with its SQLSTATE: what programs branch on.
+"""Name the conditions of errors, each with its SQLSTATE, so that programs can branch on them.
 
 ::
 
-    Condition.of("DELTA_…", columnName=…)   a condition with its parameters, as an error carries it
+    Condition.of("DELTA_…", columnName=…)   a condition with its parameters, as part of an error
     sql_state("DELTA_…")                    its SQLSTATE
     CONDITIONS                              every condition that this package raises
     said(condition, "…")                    a message with the phrase that programs look for in it
 
-Where Delta or Spark has a name for a situation, that is the condition, with its SQLSTATE and the names of its
-parameters; a condition of Spark's that is only passed on need not be here. ``docs/reference/conditions.md`` is made
-from this table.
+If Delta or Spark has a name for a situation, that name is the condition, with its SQLSTATE and parameters. A condition
+of Spark's that is only passed on need not be here. ``docs/reference/conditions.md`` is generated from this table.
 """
 
 from __future__ import annotations
@@ -530,19 +529,19 @@ PHRASES: Final[Mapping[str, str]] = {
     "TABLE_OR_VIEW_NOT_FOUND": "cannot be found",
     "UNRESOLVED_COLUMN.WITH_SUGGESTION": "cannot be resolved",
 }
-"""What programs that were written for the reference engine look for in the message of a condition."""
+"""Phrases that programs written for the reference engine look for in the message of a condition."""
 
 CONDITIONS: Final[Mapping[str, str]] = {name: state for state, names in _BY_STATE.items() for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What an error is called.
+    """The condition of an error.
 
     Args:
-        name: As ``getCondition()`` gives it.
-        parameters: As ``getMessageParameters()`` gives them.
-        sql_state: As ``getSqlState()`` gives it.
+        name: Result of ``getCondition()``.
+        parameters: Result of ``getMessageParameters()``.
+        sql_state: Result of ``getSqlState()``.
     """
 
     name: str
@@ -555,22 +554,22 @@ class Condition:
 
         Args:
             name: One of ``CONDITIONS``.
-            **parameters: By the names that its message has for them; several names are joined with commas.
+            **parameters: Values by the parameter names of its message. Several names are joined with commas.
         """
         return cls(name, {key: _shown(value) for key, value in parameters.items()}, CONDITIONS[name])
 
 
 def sql_state(name: str) -> str | None:
-    """Return the SQLSTATE of a condition; None for one that is not in the table."""
+    """Return the SQLSTATE of a condition, or None if it is not in the table."""
     return CONDITIONS.get(name)
 
 
 def said(condition: Condition, message: str) -> str:
-    """Return a message with the phrase that programs look for, where its own words do not have it."""
+    """Return a message with the phrase that programs look for, unless the message already has it."""
     phrase = PHRASES.get(condition.name, "")
     try:
         phrase = phrase.format_map(condition.parameters)
-    except KeyError:  # the place that raised it knows other parameters than the reference engine
+    except KeyError:  # It was raised with other parameters than the reference engine's.
         return message
     return message if phrase in message else f"{message.removesuffix('.')} ({phrase})."
 
@@ -582,7 +581,7 @@ def _shown(value: object) -> str:
 
 
 def addressed(hint: str, table: str | None) -> str:
-    """Put a table's path in the place of the … of statements in a hint; without a table the hint as it is.
+    """Replace the … of statements in a hint by a table's path. Without a table, the hint is unchanged.
 
     Example:
         >>> addressed("Run REORG TABLE … APPLY (PURGE).", "file:///a%20b")

@@ -1,4 +1,4 @@
-"""Hide credentials in texts of other people: parameters, properties, messages, lines of the log."""
+"""Hide credentials in texts from outside: parameters, properties, messages, lines of the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ HIDDEN: Final = "(hidden)"
 _KEYS: Final = r"(?:access|account|private|api|shared)[._\- ]?key"
 _WORDS: Final = rf"(?:secret|passw(?:or)?d|pwd|token|credential|signature|{_KEYS}|sas[._]key)"
 _NAME: Final = re.compile(_WORDS, re.IGNORECASE)
-# every repetition before a fixed text is bounded: the time grows with the text, whatever it holds
-# Before the host of these schemes stands a container. `pydelta.storage.kinds` is above this room: a test compares them.
+# Every repetition before a fixed text is bounded, so that the time is linear in the length of the text.
+# These schemes have a container before the host. `pydelta.storage.kinds` is above this room; a test compares them.
 _USER_INFO: Final = re.compile(
     r"(\b(?!abfss?:|az:|wasbs?:)[a-z][a-z0-9+.\-]{0,20}://)[^/\s@'\"]{1,300}@", re.IGNORECASE
 )
@@ -27,7 +27,7 @@ _GIVEN: Final = re.compile(
 
 
 def hide_text(text: str) -> str:
-    """Hide what looks like a credential in a text: ``password=…``, keys in a URI, signatures.
+    """Hide possible credentials in a text: ``password=…``, keys in a URI, signatures.
 
     Example:
         >>> hide_text("s3a://me:mine@bucket/t with fs.s3a.secret.key=abc, rows = 3")
@@ -41,7 +41,7 @@ def hide_text(text: str) -> str:
 
 
 def hide_value(name: str, value: Any) -> Any:
-    """Hide credentials in a value of JSON, by the names of its keys and by its texts."""
+    """Hide credentials in a JSON value, by the names of its keys and by its texts."""
     if isinstance(value, str):
         return HIDDEN if name and _NAME.search(name) else hide_text(value)
     if isinstance(value, dict):

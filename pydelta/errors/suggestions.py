@@ -1,4 +1,4 @@
-"""Find the name that was probably meant by one that is not known."""
+"""Find the known name that was probably meant by an unknown one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["did_you_mean", "nearest"]
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most like another one, ignoring case; None where none is like it.
+    """Return the known name that is most similar to another one, ignoring case, or None if none is similar.
 
     Args:
-        name: Somebody's spelling.
-        known: Names as they are spelled.
-        cutoff: From 0 to 1: how much alike they have to be.
+        name: Name that a user wrote.
+        known: Known names in their spelling.
+        cutoff: Required similarity, from 0 to 1.
 
     Example:
         >>> nearest("appendonly", ["appendOnly", "checkpointInterval"])
@@ -26,13 +26,13 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str, cutoff: float = 0.6) -> str:
-    """Return the hint of an error about a name that is not known.
+    """Return the hint of an error about an unknown name.
 
     Args:
-        name: Somebody's spelling.
-        known: Names as they are spelled.
-        otherwise: The hint where none of them is near.
-        cutoff: See ``nearest``.
+        name: Name that a user wrote.
+        known: Known names in their spelling.
+        otherwise: Hint if none of them is similar.
+        cutoff: Required similarity, as in ``nearest``.
     """
     meant = nearest(name, known, cutoff=cutoff)
     return f"Did you mean {meant!r}?" if meant is not None else otherwise

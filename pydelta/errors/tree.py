@@ -62,14 +62,14 @@ _SHOWN: Final = "pydelta.errors"
 
 
 class DeltaError(Exception):
-    """The root of all errors that this package raises on purpose.
+    """The base of all errors that this package raises on purpose.
 
     Args:
         message: What was expected and what was found, in one or two sentences.
-        hint: What to do next. Shown on a line of its own.
-        table: Location of the table, when known. ``error_context`` fills it in.
-        version: Table version concerned, when known.
-        condition: What it is called and its parameters, where that is more exact than its class.
+        hint: What to do next, shown on a separate line.
+        table: Location of the table, if known. ``error_context`` fills it in.
+        version: Version of the table, if known.
+        condition: Condition with its parameters, if it is more exact than that of the class.
     """
 
     code: str = "DELTA_ERROR"
@@ -77,7 +77,7 @@ class DeltaError(Exception):
     _condition: Condition | None = None
 
     def __init_subclass__(cls) -> None:
-        """Show the errors of this module in tracebacks under the name that users import them by."""
+        """Show the errors of this module in tracebacks under the name by which users import them."""
         if cls.__module__ == __name__:
             cls.__module__ = _SHOWN
 
@@ -100,43 +100,43 @@ class DeltaError(Exception):
 
     @property
     def condition(self) -> Condition:
-        """What it is called: what the place that raised it says, or else its class."""
+        """The condition of this error, or else of its class."""
         return self._condition or Condition(self.code, {}, sql_state(self.code))
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """The parameters of its condition, by name."""
+        """The parameters of the condition, by name."""
         return self.condition.parameters
 
     @property
     def sql_state(self) -> str | None:
-        """Its SQLSTATE; None for a condition of Spark's that has none."""
+        """The SQLSTATE, or None for a condition of Spark's without one."""
         return self.condition.sql_state
 
     def called(self, condition: Condition) -> Self:
-        """Give the error another condition, where a caller knows it more exactly; return the error."""
+        """Give the error a more exact condition, and return the error."""
         self.code, self._condition = condition.name, condition
         return self
 
     def getCondition(self) -> str:
-        """Return ``code``, by the name that PySpark's exceptions have for it."""
+        """Return ``code`` under the name of PySpark's exceptions."""
         return self.code
 
     def getErrorClass(self) -> str:
-        """Return ``code``, by the older name of PySpark's exceptions."""
+        """Return ``code`` under the older name of PySpark's exceptions."""
         return self.code
 
     def getSqlState(self) -> str | None:
-        """Return ``sql_state``, by the name that PySpark's exceptions have for it."""
+        """Return ``sql_state`` under the name of PySpark's exceptions."""
         return self.sql_state
 
     def getMessageParameters(self) -> dict[str, str]:
-        """Return ``parameters``, by the name that PySpark's exceptions have for them."""
+        """Return ``parameters`` under the name of PySpark's exceptions."""
         return dict(self.parameters)
 
     @property
     def exit_code(self) -> int:
-        """What a process that ends with this error says: 2 when running it again can help, else 1."""
+        """The exit code of a process that ends with this error: 2 if a retry can help, otherwise 1."""
         return 2 if self.retryable else 1
 
     def __str__(self) -> str:
@@ -155,7 +155,7 @@ class TableNotFoundError(DeltaError, FileNotFoundError):
 
     @classmethod
     def at(cls, uri: str, *, condition: Condition | None = None) -> Self:
-        """Return the error of a location that holds no table."""
+        """Return the error for a location without a table."""
         return cls(
             f"There is no Delta table at {uri}.",
             hint="Check the location, or create the table first.",
@@ -165,37 +165,37 @@ class TableNotFoundError(DeltaError, FileNotFoundError):
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """The table, where nothing else was given."""
+        """The parameters that were given, or else the table."""
         given = super().parameters
         return {"tableName": self.table} if not given and self.table else given
 
 
 class TableAlreadyExistsError(DeltaError, FileExistsError):
-    """A table (or foreign files) is already at the location."""
+    """The location already has a table or foreign files."""
 
     code = "DELTA_TABLE_ALREADY_EXISTS"
 
 
 class VersionNotFoundError(DeltaError):
-    """A version or time that the log does not (or no longer does) describe."""
+    """A version or time that is not, or is not any more, in the log."""
 
     code = "DELTA_VERSION_NOT_FOUND"
 
 
 class InvalidArgumentError(DeltaError, ValueError):
-    """An argument that can never be right."""
+    """An argument that is never valid."""
 
     code = "DELTA_INVALID_ARGUMENT"
 
 
 class UnknownSettingError(InvalidArgumentError):
-    """A setting or property name that nothing reads, most often a misspelling."""
+    """An unknown name of a setting or property, most often a misspelling."""
 
     code = "DELTA_UNKNOWN_CONFIGURATION"
 
 
 class InventoryUnusableError(InvalidArgumentError):
-    """A list of files that covers nothing of the table, is dated in the future, or is one of several to choose from."""
+    """A list of files that does not cover the table, is dated in the future, or is one of several possible ones."""
 
     code = "DELTA_INVENTORY_UNUSABLE"
 
@@ -213,7 +213,7 @@ class DuplicateInsertColumnError(InvalidArgumentError):
 
 
 class SqlError(DeltaError):
-    """A statement or expression that cannot be carried out as written."""
+    """A statement or expression that cannot be executed as written."""
 
     code = "DELTA_SQL_ERROR"
 
@@ -244,7 +244,7 @@ class BindError(SqlError):
 
 
 class SchemaError(DeltaError):
-    """A schema that the table, the format or Parquet cannot hold."""
+    """A schema that the table, the format or Parquet does not support."""
 
     code = "DELTA_SCHEMA_ERROR"
 
@@ -256,13 +256,13 @@ class SchemaMismatchError(SchemaError):
 
 
 class CastOverflowError(SchemaError):
-    """A value that is too large for the column that UPDATE or MERGE puts it into."""
+    """A value that is too large for the column that UPDATE or MERGE sets."""
 
     code = "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
 
 
 class ConstraintViolatedError(SchemaError):
-    """A row that breaks NOT NULL, CHECK or an invariant."""
+    """A row that violates NOT NULL, CHECK or an invariant."""
 
     code = "DELTA_VIOLATE_CONSTRAINT"
 
@@ -274,7 +274,7 @@ class ProtocolError(DeltaError):
 
 
 class UnsupportedFeatureError(ProtocolError):
-    """The table needs features this engine does not have; ``features`` names them."""
+    """The table needs features that this engine does not have; ``features`` names them."""
 
     code = "DELTA_UNSUPPORTED_FEATURES"
 
@@ -318,7 +318,7 @@ class LogGapError(ProtocolError):
 
 
 class StorageError(DeltaError, OSError):
-    """The store refused or failed; ``retryable`` says whether trying again can help."""
+    """The store refused or failed; ``retryable`` says whether a retry can help."""
 
     code = "DELTA_STORAGE_ERROR"
 
@@ -335,12 +335,12 @@ class StorageError(DeltaError, OSError):
         super().__init__(message, hint=hint, table=table, version=version, condition=condition)
         self.retryable = retryable
 
-    def __str__(self) -> str:  # OSError formats by errno otherwise
+    def __str__(self) -> str:  # OSError would format the errno.
         return DeltaError.__str__(self)
 
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
-    """No object of that name."""
+    """The object does not exist."""
 
     code = "DELTA_FILE_NOT_FOUND"
 
@@ -352,7 +352,7 @@ class StoragePermissionError(StorageError, PermissionError):
 
 
 class StorageFullError(StorageError):
-    """No space left, or a quota is used up."""
+    """The store has no space left, or a quota is used up."""
 
     code = "DELTA_STORAGE_FULL"
 
@@ -370,22 +370,22 @@ class UnsafeStoreError(StorageError):
 
 
 class CommitError(DeltaError):
-    """A transaction that did not commit, or may not have."""
+    """A transaction that did not commit, or may not have committed."""
 
     code = "DELTA_COMMIT_ERROR"
 
 
 class DeltaConcurrentModificationException(CommitError):
-    """Base of all conflicts: another transaction won, and nothing of this one is in the log.
+    """The base of all conflicts: another transaction won, and this one left nothing in the log.
 
     Args:
-        winning_version: The version that the other transaction took.
-        winning_operation: Its operation as its ``commitInfo`` names it.
+        winning_version: Version that the other transaction committed.
+        winning_operation: Operation of the other transaction, from its ``commitInfo``.
     """
 
     code = "DELTA_CONCURRENT_MODIFICATION"
     retryable = True
-    winner_only_rearranged = False  # whether the winner only moved rows to other files
+    winner_only_rearranged = False  # True if the winner only moved rows to other files.
 
     def __init__(
         self,
@@ -403,7 +403,7 @@ class DeltaConcurrentModificationException(CommitError):
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """What won: its operation and version, and the table."""
+        """The winner's operation and version, and the table."""
         known = {"operation": self.winning_operation, "tableName": self.table, "version": self.winning_version}
         return {name: str(value) for name, value in known.items() if value is not None}
 
@@ -445,13 +445,13 @@ class ConcurrentTransactionException(DeltaConcurrentModificationException):
 
 
 class ConcurrentWriteException(DeltaConcurrentModificationException):
-    """The next version was taken by others on every attempt allowed, or both writers change one metadata domain."""
+    """Others took the next version on every attempt, or both writers changed one metadata domain."""
 
     code = "DELTA_CONCURRENT_WRITE"
 
 
 class CommitStateUnknownError(CommitError):
-    """It may or may not have landed: do not clean up or retry blindly, look for ``txn_id`` in the table's history."""
+    """It is not known whether it committed: do not clean up or retry, but look for ``txn_id`` in the history."""
 
     code = "DELTA_COMMIT_STATE_UNKNOWN"
 
@@ -469,29 +469,29 @@ class CommitStateUnknownError(CommitError):
 
     @property
     def exit_code(self) -> int:
-        """3: neither done nor to be done again."""
+        """Always 3: the outcome is unknown, so do not simply run it again."""
         return 3
 
 
 class CommittedError(CommitError):
-    """The commit landed, and what was to follow it in the same statement failed."""
+    """The commit succeeded, but a later step of the same statement failed."""
 
     code = "DELTA_COMMITTED"
 
     @property
     def exit_code(self) -> int:
-        """3: done, and not to be done again."""
+        """Always 3: it is committed, so do not run it again."""
         return 3
 
 
 class StreamStoppedError(DeltaError):
-    """A stream that cannot go on over what it found in its table. Nothing was skipped."""
+    """A stream that cannot continue because of a change in its table. Nothing was skipped."""
 
     code = "DELTA_STREAM_STOPPED"
 
 
 class ChangeDataNotRecordedError(DeltaError):
-    """A version in the range that was asked for was made while the change data feed was off."""
+    """A version in the requested range was written while the change data feed was off."""
 
     code = "DELTA_MISSING_CHANGE_DATA"
 
@@ -503,32 +503,32 @@ class UnsafeOperationError(DeltaError):
 
 
 class CannotVacuumLiteError(UnsafeOperationError):
-    """The log no longer tells everything that VACUUM LITE would have to delete."""
+    """The log no longer lists all files that VACUUM LITE would have to delete."""
 
     code = "DELTA_CANNOT_VACUUM_LITE"
 
 
 class RowsDoNotAddUpError(DeltaError):
-    """A command found, hid, copied and wrote numbers of rows that contradict each other; it committed nothing."""
+    """The numbers of rows that a command found, hid, copied and wrote contradict each other. Nothing was committed."""
 
     code = "DELTA_ROWS_DO_NOT_ADD_UP"
 
 
 class DeltaEnvironmentError(DeltaError):
-    """The session or machine lacks something the engine needs (pyarrow on executors, a JDK, a classic session)."""
+    """The session or machine lacks something that the engine needs (pyarrow on executors, a JDK, a classic session)."""
 
     code = "DELTA_ENVIRONMENT"
 
 
 class CatalogSyncError(DeltaError):
-    """The metastore could not be read or brought in step."""
+    """The metastore could not be read or updated."""
 
     code = "DELTA_CATALOG_SYNC"
 
 
 @contextmanager
 def error_context(*, table: str, version: int | None = None) -> Iterator[None]:
-    """Name the table (and version) in any ``DeltaError`` that passes through and does not name one yet."""
+    """Name the table (and version) in any ``DeltaError`` that passes through without naming one."""
     try:
         yield
     except DeltaError as error:
@@ -539,5 +539,5 @@ def error_context(*, table: str, version: int | None = None) -> Iterator[None]:
 
 
 def first_line(error: object) -> str:
-    """Return the first line of an error's text: what a person needs of a message that goes on with plans or traces."""
+    """Return the first line of an error's text, without the plans or traces that may follow."""
     return str(error).strip().split("\n", 1)[0]

@@ -3,7 +3,7 @@
 ::
 
     log since the last published version --changes--> partitions to write again
-    snapshot --contents--> _symlink_format_manifest/[day=2024-01-01/]manifest, one location a line
+    snapshot --contents--> _symlink_format_manifest/[day=2024-01-01/]manifest, one location per line
                  `-- publish, under a lease, never backwards --> _pydelta/manifests.json (version of each partition)
 """
 

@@ -14,11 +14,11 @@ __all__ = ["PartitionChanges", "changed_partitions", "partition_types"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChanges:
-    """Partitions by the log's own texts of their values, in the order of the partition columns.
+    """The partitions that commits changed, as the log spells their values, in the order of the partition columns.
 
     Args:
         values: A row for each distinct partition that a commit touched.
-        unknown: Why they are not known, as a phrase; None when they are.
+        unknown: Why the partitions are not known, as a phrase, or None if they are.
     """
 
     values: frozenset[tuple[str | None, ...]]
@@ -26,16 +26,16 @@ class PartitionChanges:
 
 
 def partition_types(spec: PartitionSpec) -> tuple[str, ...]:
-    """Return the types of the partition columns, in order: with others, a text may mean another partition."""
+    """Return the types of the partition columns, in order. If a type changes, a text may mean another partition."""
     return tuple(str(field.data_type) for field in spec.partition_schema().fields)
 
 
 def changed_partitions(commits: Iterable[tuple[int, Sequence[Action]]], spec: PartitionSpec) -> PartitionChanges:
-    """Find the partitions that gained or lost a file. If the partitioning changed meanwhile, nobody can tell.
+    """Find the partitions that gained or lost a file. They are unknown if the partition columns changed.
 
     Args:
         commits: Versions and their actions.
-        spec: Partition columns as they are after them.
+        spec: Partition columns after these commits.
     """
     names = frozenset(spec.physical_names)
     found: set[tuple[str | None, ...]] = set()

@@ -1,7 +1,7 @@
 """Render the text of each partition's manifest from the live files. Pure; nothing loops over files.
 
-A line is the location of one file as readers of symlink tables take it: absolute, not URI-encoded, with the scheme that
-they know the store by. Partition directories are named as Hive names them.
+A line is the location of one file as readers of symlink tables expect it: absolute, not URI-encoded, and with the
+scheme that they use for the store. Partition directories have Hive's names.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 MANIFEST_DIR: Final = "_symlink_format_manifest"
 MANIFEST_NAME: Final = "manifest"
 FOLDER_PATH: Final = f"{MANIFEST_DIR}/_folder"
-"""An empty object that readers do not see, in the folder of a table that has no partition yet."""
+"""An empty object that readers ignore, in the folder of a table without partitions yet."""
 DEFAULT_SCHEMES: Final[Mapping[str, str]] = {
     scheme: kind.elsewhere for kind in KINDS if kind.elsewhere for scheme in kind.schemes if scheme != kind.elsewhere
 }
-"""Scheme in the table's location -> scheme in manifests: Spark says ``s3a``, Trino and Presto know ``s3``."""
+"""Scheme in the table's location -> scheme in manifests: Spark uses ``s3a``, Trino and Presto use ``s3``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,10 @@ class Manifest:
     """One partition's manifest.
 
     Args:
-        directory: Hive's name of the partition, ``day=2024-01-01``; empty for an unpartitioned table.
-        values: The partition's values as Hive spells them, None for null; in the order of the partition columns.
-        text: Lines, each ended by a newline; empty for a partition without files.
-        num_files: How many lines.
+        directory: Hive's name of the partition, ``day=2024-01-01``, or empty for an unpartitioned table.
+        values: The partition's values as Hive spells them, in the order of the partition columns, or None for null.
+        text: Lines, each ended by a newline, or empty for a partition without files.
+        num_files: Number of lines.
     """
 
     directory: str
@@ -73,14 +73,14 @@ def manifest_path(directory: str) -> str:
 
 
 def manifest_lines(text: bytes, *, source: str) -> list[str]:
-    """Split a manifest into lines as its readers do: at line feeds and carriage returns only.
+    """Split a manifest into lines as its readers do: only at line feeds and carriage returns.
 
     Args:
-        text: Its bytes.
-        source: Its path, for messages.
+        text: Content of the manifest.
+        source: Path for messages.
 
     Raises:
-        LogCorruptedError: It is not UTF-8, so the files that it names are not known.
+        LogCorruptedError: The manifest is not UTF-8, so its files are not known.
     """
     try:
         lines = text.decode().replace("\r", "\n").split("\n")
@@ -98,14 +98,14 @@ def manifests_of(
     """Render the manifests of the partitions that the rows belong to, by directory.
 
     Args:
-        snapshot: Whose files they are.
-        frame: Rows of ``snapshot.files.core``: all files of each partition concerned.
+        snapshot: Snapshot of the files.
+        frame: Rows of ``snapshot.files.core``, with all files of each partition in it.
         schemes: Scheme of a location -> scheme to write instead.
 
     Raises:
         UnsupportedFeatureError: A file has a deletion vector.
-        SchemaError: A location cannot be a line of text; two partition values would share one manifest.
-        LogCorruptedError: A path that leads out of the table; a partition value that is none of its type.
+        SchemaError: A location contains a line break, or two partition values would share one manifest.
+        LogCorruptedError: A path leads out of the table, or a partition value does not fit its column's type.
     """
     refuse_vectors(snapshot, frame)
     refuse_null_name(snapshot)
@@ -124,7 +124,7 @@ def manifests_of(
         return {"": _manifest((), "", located["location"])} if located.height else {}
     grouped = located.group_by(keys, maintain_order=True).agg("location")
     parts: dict[tuple[str | None, ...], list[pl.Series]] = {}
-    for *texts, lines in grouped.iter_rows():  # two spellings of one value in the log are one partition to Hive
+    for *texts, lines in grouped.iter_rows():  # Hive has one partition for all spellings of a value.
         parts.setdefault(hive_values(texts, types), []).append(pl.Series(lines))
     found: dict[str, Manifest] = {}
     for values, some in parts.items():
@@ -140,10 +140,10 @@ def manifests_of(
 
 
 def refuse_null_name(snapshot: Snapshot) -> None:
-    """Refuse Hive's name for null as a value: its partition would be that of null, and its rows would read as null.
+    """Refuse Hive's name for null as a value, since its rows would be read as null.
 
     Raises:
-        SchemaError: Names the column.
+        SchemaError: A partition column has this value. The error names the column.
     """
     spec = snapshot.files.spec
     for column, physical in zip(spec.partition_columns, spec.physical_names, strict=True):
@@ -165,7 +165,7 @@ def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) 
 
 
 def _locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> pl.Series:
-    """Absolute locations. Rows are walked only where a path is escaped or absolute."""
+    """Return absolute locations. Only escaped or absolute paths are handled row by row."""
     plain = _with_scheme(plain_root(table_uri), schemes) + paths
     odd = paths.str.contains_any(["%", ":", ".."]) | paths.str.starts_with("/")
     if bool(odd.any()):
@@ -186,9 +186,9 @@ def _type_of(snapshot: Snapshot, column: str) -> DataType:
 
 
 def hive_values(texts: Sequence[str | None], types: Sequence[DataType]) -> tuple[str | None, ...]:
-    """Spell partition values as Hive does, from the log's texts; None for null.
+    """Spell partition values as Hive does, from the log's texts. None means null.
 
-    A time is spelt in UTC with a space and no zone, ``2024-05-31 12:00:00``, whichever way the log has it.
+    A time is in UTC with a space and without a zone, ``2024-05-31 12:00:00``, however the log spells it.
     """
     return tuple(_hive_value(text, kind) for text, kind in zip(texts, types, strict=True))
 
@@ -211,7 +211,7 @@ def _hive_value(text: str | None, data_type: DataType) -> str | None:
 
 
 def values_of_directory(directory: str) -> dict[str, str | None]:
-    """Turn a partition directory into its values by column, None for null."""
+    """Turn a partition directory into its values by column. None means null."""
     values: dict[str, str | None] = {}
     for part in directory.split("/") if directory else ():
         name, _, value = part.partition("=")
@@ -220,7 +220,7 @@ def values_of_directory(directory: str) -> dict[str, str | None]:
 
 
 def check_publishable(snapshot: Snapshot) -> None:
-    """Refuse a table whose files do not read by the names of its columns.
+    """Refuse a table whose files have other column names than the table.
 
     Raises:
         UnsupportedFeatureError: Column mapping gave a column another name in the files.
@@ -256,10 +256,10 @@ def _renamed(data_type: DataType, path: tuple[str, ...]) -> Any:
 
 
 def refuse_vectors(snapshot: Snapshot, frame: pl.DataFrame) -> None:
-    """Refuse files with deletion vectors: readers of manifests would see the deleted rows again.
+    """Refuse files with deletion vectors, since readers of manifests would see the deleted rows.
 
     Raises:
-        UnsupportedFeatureError: A file has one; names it.
+        UnsupportedFeatureError: A file has a deletion vector. The error names the file.
     """
     count = frame.height - frame["dv_id"].null_count()
     if count:

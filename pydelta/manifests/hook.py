@@ -1,4 +1,4 @@
-"""Publish manifests after a commit, where ``delta.compatibility.symlinkFormatManifest.enabled=true``."""
+"""Publish manifests after a commit to a table with ``delta.compatibility.symlinkFormatManifest.enabled=true``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _synced = table_says("pydelta.sync.enabled")
 
 @after_commits_where(table_says("delta.compatibility.symlinkFormatManifest.enabled"))
 def publish_after_commit(context: HookContext) -> None:
-    """See ``pydelta.txn.hooks``: what fails here fails no commit, and the next publication makes up for it.
+    """Publish after a commit, see ``pydelta.txn.hooks``. A failure does not fail the commit; the next one catches up.
 
-    A table that is synced to a metastore is left to that hook, which publishes the manifests itself.
+    A table that is synced to a metastore is left to the sync hook, which also publishes the manifests.
     """
     if not _synced(context):
         publish(context.log, ManifestOptions(wait_seconds=context.deadline.remaining()))

@@ -1,16 +1,16 @@
-"""Let one process at a time publish: a lease is a numbered file that put-if-absent lets one process create.
+"""Let one process publish at a time. A lease is a numbered file, which put-if-absent lets only one process create.
 
 ::
 
-    list --> the newest is 7 --still running--------> wait, list again
-                             --released or ran out--> create 8; mine, unless a list shows 9 by now
-    before each write: renew it when it is half through, stop when it ran out
-    release --> 8 says that it is over and stays, so that no number is used twice; older files go
+    list --> newest is 7 --still valid----------> wait, list again
+                         --released or expired--> create 8; it is mine, unless a list now shows 9
+    before each write: renew the lease if half of it has passed, stop if it has expired
+    release --> mark 8 as released and keep it, so that no number is used twice; delete older files
 
-A table has two, so that nobody who publishes manifests waits for a metastore: ``manifests`` and ``twin``.
+A table has two leases, ``manifests`` and ``twin``, so that publishers of manifests never wait for a metastore.
 
-A holder that was stopped for longer than its lease lasts (a machine that slept) may have written one thing more, over
-what its successor wrote. Whoever finds that of itself leaves a doubt, and the next holder does everything again.
+A holder that was paused for longer than its lease (a sleeping machine) may have made one more write, over its
+successor's. If it notices that, it records a doubt, and the next holder does everything again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["LEASE_DIR", "MANIFESTS", "TWIN", "Lease", "LeaseLostError", "Manifes
 
 LEASE_DIR: Final = "_pydelta/leases"
 MANIFESTS: Final = "manifests"
-"""Over the manifests and their state."""
+"""Lease for the manifests and their state."""
 TWIN: Final = "twin"
-"""Over the entry in a metastore."""
+"""Lease for the entry in a metastore."""
 _DURATION_MS: Final = 60_000
 _SLACK_MS: Final = 15_000
 _POLL_SECONDS: Final = 0.2
@@ -45,13 +45,13 @@ T = TypeVar("T")
 
 
 class ManifestsBusyError(StorageError):
-    """Another process publishes or syncs and did not end in time; what it does stays right."""
+    """Another process publishes or syncs and did not finish in time. Its work is not affected."""
 
     code = "DELTA_MANIFESTS_BUSY"
 
 
 class LeaseLostError(StorageError):
-    """This process took longer than its lease; another one may be at work by now, and will do all that is missing."""
+    """This process took longer than its lease. Another one may be working now, and will do the rest."""
 
     code = "DELTA_MANIFESTS_LEASE_LOST"
 
@@ -72,15 +72,15 @@ def _wall_ms() -> int:
 
 @dataclass(slots=True)
 class Lease:
-    """The right to write until it runs out.
+    """The right to write until the lease expires.
 
     Args:
         store: The table's store.
-        name: What it is over: ``MANIFESTS`` or ``TWIN``.
-        number: Of this lease; the next one has a higher one.
-        owner: Something that nobody else has.
-        expires_ms: By this machine's wall clock.
-        is_doubted: What a former holder did is not certain: do everything again, then call ``settle``.
+        name: ``MANIFESTS`` or ``TWIN``.
+        number: Number of this lease; the next one has a higher number.
+        owner: Unique id of the holder.
+        expires_ms: Time of expiry by this machine's wall clock.
+        is_doubted: Whether the work of a former holder is uncertain. If so, do everything again, then call ``settle``.
     """
 
     store: Store
@@ -97,14 +97,14 @@ class Lease:
 
     @property
     def path(self) -> str:
-        """The lease's file."""
+        """Path of the lease's file."""
         return _path(self.name, self.number)
 
     def check(self) -> None:
-        """Renew a lease that is half through; call it before each write.
+        """Renew the lease if half of it has passed. Call this before each write.
 
         Raises:
-            LeaseLostError: It ran out.
+            LeaseLostError: The lease has expired.
         """
         self._renew()
         self._has_written = True
@@ -118,7 +118,7 @@ class Lease:
                 return
             expires = now + _DURATION_MS
             self.store.put(self.path, _encoded(self.owner, expires))
-            if self._wall() >= self.expires_ms:  # it ran out meanwhile, and somebody may have come between
+            if self._wall() >= self.expires_ms:  # It expired during the put, so another one may be held.
                 raise self._lost()
             self.expires_ms = expires
 
@@ -132,7 +132,7 @@ class Lease:
 
     @contextmanager
     def kept(self, *, every_seconds: float = _DURATION_MS / 4000) -> Iterator[None]:
-        """Renew it in the background while something takes long that cannot call ``check``."""
+        """Renew the lease in the background during a long step that cannot call ``check``."""
         over = threading.Event()
 
         def renew() -> None:
@@ -140,9 +140,9 @@ class Lease:
                 try:
                     self._renew()
                 except LeaseLostError:
-                    return  # whoever holds it finds that out at the next check
+                    return  # The holder's next check raises it.
                 except StorageError:
-                    continue  # there is time left to try again
+                    continue  # There is time to try again.
 
         thread = threading.Thread(target=renew, name="pydelta-lease", daemon=True)
         thread.start()
@@ -153,27 +153,27 @@ class Lease:
             thread.join()
 
     def doubt(self, *, for_ms: int = 0) -> None:
-        """Let a later holder do everything again: what was done here is not certain, or may yet take effect.
+        """Let a later holder do everything again, since this holder's work is uncertain or may still take effect.
 
         Args:
-            for_ms: How long something may take effect yet; until then it would be too early.
+            for_ms: How long a request may still take effect. The work is not repeated before that.
         """
         due = _Doubt(owner=self.owner, due_ms=self._wall() + for_ms)
         self.store.put(_doubt_path(self.name), msgspec.json.encode(due))
 
     def settle(self) -> None:
-        """Say that everything was done again, so that nothing is in doubt, except what has come up since then."""
+        """Clear the doubt after everything was done again, unless a new one has been recorded since."""
         path = _doubt_path(self.name)
         if self.is_doubted and _found(lambda: self.store.read(path)) == self._doubt:
             self.store.delete_many([path])
 
     def release(self) -> None:
-        """Let the next one in. Failing to is harmless: the lease runs out."""
+        """Release the lease to the next process. If that fails, the lease expires by itself."""
         try:
             if self._wall() >= self.expires_ms:
                 if self._has_written:
                     self.doubt()
-                return  # its file is somebody else's to pass by
+                return  # Leave the expired file to the next holder.
             self.store.put(self.path, _encoded(self.owner, 0))
             if self._older:
                 self.store.delete_many(self._older)
@@ -197,17 +197,17 @@ def acquire(
 
     Args:
         store: The table's store.
-        name: What it is over.
-        wait_seconds: How long at most.
-        done: Whether another process has meanwhile done what is wanted.
-        wall: Epoch milliseconds; None for this machine's clock.
-        sleep: Pauses.
+        name: ``MANIFESTS`` or ``TWIN``.
+        wait_seconds: Maximum time to wait.
+        done: Returns whether another process has done the work in the meantime.
+        wall: Clock in epoch milliseconds, or None for this machine's clock.
+        sleep: Sleeps for a number of seconds.
 
     Returns:
-        The lease; None when ``done`` said so first.
+        The lease, or None if ``done`` returned True first.
 
     Raises:
-        ManifestsBusyError: It was held by others all the time.
+        ManifestsBusyError: Other processes held the lease all the time.
         StorageError: The store failed.
     """
     wall = wall or _wall_ms
@@ -221,7 +221,7 @@ def acquire(
             lease = _created(store, name, newest + 1, owner, wall)
             if lease is not None:
                 return lease
-            continue  # somebody was faster
+            continue  # Another process created it first.
         if done():
             return None
         left = deadline.remaining()
@@ -236,15 +236,15 @@ def acquire(
 
 
 def _created(store: Store, name: str, number: int, owner: str, wall: Callable[[], int]) -> Lease | None:
-    """The lease of a number; None when somebody else has it, or a later one."""
+    """Create the lease of a number. Returns None if another process has it, or a later one."""
     path = _path(name, number)
     expires = wall() + _DURATION_MS
     if store.put_if_absent(path, _encoded(owner, expires)) is not PutOutcome.CREATED:
         holder = _holder(store, path)
-        if holder is None or holder.owner != owner:  # else the reply to our own create was lost
+        if holder is None or holder.owner != owner:  # If we are the owner, only the reply was lost.
             return None
     numbers, is_doubted = _listed(store, name)
-    if max(numbers, default=0) != number:  # this looked before that one was made, and the one between them is gone
+    if max(numbers, default=0) != number:  # A later lease exists, and its holder had deleted this number.
         store.delete_many([path])
         return None
     doubt = (_found(lambda: store.read(_doubt_path(name))) or b"") if is_doubted else b""
@@ -253,7 +253,7 @@ def _created(store: Store, name: str, number: int, owner: str, wall: Callable[[]
 
 
 def is_doubted(store: Store, name: str, *, now_ms: int | None = None) -> bool:
-    """Tell whether what a former holder did has to be done again. One request."""
+    """Return whether the work of a former holder has to be done again. Takes one request."""
     return _is_due(_found(lambda: store.read(_doubt_path(name))) or b"", _wall_ms() if now_ms is None else now_ms)
 
 
@@ -267,7 +267,7 @@ def _is_due(doubt: bytes, now_ms: int) -> bool:
 
 
 def _listed(store: Store, name: str) -> tuple[list[int], bool]:
-    """Numbers of the lease files there are, and whether there is a doubt."""
+    """Return the numbers of the existing lease files, and whether there is a doubt."""
     names = [info.path.rpartition("/")[2] for info in store.list_from(name, prefix=LEASE_DIR)]
     texts = [item.removeprefix(f"{name}-") for item in names if item.startswith(f"{name}-")]
     return [int(text) for text in texts if text.isdigit()], f"{name}.doubt" in names
@@ -290,7 +290,7 @@ def _holder(store: Store, path: str) -> _Holder | None:
         return msgspec.json.decode(store.read(path), type=_Holder)
     except ObjectNotFoundError:
         return None
-    except MALFORMED_JSON:  # cut off by a crash: it holds for as long as a whole one
+    except MALFORMED_JSON:  # A crash truncated the file; the lease lasts its full time.
         info = store.head(path)
         return None if info is None else _Holder(owner="", expires_ms=info.modification_time_ms + _DURATION_MS)
 

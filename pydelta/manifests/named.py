@@ -1,4 +1,4 @@
-"""Find the files that published manifests name, except those that the log's newest versions need anyway."""
+"""Find the files named by published manifests, except those that the log's newest versions need anyway."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _READERS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedFiles:
-    """What manifests name.
+    """Files that manifests name.
 
     Args:
-        locations: Absolute, as the lines of the manifests spell them; each once.
-        manifests: How many were read.
+        locations: Distinct absolute locations, as the lines of the manifests spell them.
+        manifests: Number of manifests read.
     """
 
     locations: pl.Series
@@ -37,18 +37,18 @@ class NamedFiles:
 
 
 def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int], bool]) -> NamedFiles:
-    """Find the files that readers of manifests need: of those in use, and of those an atomic sync left behind.
+    """Find the files that readers of manifests need, including manifests that an atomic sync has replaced.
 
     Manifests of a version whose files are all retained are not read.
 
     Args:
-        log: The table.
-        snapshot: Its newest version.
-        is_retained: Whether every file of a version is needed anyway.
+        log: Log of the table.
+        snapshot: Newest snapshot of the table.
+        is_retained: Returns whether every file of a version is needed anyway.
 
     Raises:
-        StorageError: A manifest cannot be read to its end; what it names is not known then.
-        LogCorruptedError: One is not text.
+        StorageError: A manifest cannot be read to its end, so its files are not known.
+        LogCorruptedError: A manifest is not text.
     """
     found: list[ObjectInfo | str] = []
     assert snapshot.metadata is not None
@@ -69,7 +69,7 @@ def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int
         info = log.store.head(item) if isinstance(item, str) else item
         try:
             return [] if info is None else manifest_lines(read_listed(log.store, info), source=info.path)
-        except ObjectNotFoundError:  # Another publication replaced it.
+        except ObjectNotFoundError:  # Another publication deleted it.
             return []
 
     with ThreadPoolExecutor(max_workers=min(_READERS, len(found))) as pool:

@@ -1,7 +1,7 @@
-"""Describe a table's native entry in the metastore. Pure; sync and Spark write the same.
+"""Describe a table's native entry in the metastore. Pure; catalog_sync and Spark write the same entry.
 
-Provider ``delta`` and the location as SerDe parameter ``path`` are how Spark and Trino know the table. The columns are
-for tools that look at the metastore alone: the log is what counts, and no reader of Delta takes them from here.
+Spark and Trino recognize the table by the provider ``delta`` and the location in the SerDe parameter ``path``. The
+columns are for tools that read only the metastore: readers of Delta take them from the log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCHEMA_KEY: Final = "pydelta.sync.schemaHash"
 TABLE_PROPERTY: Final = "pydelta.sync.table"
 """Property of a table: its name in the metastore, ``database.table``."""
 PROPERTIES_KEY: Final = "pydelta.entry.properties"
-"""Which of the entry's parameters are properties of the table: a JSON list of names."""
+"""JSON list of the entry's parameters that are properties of the table."""
 
 HIVE_NAMES: Final = {
     "string": "string",
@@ -65,17 +65,17 @@ HIVE_NAMES: Final = {
 }
 _SCHEMA_PREFIX: Final = "spark.sql.sources.schema"
 _PART: Final = 4000
-"""Length that the metastore's databases hold in one parameter."""
+"""Maximum length of one parameter in the metastore's databases."""
 _NOT_SHOWN: Final = ("delta.", "CURRENT_DEFAULT", EXISTENCE_DEFAULT, "identity")
-"""Prefixes of a column's metadata that mean something to the log's readers alone."""
+"""Prefixes of a column's metadata that only readers of the log use."""
 _TAKEN: Final = ("spark.sql.", "pydelta.", "hive.", "trino_", "presto_", "external", "comment", "path", "provider",
                  "transient_lastddltime", "numfiles", "totalsize", "numrows", "rawdatasize", "owner")  # fmt: skip
-"""Prefixes of parameters, in lower case, that are the metastore's or Spark's own."""
+"""Prefixes, in lower case, of parameters that belong to the metastore or to Spark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryColumn:
-    """A column as Hive has it: name in lower case, type in Hive's spelling (``string`` where it has none)."""
+    """A column as Hive has it: the name in lower case, the type in Hive's spelling (``string`` if Hive has none)."""
 
     name: str
     type: str
@@ -84,16 +84,16 @@ class EntryColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeEntry:
-    """What the entry says.
+    """Content of the entry.
 
     Args:
         location: Root URI of the table.
-        fields: Columns as Spark has them, the partition columns last and in their order.
-        partition_columns: Their names, as the schema spells them.
+        fields: Columns as Spark has them, with the partition columns last and in their order.
+        partition_columns: Names of the partition columns, as the schema spells them.
         columns: The same columns as Hive has them.
         comment: The table's description.
         properties: Properties of the table that the entry repeats.
-        parameters: Everything that goes into the entry's parameters, except the comment.
+        parameters: All parameters of the entry except the comment.
     """
 
     location: str
@@ -106,7 +106,7 @@ class NativeEntry:
 
     @classmethod
     def of(cls, location: str, metadata: Metadata, schema: StructType) -> NativeEntry:
-        """Describe the entry of a table as its newest version defines it."""
+        """Describe the entry for a table's newest version."""
         names = {name.lower(): position for position, name in enumerate(metadata.partition_columns)}
         ordered = sorted(schema.fields, key=lambda item: names.get(item.name.lower(), -1))
         fields = StructType(tuple(_shown(item) for item in ordered))
@@ -142,7 +142,7 @@ class NativeEntry:
         )
 
     def kept(self, parameters: Mapping[str, str]) -> dict[str, str]:
-        """Return what stays of an entry's parameters when this one takes its place: everything that is not ours."""
+        """Return the parameters of an existing entry that are not ours, and that stay when this one replaces it."""
         try:
             ours = set(json.loads(parameters.get(PROPERTIES_KEY, "[]")))
         except (ValueError, TypeError):
@@ -156,7 +156,7 @@ class NativeEntry:
 
 
 def _schema_parameters(fields: StructType, partitions: tuple[str, ...]) -> dict[str, str]:
-    """The schema in Spark's own form, so that its catalog shows the real types."""
+    """Return the schema in Spark's form, so that its catalog shows the real types."""
     text = fields.to_json()
     parts = [text[start : start + _PART] for start in range(0, len(text), _PART)]
     found = {f"{_SCHEMA_PREFIX}.part.{number}": part for number, part in enumerate(parts)}
@@ -188,14 +188,14 @@ def _shown_type(data_type: DataType) -> DataType:
 
 
 def columns_to_keep_first(before: Sequence[str], after: Sequence[str]) -> int | None:
-    """Tell how many columns to keep in a step before the columns change; None when one step is enough.
+    """Return how many columns to keep in a step before the columns change, or None if one step is enough.
 
-    A metastore compares the types of old and new columns position by position, and refuses a type that does not go
-    over into the new one. Columns that move (a new one comes before the partition columns) have to go first.
+    A metastore compares the types of old and new columns by position, and refuses a change to an incompatible type. So
+    columns that move (as when a new one is put before the partition columns) have to be dropped first.
 
     Args:
         before: Types of the entry's columns.
-        after: Types that it is to have.
+        after: Types of the new columns.
 
     Example:
         >>> columns_to_keep_first(["int", "string"], ["int", "date", "string"])
@@ -220,7 +220,7 @@ def twin_database(rule: str, database: str) -> str:
 
 
 def hive_type_or_none(data_type: DataType) -> str | None:
-    """Spell a type as Hive does, ``array<struct<a:int>>``; None where Hive has no such type."""
+    """Spell a type as Hive does, ``array<struct<a:int>>``, or return None if Hive has no such type."""
     if isinstance(data_type, PrimitiveType):
         return HIVE_NAMES.get(data_type.name)
     if isinstance(data_type, DecimalType):

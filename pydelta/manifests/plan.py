@@ -1,8 +1,8 @@
-"""Decide which manifests to write, to empty and to delete, and which state follows. Pure: no store, no log.
+"""Decide which manifests to write, to empty and to delete, and the next state. Pure: no store, no log.
 
-A directory with files is written. One without them is deleted, or emptied for as long as a metastore may still have its
-partition; where it was partitioned in another way, it keeps its old rows until then. Directories that were asked for
-ahead stay, and so does the one manifest of a table without partition columns.
+The manifest of a directory with files is written. One without files is deleted, or emptied while a metastore may still
+have its partition. After a change of the partition columns, it keeps its old rows until then. Directories added ahead
+stay, and so does the only manifest of a table without partition columns.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundManifests:
-    """What the log says of a table's partitions.
+    """The partitions of a table, as found in the log.
 
     Args:
-        manifests: Those to write, by directory.
-        without_files: Directories that have no files (any more).
-        reason: Why every manifest is written, as a phrase; None for the difference since the state.
-        partial: Only some partitions are published, and the others stay at the version they are at.
+        manifests: Manifests to write, by directory.
+        without_files: Directories that have no files.
+        reason: Why every manifest is written, as a phrase, or None if only the changes since the state are.
+        partial: Whether only some partitions are published, and the others stay at their version.
     """
 
     manifests: Mapping[str, Manifest]
@@ -48,12 +48,12 @@ class FoundManifests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What to do besides writing the manifests of directories with files.
+    """The changes besides writing the manifests of directories with files.
 
     Args:
-        emptied: Directories whose manifest is written without a line.
+        emptied: Directories whose manifest is written empty.
         removed: Directories whose manifest is deleted.
-        after: The state to write last.
+        after: State to write last.
     """
 
     emptied: tuple[str, ...]
@@ -62,12 +62,12 @@ class Publication:
 
 
 def why_full(before: ManifestState | None, table: ManifestState, *, asked: bool = False) -> str | None:
-    """Say why every manifest has to be written, as a phrase; None when the difference is enough.
+    """Return why every manifest has to be written, as a phrase, or None if the changes are enough.
 
     Args:
-        before: The state that was read; None where nothing is published.
-        table: The state of the newest version, see ``ManifestState.of``.
-        asked: Somebody wants it so.
+        before: State that was read, or None if nothing is published.
+        table: State of the newest version, see ``ManifestState.of``.
+        asked: Whether the caller asked to write every manifest.
     """
     if asked:
         return "it was asked for"
@@ -87,21 +87,21 @@ def plan_publication(
     listed: Collection[str] = (),
     keep_emptied: bool = False,
 ) -> Publication:
-    """Decide what becomes of directories without files, and of the state.
+    """Decide which directories without files to empty or delete, and the next state.
 
     Args:
-        before: The state that was read; None where nothing is published.
-        table: The state of the version to publish, see ``ManifestState.of``.
-        found: What the log says.
-        listed: Directories that have a manifest, where every one is written.
-        keep_emptied: A metastore may still have partitions without files.
+        before: State that was read, or None if nothing is published.
+        table: State of the version to publish, see ``ManifestState.of``.
+        found: Partitions of the log.
+        listed: Directories that have a manifest, if every manifest is written.
+        keep_emptied: Whether a metastore may still have partitions without files.
     """
     known = before if found.reason is None else None
     filled = set(found.manifests)
     emptied = set(known.emptied) if known is not None else set()
     ahead = set(before.ahead) - filled if before is not None and before.is_laid_out_as(table) else set()
     stale = {*found.without_files, *listed, *(() if keep_emptied else emptied)} - filled - ahead
-    # What was partitioned in another way shows its old rows until the metastore knows the new partitions.
+    # Directories of earlier partition columns keep their rows until the metastore has the new partitions.
     outdated = {name for name in stale if tuple(values_of_directory(name)) != table.partition_columns}
     written_empty = {name for name in stale - outdated if keep_emptied or not name}
     removed = stale - written_empty - (outdated if keep_emptied else set())
@@ -118,13 +118,13 @@ def plan_publication(
     return Publication(emptied=tuple(sorted(written_empty)), removed=tuple(sorted(removed)), after=after)
 
 
-# --- manifests of the difference --------------------------------------------------------------------------------
+# --- manifests of changed partitions ----------------------------------------------------------------------------
 
 
 def manifests_of_changes(
     snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]], schemes: Mapping[str, str]
 ) -> tuple[Mapping[str, Manifest], tuple[str, ...]]:
-    """Make the manifests of touched partitions with files; list those that lost their last file."""
+    """Render the manifests of touched partitions with files, and list those that lost their last file."""
     touched = sorted(changed, key=lambda values: tuple(value or "" for value in values))
     spec = snapshot.files.spec
     keys = spec.keys
@@ -144,7 +144,7 @@ def manifests_of_changes(
 def _with_other_spellings(
     snapshot: Snapshot, frame: pl.DataFrame, directories: set[str], keys: Sequence[str]
 ) -> pl.DataFrame:
-    """Files of the same partitions whose value the log spells in another way, such as ``01`` for ``1``."""
+    """Add files of the same partitions whose value the log spells differently, such as ``01`` for ``1``."""
     types = {str(field.data_type) for field in snapshot.files.spec.partition_schema().fields}
     if types <= {"string", "binary"}:
         return frame  # Each value has one spelling.

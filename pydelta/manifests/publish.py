@@ -1,11 +1,11 @@
-"""Publish a table's manifests at its newest version: only what changed, one atomic put each, never backwards.
+"""Publish a table's manifests at its newest version: only the changes, each in an atomic put, never backwards.
 
 ::
 
     state + log --plan--> nothing | partitions to write | everything
-        under the lease: write --> delete or empty what has no files any more --> state, last
+        under the lease: write --> delete or empty directories without files --> state, last
 
-A crash at any point leaves the old state: the next run writes the same partitions, and those of later commits, again.
+A crash leaves the old state, so that the next run writes the same partitions again, and those of later commits.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = [
 
 _WRITERS: Final = 16
 MANY_FILES: Final = 1000
-"""Files in one manifest from which on readers are slow to plan."""
+"""Number of files in a manifest beyond which readers plan slowly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,12 @@ class ManifestOptions:
     """How to publish.
 
     Args:
-        where: SQL over partition columns: publish these partitions alone.
-        time_zone: Of times in ``where`` that name none; None refuses them.
-        keep_emptied: A partition without files keeps an empty manifest until ``forget_emptied``, since a metastore
+        where: SQL condition over partition columns. Only these partitions are published.
+        time_zone: Time zone of times in ``where`` without a zone. None refuses them.
+        keep_emptied: Keep an empty manifest for a partition without files until ``forget_emptied``, since a metastore
             still has the partition.
         schemes: Scheme of a location -> scheme in manifests.
-        full: Write every manifest, whatever the state says.
+        full: Write every manifest, regardless of the state.
         wait_seconds: How long to wait for another publisher.
     """
 
@@ -91,18 +91,18 @@ class ManifestOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishResult:
-    """What was published.
+    """The result of publishing.
 
     Args:
-        version: Version that the manifests are of now.
-        previous: Version that they were of before; None when there were none.
-        full: Every manifest was written.
-        reason: Why so, as a phrase; None for a difference.
-        written: Partitions whose manifest was written, with their values. (``""`` without partition columns.)
-        emptied: Partitions that have no files and keep an empty manifest for now.
+        version: Version that the manifests now have.
+        previous: Version that they had before, or None if there were none.
+        full: Whether every manifest was written.
+        reason: Reason for writing every manifest, as a phrase, or None if only changes were written.
+        written: Partitions whose manifest was written, with their values; ``""`` without partition columns.
+        emptied: Partitions without files that keep an empty manifest for now.
         removed: Partitions whose manifest was deleted.
-        files: Lines written.
-        crowded: Partition -> number of files, where there are more than ``MANY_FILES``.
+        files: Number of lines written.
+        crowded: Partition -> number of files, if there are more than ``MANY_FILES``.
     """
 
     version: int
@@ -120,15 +120,15 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
     """Bring the manifests to the newest version.
 
     Args:
-        log: The table.
-        options: How; see there.
+        log: Log of the table.
+        options: How to publish.
 
     Raises:
         TableNotFoundError: There is no table.
         UnsupportedFeatureError: Files have deletion vectors, or column names that differ from the table's.
         InvalidArgumentError, ParseError, BindError: ``where`` is not a condition over partition columns.
         ManifestsBusyError, LeaseLostError: Another process publishes; try again.
-        StorageError: The store failed; the state is that of before, and the next run writes what is missing.
+        StorageError: The store failed. The state is unchanged, and the next run writes the rest.
     """
     return publish_from(log, _newest(log), read_state(log.store), options or ManifestOptions())
 
@@ -136,7 +136,7 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
 def publish_from(
     log: DeltaLog, snapshot: Snapshot, before: ManifestState | None, options: ManifestOptions
 ) -> PublishResult:
-    """Do what ``publish`` does, for a caller that has just read the newest snapshot, and the state."""
+    """Do what ``publish`` does, for a caller that has just read the newest snapshot and the state."""
     store = log.store
 
     def is_published(state: ManifestState | None) -> bool:
@@ -153,7 +153,7 @@ def publish_from(
 def holding(
     log: DeltaLog, name: str = MANIFESTS, *, wait_seconds: float, done: Callable[[], bool] = lambda: False
 ) -> Iterator[Lease | None]:
-    """Hold a lease of the table for the block; gives None when ``done`` became true while this waited.
+    """Hold a lease of the table for the block, or yield None if ``done`` became true during the wait.
 
     Raises:
         ManifestsBusyError: Another process held it all the time.
@@ -167,12 +167,12 @@ def holding(
 
 
 def publish_under(log: DeltaLog, options: ManifestOptions, lease: Lease) -> tuple[PublishResult, ManifestState]:
-    """Publish as ``publish`` does, for a caller that holds the lease: what was committed meanwhile goes out as well.
+    """Publish as ``publish`` does, for a caller that holds the lease. Includes commits made in the meantime.
 
     Returns:
-        What was done, and the state that now lies beside the table.
+        The result, and the state that is now stored with the table.
     """
-    # Both are read under the lease: who held it before may have published a later version, and nothing goes back.
+    # Both are read under the lease: an earlier holder may have published a later version, which must not go back.
     state, snapshot = read_state(log.store), _newest(log)
     if lease.is_doubted:
         options = replace(options, full=True, where=None)
@@ -261,7 +261,7 @@ def _find(
 def _find_where(
     snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, reason: str | None
 ) -> FoundManifests:
-    """Find chosen partitions of a table whose others stay as they are."""
+    """Find the chosen partitions of a table. The others stay unchanged."""
     assert options.where is not None
     if not snapshot.partition_columns:
         raise InvalidArgumentError(
@@ -299,7 +299,7 @@ def _matches(directory: str, condition: Expr, snapshot: Snapshot, time_zone: str
 
 
 def put_manifests(store: Store, writes: Mapping[str, bytes], lease: Lease) -> None:
-    """Write manifests, by path, as long as the lease holds."""
+    """Write manifests by path, as long as the lease is held."""
 
     def put(item: tuple[str, bytes]) -> None:
         lease.check()
@@ -321,9 +321,9 @@ def _put_state(store: Store, state: ManifestState, lease: Lease) -> ManifestStat
 
 
 def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
-    """Delete manifests, and the folders in which nothing is left; missing ones are not an error.
+    """Delete manifests, and the folders that become empty. Missing ones are not an error.
 
-    MSCK takes a folder for a partition, whatever is in it. A store without folders has nothing to remove.
+    MSCK takes every folder for a partition, even an empty one. A store without folders has nothing to remove.
     """
     if not paths:
         return
@@ -345,23 +345,23 @@ def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
 
 
 def _folders_of(paths: Iterable[str]) -> list[str]:
-    """The folders of partitions that paths of manifests lead through, the deepest first."""
+    """Return the partition folders in the paths of manifests, the deepest first."""
     found: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]
-        while "=" in folder.rpartition("/")[2]:  # above the partitions is what all of them share
+        while "=" in folder.rpartition("/")[2]:  # Folders above the partitions are shared by all partitions.
             found.add(folder)
             folder = folder.rpartition("/")[0]
     return sorted(found, key=lambda folder: (-folder.count("/"), folder))
 
 
 def listed_manifests(store: Store) -> list[ObjectInfo]:
-    """List the manifests that are there."""
+    """List the existing manifests."""
     return [info for info in store.list_all(MANIFEST_DIR) if info.path.endswith(f"/{MANIFEST_NAME}")]
 
 
 def directories_with_manifest(store: Store) -> list[str]:
-    """List the directories that hold a manifest."""
+    """List the directories that have a manifest."""
     name = f"/{MANIFEST_NAME}"
     return [
         info.path.removesuffix(name).removeprefix(MANIFEST_DIR).removeprefix("/") for info in listed_manifests(store)
@@ -369,20 +369,20 @@ def directories_with_manifest(store: Store) -> list[str]:
 
 
 def publish_ahead(log: DeltaLog, values: Mapping[str, str | None], options: ManifestOptions, lease: Lease) -> str:
-    """Publish an empty manifest for a partition that will have rows; one that has some is left as it is.
+    """Publish an empty manifest for a partition before it has rows. One that already has rows is left unchanged.
 
     Args:
-        log: The table; its manifests are published by now.
+        log: Log of the table.
         values: Partition column -> value as the log spells it.
-        options: As for ``publish``.
-        lease: Held by the caller.
+        options: Options of ``publish``, which is called first.
+        lease: Lease held by the caller.
 
     Returns:
         The partition's directory.
 
     Raises:
-        InvalidArgumentError: Not just the table's partition columns.
-        LogCorruptedError: A value that is none of its column's type.
+        InvalidArgumentError: The columns are not the table's partition columns.
+        LogCorruptedError: A value does not fit its column's type.
     """
     _, state = publish_under(log, options, lease)
     snapshot = log.snapshot(version=state.version)
@@ -413,7 +413,7 @@ def publish_ahead(log: DeltaLog, values: Mapping[str, str | None], options: Mani
 def forget_emptied(log: DeltaLog, directories: Iterable[str], *, wait_seconds: float = 60.0) -> tuple[str, ...]:
     """Delete the empty manifests of partitions that the metastore has dropped.
 
-    A partition that has got files again meanwhile keeps its manifest.
+    A partition that has files again keeps its manifest.
 
     Returns:
         The directories whose manifest was deleted.

@@ -1,4 +1,4 @@
-"""Keep ``_pydelta/manifests.json``: which version of the table each published manifest shows."""
+"""Keep ``_pydelta/manifests.json``, which has the table's version of each published manifest."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["GENERATOR", "STATE_PATH", "ManifestState", "read_state"]
 
 STATE_PATH: Final = "_pydelta/manifests.json"
 GENERATOR: Final = 1
-"""Raised when the contents of manifests change their form: tables published by an older one are published again."""
+"""Format of the manifests, raised when it changes. Tables published in an older format are published again."""
 
 
 class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is published.
+    """The state of the published manifests.
 
     Args:
         table_id: Id of the table in its metadata.
-        location: Where the table lay: lines are absolute, so manifests that were copied with a table are of no use.
-        version: Every partition is of this version at least.
-        generation: Number of the lease under which it was written.
-        generator: See ``GENERATOR``.
-        partition_columns: Of the table at that version.
-        partition_types: Their types: with another one, a value has another directory.
-        schemes: Rewritten schemes.
+        location: Location of the table. Lines are absolute, so manifests that were copied with a table cannot be used.
+        version: Version that every partition has at least.
+        generation: Number of the lease under which the state was written.
+        generator: Format of the manifests, see ``GENERATOR``.
+        partition_columns: Partition columns of the table at that version.
+        partition_types: Types of the partition columns. If a type changes, a value may get another directory.
+        schemes: Scheme of a location -> scheme in manifests.
         partitions: Directory -> version at which its manifest was last written.
-        emptied: Directories without files whose manifest stays until the metastore has dropped the partition: empty, or
-            as it was where the table was partitioned in another way.
-        ahead: Directories without files whose partition was asked for before its first rows; they stay.
+        emptied: Directories without files whose manifest stays until the metastore has dropped the partition. It is
+            empty, or unchanged if the partition columns have changed.
+        ahead: Directories without files that were added before their first rows, and that stay.
     """
 
     table_id: str
@@ -51,21 +51,21 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ahead: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """Write the state as JSON, as it lies in the table."""
+        """Encode the state as JSON."""
         return msgspec.json.encode(self)
 
     def live(self) -> set[str]:
-        """Return directories that a metastore should have as partitions."""
+        """Return the directories that a metastore should have as partitions."""
         return {name for name in self.partitions if name} - set(self.emptied)
 
     def spread(self) -> tuple[int, int]:
-        """Return the oldest and newest version of a published manifest; both ``version`` without any."""
+        """Return the oldest and the newest version of a published manifest, or twice ``version`` if there are none."""
         versions = self.partitions.values() or (self.version,)
         return min(versions), max(versions)
 
     @classmethod
     def of(cls, snapshot: Snapshot, schemes: Mapping[str, str]) -> ManifestState:
-        """Make the state of a table's version before anything of it is published."""
+        """Create the state of a table's version before any manifest is published."""
         assert snapshot.metadata is not None
         return cls(
             table_id=snapshot.metadata.id,
@@ -78,16 +78,16 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
     def is_laid_out_as(self, table: ManifestState) -> bool:
-        """Return whether it is of the same table, and a partition has the same directory."""
+        """Return whether both states are of the same table and give a partition the same directory."""
         mine, other = ((item.table_id, item.partition_columns, item.partition_types) for item in (self, table))
         return mine == other
 
     def why_not_from(self, table: ManifestState) -> str | None:
-        """Say why the difference since this state is not enough, as a phrase; None when it is."""
+        """Return why publishing only the changes since this state is not enough, as a phrase, or None if it is."""
         if self.table_id != table.table_id:
             return "another table was published here before"
         if self.location != table.location:
-            return f"the table lay at {self.location} when it was published"
+            return f"the table was at {self.location} when it was published"
         if self.generator != GENERATOR:
             return f"the manifests were written by generator {self.generator}"
         if not self.is_laid_out_as(table):
@@ -98,7 +98,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_state(store: Store) -> ManifestState | None:
-    """Read the state next to a table; None where it is missing or unreadable: then everything is published."""
+    """Read the state of a table. A missing or unreadable one gives None, so that everything is published."""
     try:
         return msgspec.json.decode(store.read(STATE_PATH), type=ManifestState)
     except (ObjectNotFoundError, *MALFORMED_JSON):

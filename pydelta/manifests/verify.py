@@ -1,4 +1,4 @@
-"""Verify published manifests against the log: every line a live file that exists, no live file missing."""
+"""Verify published manifests against the log: every line is an existing live file, and no live file is missing."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _READERS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestReport:
-    """What is wrong with the manifests; ``ok`` when nothing is.
+    """The errors found in the manifests; ``ok`` if there are none.
 
     Args:
         table_version: The table's newest version.
-        version: Version that the manifests are of; None where nothing is published.
-        partitions: Manifests compared.
-        lines: Lines in them.
+        version: Version of the manifests, or None if nothing is published.
+        partitions: Number of manifests compared.
+        lines: Number of lines in them.
         missing_lines: Live files that no manifest names.
-        extra_lines: Lines that name no live file.
-        missing_manifests: Partitions with files and without a manifest.
-        stray_manifests: Manifests of partitions without files, other than the empty ones that are kept on purpose.
-        other_files: Files in the manifests' folders that are none, and that readers would take for some.
-        absent_files: Live files that are not in the store, as far as was looked.
-        checked_files: How many files were looked for.
+        extra_lines: Lines that do not name a live file.
+        missing_manifests: Partitions with files but without a manifest.
+        stray_manifests: Manifests of partitions without files, except the empty ones that are kept on purpose.
+        other_files: Other files in the manifests' folders, which readers would take for manifests.
+        absent_files: Live files that are missing in the store, among those that were checked.
+        checked_files: Number of files that were checked.
     """
 
     table_version: int
@@ -61,14 +61,14 @@ class ManifestReport:
 
 
 def verify_manifests(log: DeltaLog, *, files: int | None = None) -> ManifestReport:
-    """Read every manifest and compare it with the log at the version that is published.
+    """Read every manifest and compare it with the log at the published version.
 
     Args:
-        log: The table.
-        files: How many data files to look for in the store, evenly spread; None for all of them.
+        log: Log of the table.
+        files: Number of data files to look for in the store, evenly spread, or None for all of them.
 
     Raises:
-        VersionNotFoundError: The log cannot rebuild the published version any more: publish again first.
+        VersionNotFoundError: The log no longer has the published version. Publish again first.
         StorageError: The store failed.
     """
     newest = log.update().version
@@ -135,7 +135,7 @@ def _absent(
 
 
 def _other_files(log: DeltaLog) -> list[str]:
-    """Readers skip names that begin with ``_`` or ``.``, and take every other file in a folder for a manifest."""
+    """List files that readers take for manifests: they skip only names that begin with ``_`` or ``.``."""
     names = (info.path for info in log.store.list_all(MANIFEST_DIR))
     found = [(path, path.rpartition("/")[2]) for path in names]
     return sorted(path for path, name in found if name != MANIFEST_NAME and not name.startswith(("_", ".")))

@@ -1,13 +1,13 @@
-"""Write changed manifests into a directory per version; readers move to it when the metastore names it.
+"""Write changed manifests into a directory per version. Readers move to it when the metastore names it.
 
 ::
 
-    _pydelta/manifests/00000000000000000012/day=2024-01-01/manifest    as of version 12, never written over
-    _pydelta/manifests/empty/manifest                                 for partitions that have no files
-    _pydelta/manifest-versions.json                                   which one is in use, which ones are not any more
+    _pydelta/manifests/00000000000000000012/day=2024-01-01/manifest    as of version 12, never overwritten
+    _pydelta/manifests/empty/manifest                                 for partitions without files
+    _pydelta/manifest-versions.json                                   the manifests in use, and the retired ones
 
-The state is written before the metastore names the new directory. A manifest that is out of use stays for as long as a
-removed data file does, since a reader may just have got its location.
+The state is written before the metastore names the new directory. A retired manifest stays for as long as a removed
+data file does, since a reader may just have got its location.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class _State(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedResult:
-    """What was published.
+    """The result of publishing a version.
 
     Args:
         locations: Partition directory -> directory of its manifest under the table's root.
-        gone: Partitions that commits touched and that have no files (any more).
+        gone: Partitions that commits touched and that have no files.
     """
 
     locations: Mapping[str, str]
@@ -71,18 +71,18 @@ def publish_version(
     lease: Lease,
     now_ms: int,
 ) -> VersionedResult:
-    """Write the manifests of the partitions that changed into the snapshot's own directory.
+    """Write the manifests of the changed partitions into the snapshot's own directory.
 
     Args:
-        log: The table.
-        snapshot: Of the version to publish; partitioned.
-        since: Version that readers see; None to write every partition.
+        log: Log of the table.
+        snapshot: Snapshot of the version to publish. The table is partitioned.
+        since: Version that readers see, or None to write every partition.
         schemes: Scheme of a location -> scheme in manifests.
-        lease: Held by the caller.
-        now_ms: Epoch milliseconds, noted with what is no longer in use.
+        lease: Lease held by the caller.
+        now_ms: Epoch milliseconds, recorded with the retired manifests.
 
     Raises:
-        LeaseLostError, StorageError: Readers still see what they saw; run it again.
+        LeaseLostError, StorageError: Readers still see the previous version. Run it again.
     """
     assert snapshot.metadata is not None
     store = log.store
@@ -106,7 +106,7 @@ def publish_version(
         kept.pop(name, None)
     current = kept | dict.fromkeys(manifests, snapshot.version)
     out_of_use = {(name, version) for name, version in before if current.get(name) != version}
-    # A run that broke off may not have reached the metastore, and the manifests that it retired are in use.
+    # An interrupted run may not have reached the metastore, so that manifests which it retired are still in use.
     moved = {name for name, _ in out_of_use}
     entries = {(item.directory, item.version): item for item in retired if current.get(item.directory) != item.version}
     for name, version in out_of_use | {key for key in entries if key[0] in moved}:
@@ -125,13 +125,13 @@ def publish_version(
 
 
 def remove_retired(log: DeltaLog, lease: Lease, *, retention_ms: int, now_ms: int) -> int:
-    """Delete manifests out of use for longer than the retention; call it when the metastore names the new ones.
+    """Delete manifests that were retired for longer than the retention. Call it once the metastore names the new ones.
 
     Returns:
-        How many were deleted.
+        The number of deleted manifests.
 
     Raises:
-        LeaseLostError, StorageError: The next call deletes them.
+        LeaseLostError, StorageError: The manifests are left to the next call.
     """
     state = _read(log.store)
     old = [item for item in state.retired if item.since_ms <= now_ms - retention_ms] if state else []
@@ -147,12 +147,13 @@ def remove_retired(log: DeltaLog, lease: Lease, *, retention_ms: int, now_ms: in
 
 
 def published_versions(store: Store, *, table_id: str, is_retained: Callable[[int], bool]) -> list[str]:
-    """List the manifests of atomic syncs whose location a reader may have; those in use come first.
+    """List the manifests of atomic syncs whose location a reader may have, with those in use first.
 
     Args:
-        store: Of the table.
-        table_id: In its metadata.
-        is_retained: Whether every file of a version is needed anyway: then manifests in use of it are left out.
+        store: Store of the table.
+        table_id: Id in the table's metadata.
+        is_retained: Returns whether every file of a version is needed anyway. Manifests in use of such a version are
+            left out.
     """
     state = _read(store)
     if state is None or state.table_id != table_id:
@@ -166,7 +167,7 @@ def published_versions(store: Store, *, table_id: str, is_retained: Callable[[in
 def _changed(
     log: DeltaLog, snapshot: Snapshot, since: int | None, schemes: Mapping[str, str]
 ) -> tuple[Mapping[str, Manifest], tuple[str, ...], bool]:
-    """Manifests to write, partitions without files, and whether these are all partitions."""
+    """Return the manifests to write, the partitions without files, and whether these are all partitions."""
     if since is not None:
         changes = changes_since(log, since, snapshot)
         if changes.unknown is None:
@@ -183,7 +184,7 @@ def _read(store: Store) -> _State | None:
 
 
 def _listed(store: Store) -> set[tuple[str, int]]:
-    """Manifests that lie there, where no state says which: partition and version."""
+    """List the existing manifests, as partition and version, for a table without a state."""
     found = set()
     for info in store.list_all(_ROOT):
         version, _, rest = info.path.removeprefix(f"{_ROOT}/").partition("/")

@@ -1,4 +1,4 @@
-"""Turn table properties and session settings, which are texts, into values."""
+"""Parse table properties and session settings from text into values."""
 
 from pydelta.settings.session import Settings
 from pydelta.settings.table import (

@@ -1,4 +1,4 @@
-"""Read the clock: epoch milliseconds for what is written down, a monotonic clock for how long something takes."""
+"""Read the clock: epoch milliseconds for stored times, a monotonic clock for durations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 __all__ = ["Clock", "Deadline", "elapsed_ms", "epoch_ms"]
 
 Clock: TypeAlias = Callable[[], int]
-"""Gives epoch milliseconds."""
+"""Returns epoch milliseconds."""
 
 
 def epoch_ms() -> int:
@@ -24,11 +24,11 @@ def elapsed_ms(started: float) -> int:
 
 
 class Deadline:
-    """The moment until which something may wait.
+    """The time limit of a wait.
 
     Args:
-        seconds: From now on; None for ever.
-        clock: Seconds that only grow.
+        seconds: Seconds from now on, or None without a limit.
+        clock: Monotonic clock in seconds.
 
     Example:
         >>> now = iter([100.0, 103.0, 111.0])
@@ -46,5 +46,5 @@ class Deadline:
         return f"Deadline({self.seconds})"
 
     def remaining(self) -> float:
-        """Return the seconds that are left; 0 when it is over, infinite without an end."""
+        """Return the remaining seconds: 0 after the end, infinite without a limit."""
         return math.inf if self._end == math.inf else max(self._end - self._clock(), 0.0)

@@ -1,4 +1,4 @@
-"""Read how a table wants to be maintained: its ``pydelta.maintenance.*`` properties, parsed into a frozen value."""
+"""Read the maintenance policy of a table: its ``pydelta.maintenance.*`` properties, parsed into a frozen value."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ POLICY_PREFIX: Final = "pydelta.maintenance."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
-    """How a table wants to be maintained, a row per property. Times in milliseconds, sizes in bytes."""
+    """The maintenance policy of a table, with a row per property. Times in milliseconds, sizes in bytes."""
 
     # fmt: off
-    enabled: bool = setting("enabled", parse_bool, "true", "Whether the table is maintained; if not, it is left alone.")
+    enabled: bool = setting("enabled", parse_bool, "true", "Whether the table is maintained.")
     compact: bool = setting("compact", parse_bool, "true", "Merge small files.")
     compact_min_files: int = setting("compact.minFiles", parse_positive_int, "50",
-        "Do it when a table would have this many files fewer afterwards.")
-    small_file_bytes: int = setting("compact.smallFileSize", parse_bytes, "32mb", "Files smaller than this are small.")
+        "Merge when the table would then have this many files fewer.")
+    small_file_bytes: int = setting("compact.smallFileSize", parse_bytes, "32mb", "Size below which a file is small.")
     min_age_ms: int = setting("compact.minAge", parse_interval_ms, "interval 10 minutes",
-        "Younger files are left to those who write them; at least this long between two OPTIMIZE.")
+        "Minimum age of files to merge, and minimum time between two OPTIMIZE.")
     zorder_by: tuple[str, ...] = unset("zorder", parse_columns, (),
-        "Columns to order rows by (ZORDER BY); empty for none.")
-    cluster: bool = setting("cluster", parse_bool, "true", "Put the new files of a clustered table in order.")
+        "Columns to order rows by (ZORDER BY); unset: none.")
+    cluster: bool = setting("cluster", parse_bool, "true", "Cluster the new files of a clustered table.")
     order_min_ratio: float = setting("order.minRatio", parse_ratio, "0.2",
-        "Do either when this part of the table's bytes is in no order yet.")
+        "Order or cluster when this share of the table's bytes is not in order.")
     vacuum: str = setting("vacuum", choice("off", "lite", "inventory", "full"), "off",
-        "`off`; `lite` for what the log says was removed; `inventory` and `full` for that and, now and then, "
-        "for files that no commit names: by an inventory, or by a listing of the table.")
+        "`off`; `lite`: delete the files that the log lists as removed; `inventory` and `full`: also delete, now and "
+        "then, files that no commit names, found by an inventory or by a listing of the table.")
     vacuum_every_ms: int = setting("vacuum.every", parse_interval_ms, "interval 1 day",
-        "At least this long between two VACUUM LITE.")
+        "Minimum time between two VACUUM LITE.")
     sweep_every_ms: int = setting("vacuum.sweepEvery", parse_interval_ms, "interval 7 days",
-        "At least this long between two VACUUM by inventory or listing.")
-    sync: bool = setting("sync", parse_bool, "true", "Publish manifests and twin when a commit is announced.")
+        "Minimum time between two VACUUM by inventory or listing.")
+    sync: bool = setting("sync", parse_bool, "true", "Publish manifests and twin after a commit.")
     budget_bytes: int | None = unset("budget.bytes", parse_bytes, None,
-        "Most bytes of the table that are read for it in a day; unset: no limit of its own.")
+        "Limit of the table's bytes read for maintenance per day; unset: no limit.")
     budget_requests: int | None = unset("budget.requests", parse_positive_int, None,
-        "Most requests in a day; unset: no limit of its own.")
+        "Limit of requests per day; unset: no limit.")
     # fmt: on
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> MaintenancePolicy:
-        """Parse what a table's metadata carries; other properties are passed over.
+        """Parse the policy in a table's metadata. Other properties are ignored.
 
         Args:
             configuration: The table's properties.
-            defaults: Short names (``vacuum``) and texts for what the table does not say.
+            defaults: Values by short name (``vacuum``), used for properties that the table does not set.
 
         Raises:
-            UnknownSettingError: A default of a name that is not a policy's, with a suggestion.
-            InvalidArgumentError: A value that cannot be right, named.
+            UnknownSettingError: A default is not a property of a policy. The error has a suggestion.
+            InvalidArgumentError: A value is invalid. The error names it.
         """
         values: dict[str, Any] = {}
         for name, text in (defaults or {}).items():
@@ -86,5 +86,5 @@ _ROWS: Final = rows_of(MaintenancePolicy)
 
 
 def policy_names() -> tuple[str, ...]:
-    """Return the full names of the properties, as they are spelt."""
+    """Return the full names of the properties."""
     return tuple(POLICY_PREFIX + name for name in _ROWS)

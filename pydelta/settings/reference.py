@@ -1,7 +1,7 @@
-"""List the settings of sessions, tables and the reference engine: what each means, and what this engine makes of it.
+"""List the settings of sessions, tables and the reference engine, with their meaning and their effect here.
 
-``honoured`` ones of the reference are aliases of a setting of ours, in whose row they stand; ``refused`` ones have one
-value here. The rest has no meaning here: performance, layout, switches that bring an old defect back, other formats.
+A setting of the reference is ``honoured`` if it is an alias in the row of one of our settings, and ``refused`` if only
+one value is allowed here. The rest has no effect here: performance, layout, switches for old bugs, other formats.
 ``docs/guides/settings.md`` shows the tables; a test compares the two.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["PREFIX", "guide_tables", "reference_settings"]
 
 @functools.cache
 def reference_settings() -> Mapping[str, ReferenceSetting]:
-    """Return all of the reference by full name: those that count, then those without meaning here."""
+    """Return all settings of the reference by full name: first those with an effect here, then the others."""
     text = importlib.resources.files("pydelta.settings").joinpath("reference.toml").read_text(encoding="utf-8")
     others = (ReferenceSetting(key=_full(name), **row) for name, row in tomllib.loads(text).items())
     return {**honoured_settings(), **refused_settings(), **{item.key: item for item in others}}

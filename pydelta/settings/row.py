@@ -1,4 +1,4 @@
-"""Declare a setting in one row, from which its field, its parsing and the page about it are made.
+"""Declare a setting in one row, which defines its field, its parser and its line in the guide.
 
 ::
 
@@ -23,11 +23,11 @@ class SettingRow:
 
     Args:
         field: Attribute of the class that holds its value.
-        key: Its name for users, without a prefix that all have.
-        parse: Reads its text; ``name`` is what errors call it.
-        default: What it is where it is not set, as a user would write it; empty for nothing.
-        meaning: What it is for.
-        alias: Another name for it: a full one, or that of the reference engine with its default there.
+        key: Name for users, without the common prefix.
+        parse: Parser of its text; ``name`` is the name in errors.
+        default: Default as a user would write it, or empty for no default.
+        meaning: Meaning in one sentence.
+        alias: Another name: a full one, or that of the reference engine with its default there.
     """
 
     field: str
@@ -41,15 +41,15 @@ class SettingRow:
 def setting(
     key: str, parse: Callable[..., _T], default: str, meaning: str, *, alias: str = "", shown: bool = True
 ) -> _T:
-    """Return the field of a setting that has a default.
+    """Return the field of a setting with a default.
 
     Args:
-        key: As in ``SettingRow``, like the next ones.
-        parse: Gives the field's type.
-        default: A text that ``parse`` takes.
-        meaning: A sentence.
-        alias: Another name.
-        shown: Whether the ``repr`` of the settings has it.
+        key: Name for users, without the common prefix.
+        parse: Parser that returns the field's type.
+        default: A text that ``parse`` accepts.
+        meaning: Meaning in one sentence.
+        alias: Another name, as in ``SettingRow``.
+        shown: Whether the ``repr`` of the settings includes it.
     """
     row = {"key": key, "parse": parse, "default": default, "meaning": meaning, "alias": alias}
     return dataclasses.field(default=parse(default, name=key), metadata=row, repr=shown)
@@ -61,25 +61,25 @@ def unset(
     """Return the field of a setting without a default.
 
     Args:
-        key: As in ``setting``, like all others but one.
-        parse: Gives the field's type.
-        value: What the field holds where it is not set.
-        meaning: A sentence.
-        alias: Another name.
-        shown: Whether the ``repr`` has it.
+        key: Name for users, without the common prefix.
+        parse: Parser that returns the field's type.
+        value: Value of the field if the setting is not set.
+        meaning: Meaning in one sentence.
+        alias: Another name, as in ``SettingRow``.
+        shown: Whether the ``repr`` of the settings includes it.
     """
     row = {"key": key, "parse": parse, "default": "", "meaning": meaning, "alias": alias}
     return dataclasses.field(default=value, metadata=row, repr=shown)
 
 
 def rows_of(cls: type) -> Mapping[str, SettingRow]:
-    """Return the rows of a class of settings by their keys, in its order."""
+    """Return the rows of a class of settings by their keys, in the order of the class."""
     fields = (it for it in dataclasses.fields(cls) if it.metadata)
     return {it.metadata["key"]: SettingRow(field=it.name, **it.metadata) for it in fields}
 
 
 def table_of(rows: Mapping[str, SettingRow], prefix: str = "") -> list[str]:
-    """Render settings as lines of a table in Markdown: name, default, meaning."""
+    """Render settings as lines of a Markdown table: name, default, meaning."""
     return [
         f"| `{prefix}{row.key}` | {f'`{row.default}`' if row.default else ''} | {row.meaning} |"
         for row in rows.values()

@@ -33,39 +33,39 @@ __all__ = ["ALIASES", "Settings", "honoured_settings"]
 
 _JOBS_IN_DRIVER: Final = re.compile(r"local(\[[^\]]*\])?$")
 _BYTES_BESIDE_NO_CLUSTER: Final = 256 * 1024 * 1024
-"""Spark's jobs have the same cores as this process there, so it gives nothing away that a cluster would do sooner."""
+"""With a master ``local[…]``, Spark's jobs use the cores of this process, so that a job is not faster."""
 _SESSION_PREFIX: Final = "spark.pydelta."
 _DEFAULTS_PREFIXES: Final = (DEFAULTS_PREFIX, "spark.pydelta.properties.defaults.")
 _FREE_PREFIXES: Final = ("logStore.",)
 _IN_MEBIBYTES: Final = frozenset({PREFIX + "optimizeWrite.binSize"})
-"""Aliases whose numbers without a unit are mebibytes."""
+"""Aliases for which a number without a unit means mebibytes."""
 
 
 def _or_zero(parse: Callable[..., int]) -> Callable[..., int]:
-    """A parser that takes what ``parse`` takes, and 0."""
+    """Return a parser that accepts 0 in addition to the values of ``parse``."""
     return lambda text, *, name: 0 if text.strip() == "0" else parse(text, name=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Session-level settings, a row each: name, parser, default, meaning, and another name where there is one."""
+    """Session-level settings, with a row each: name, parser, default, meaning, and an alias if there is one."""
 
     # fmt: off
     enabled: bool | None = unset("enabled", parse_bool, None,
-        "Whether a session that a builder makes is enabled by itself.")
+        "Whether pydelta is enabled in new sessions automatically.")
     max_snapshot_chain: int = setting("log.maxSnapshotChain", parse_positive_int, "50",
         "Commits applied on top of each other before a snapshot is rebuilt from a checkpoint.",
         alias="maxSnapshotLineageLength=50")
     max_files_in_memory: int = setting("log.maxFilesInMemory", _or_zero(parse_positive_int), "3000000",
-        "Of a checkpoint with more files not all are held in memory: it is looked through part by part.")
+        "Files of a checkpoint that are held in memory; a larger checkpoint is searched part by part.")
     change_max_retries: int = setting("change.maxRetries", _or_zero(parse_positive_int), "10",
-        "How often a DELETE, UPDATE or MERGE is run again by itself after a conflict.")
+        "How often a DELETE, UPDATE or MERGE is retried automatically after a conflict.")
     change_retry_on: str = setting("change.retryOn", choice("rearranged", "any"), "any",
-        "After which conflicts: `any`, or `rearranged`, where the winner only moved rows.")
+        "Conflicts after which it is retried: `any`, or `rearranged` if the winner only moved rows.")
     change_give_way_ms: int = setting("change.giveWay", _or_zero(parse_duration_ms), "5s",
-        "How long a change that begins waits for those that are run again.")
+        "How long a new change waits for changes that are being retried.")
     optimize_give_way_ms: int = setting("optimize.giveWay", _or_zero(parse_duration_ms), "60s",
-        "How long OPTIMIZE waits for changes that are run again.")
+        "How long OPTIMIZE waits for changes that are being retried.")
     commit_max_attempts: int = setting("commit.maxAttempts", parse_positive_int, "200",
         "Races a commit may lose before it gives up.", alias="maxCommitAttempts=10000000")
     commit_backoff_ms: int = setting("commit.backoff", parse_positive_int, "20",
@@ -73,17 +73,17 @@ class Settings:
     probe_store: bool = setting("storage.probe", parse_bool, "true",
         "Race-test put-if-absent at a process's first commit to a bucket.")
     hadoop_check: bool = setting("storage.hadoopCheck", parse_bool, "true",
-        "Refuse a table in a store that Spark itself could not read, before anything is written.")
+        "Refuse to write a table to a store that Spark itself could not read.")
     metadata_query: bool = setting("read.metadataQuery", parse_bool, "true",
-        "Answer count(*), min and max from statistics where those are exact.",
+        "Answer count(*), min and max from statistics if these are exact.",
         alias="optimizeMetadataQuery.enabled=true")
     read_pinned: bool = setting("read.pinned", parse_bool, "false",
-        "Keep a DataFrame at the version that was the newest when it was made.")
+        "Keep a DataFrame at the version that was the newest when it was created.")
     stream_schema_anywhere: bool = setting("stream.schemaLocationAnywhere", parse_bool, "false",
         "Let a stream keep its schemas outside of its checkpoint.",
         alias="streaming.allowSchemaLocationOutsideCheckpointLocation=false")
     schema_auto_merge: bool = setting("schema.autoMerge", parse_bool, "false",
-        "Add the data's new columns to the table.", alias="schema.autoMerge.enabled=false")
+        "Add new columns of the data to the table.", alias="schema.autoMerge.enabled=false")
     partition_overwrite_mode: str = setting("write.partitionOverwriteMode", choice("static", "dynamic"), "static",
         "`dynamic`: an overwrite replaces the partitions that the data has, not the whole table.",
         alias="spark.sql.sources.partitionOverwriteMode")
@@ -92,23 +92,23 @@ class Settings:
     max_open_files: int = setting("write.maxOpenFiles", parse_positive_int, "64",
         "Parquet writers that one task keeps open at once.")
     optimize_write: bool | None = unset("write.optimize", parse_bool, None,
-        "Shuffle rows before a write, so that partitions get few files; unset: as the table says.",
+        "Shuffle rows before a write, so that partitions get few files; unset: as the table's property.",
         alias="optimizeWrite.enabled")
     optimize_write_bin_bytes: int = setting("write.optimizeBinSize", parse_bytes, "512mb",
-        "Bytes that such a shuffle brings together for one task.", alias="optimizeWrite.binSize=536870912b")
+        "Bytes that this shuffle collects for one task.", alias="optimizeWrite.binSize=536870912b")
     replace_where_check: bool = setting("write.replaceWhereCheck", parse_bool, "true",
-        "Refuse rows of a replaceWhere that do not satisfy its condition.",
+        "Refuse rows that do not satisfy the condition of their replaceWhere.",
         alias="replaceWhere.constraintCheck.enabled=true")
     replace_where_data_columns: bool = setting("write.replaceWhereDataColumns", parse_bool, "true",
         "Let replaceWhere name columns that do not partition the table.", alias="replaceWhere.dataColumns.enabled=true")
-    # Not shown, since logs are shared by what settings show, and a version may be another for each command.
+    # They are not in the repr: settings with the same repr share a log, and the version may change with each command.
     txn_app_id: str | None = unset("write.txnAppId", parse_text, None,
-        "Application that changes of rows are committed for, each write.txnVersion once.",
+        "Application id for commits that change rows; each write.txnVersion is committed once.",
         alias="write.txnAppId", shown=False)
     txn_version: int | None = unset("write.txnVersion", parse_integer, None,
         "The application's version; belongs to write.txnAppId.", alias="write.txnVersion", shown=False)
     txn_version_auto_reset: bool = setting("write.txnVersionAutoReset", parse_bool, "false",
-        "Unset the version in the session after each such commit.",
+        "Unset write.txnVersion in the session after each commit that used it.",
         alias="write.txnVersion.autoReset.enabled=false", shown=False)
     optimize_max_file_bytes: int | None = unset("optimize.maxFileSize", parse_bytes, None,
         "Target of OPTIMIZE; unset: the table's delta.targetFileSize, or 1 GiB.",
@@ -117,44 +117,44 @@ class Settings:
         "OPTIMIZE leaves files of this size and larger alone; unset: its target.",
         alias="optimize.minFileSize=1073741824")
     optimize_max_deleted_ratio: float = setting("optimize.maxDeletedRowsRatio", parse_ratio, "0.05",
-        "A file of which a larger part is deleted is rewritten by OPTIMIZE.", alias="optimize.maxDeletedRowsRatio=0.05")
+        "Share of deleted rows above which OPTIMIZE rewrites a file.", alias="optimize.maxDeletedRowsRatio=0.05")
     auto_compact: bool | None = unset("autoCompact.enabled", parse_on_or_auto, None,
-        "Compact small files after a write; unset: as the table says.", alias="autoCompact.enabled")
+        "Compact small files after a write; unset: as the table's property.", alias="autoCompact.enabled")
     auto_compact_max_file_bytes: int = setting("autoCompact.maxFileSize", parse_bytes, "128mb",
         "Size of the files that auto compaction makes.", alias="autoCompact.maxFileSize=134217728")
     auto_compact_min_file_bytes: int | None = unset("autoCompact.minFileSize", parse_bytes, None,
-        "It leaves files of this size and larger alone; unset: half its target.", alias="autoCompact.minFileSize")
+        "Auto compaction skips files from this size on; unset: half its target.", alias="autoCompact.minFileSize")
     auto_compact_min_files: int = setting("autoCompact.minNumFiles", _or_zero(parse_positive_int), "50",
-        "Small files that a partition must have for it.", alias="autoCompact.minNumFiles=50")
+        "Small files that a partition needs for auto compaction.", alias="autoCompact.minNumFiles=50")
     retention_check: bool = setting("vacuum.retentionCheck", parse_bool, "true",
         "VACUUM refuses a retention below the table's.", alias="retentionDurationCheck.enabled=true")
     vacuum_check: bool = setting("restore.vacuumCheck", parse_bool, "true",
-        "RESTORE refuses what a VACUUM that is under way may be deleting.")
+        "RESTORE refuses versions whose files a running VACUUM may be deleting.")
     local_max_bytes: int = setting("local.maxBytes", _or_zero(parse_bytes), "64mb",
         "Bytes of files that DELETE and UPDATE read or rewrite in this process, without a Spark job; 0 for none.")
     local_optimize_max_bytes: int = setting("local.optimizeMaxBytes", _or_zero(parse_bytes), "256mb",
-        "The same for OPTIMIZE and REORG; of no account where the former is 0.")
+        "The same limit for OPTIMIZE and REORG; ignored if local.maxBytes is 0.")
     user_metadata: str | None = unset("commit.userMetadata", parse_text, None,
-        "Goes into the history with each commit.", alias="commitInfo.userMetadata")
+        "Text that is stored in the history with each commit.", alias="commitInfo.userMetadata")
     checkpoint_behind_files: int = setting("checkpoint.behindFiles", parse_positive_int, "100000",
         "Number of live files from which a checkpoint is written in the background.")
     hooks_timeout_ms: int = setting("hooks.timeout", parse_duration_ms, "10s",
-        "How long what runs after a commit may wait for others, each hook in all.")
+        "How long each hook after a commit may wait for other processes and services.")
     sync_name: str = setting("sync.name", parse_text, "{database}_symlink",
         "Database of a table's external twin; {database} stands for its native entry's database.")
     sync_metastore: str | None = unset("sync.metastore", parse_text, None,
         "Address of the metastore that tables are synced to after a commit.", alias="spark.hadoop.hive.metastore.uris")
     sync_partition_value_length: int = setting("sync.partitionValueLength", parse_integer, "255",
-        "Characters of a partition's value that the metastore's database holds.")
+        "Maximum length of a partition's value in the metastore's database, in characters.")
     # fmt: on
     default_properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def transaction(self) -> tuple[str | None, int | None]:
-        """The application and its version that the session commits for; both None where it names none.
+        """The application and its version that the session commits under, or (None, None) if it names none.
 
         Raises:
-            InvalidArgumentError: Just one of the two is set.
+            InvalidArgumentError: Only one of the two is set, or the version is negative.
         """
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise InvalidArgumentError(
@@ -171,12 +171,12 @@ class Settings:
 
     @classmethod
     def resolve(cls, session: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> Settings:
-        """Read the settings of a Spark session (all its keys may be given) and of the environment.
+        """Read the settings of a Spark session (other keys are ignored) and of the environment.
 
         Raises:
-            UnknownSettingError: A ``spark.pydelta.*`` key that nothing reads, with a suggestion.
-            InvalidArgumentError: A value that cannot be right, named; a setting of the reference engine whose value
-                is not supported and would change what is written.
+            UnknownSettingError: A ``spark.pydelta.*`` key is not known. The error has a suggestion.
+            InvalidArgumentError: A value is invalid and named in the error; or a setting of the reference engine has an
+                unsupported value that would change the written data.
         """
         session = session or {}
         if session:
@@ -220,7 +220,7 @@ _ROWS: Final = rows_of(Settings)
 
 @functools.cache
 def honoured_settings() -> Mapping[str, ReferenceSetting]:
-    """Return the settings of the reference engine that have the meaning of one of ours, by their full names."""
+    """Return the settings of the reference engine with the meaning of one of ours, by their full names."""
     named = [(*row.alias.partition("=")[::2], row) for row in _ROWS.values() if not row.alias.startswith("spark.")]
     found = [
         ReferenceSetting(key=PREFIX + name, meaning=row.meaning, ours=row.key, default=default or None)
@@ -238,4 +238,4 @@ ALIASES: Final = {
     **{row.alias: row for row in _ROWS.values() if row.alias.startswith("spark.")},
     **{key: _ROWS[item.ours] for key, item in honoured_settings().items() if item.ours and item.ours in _ROWS},
 }
-"""Other names of settings, in full: those of Spark and of the reference engine."""
+"""Full names of aliases, from Spark and from the reference engine."""

@@ -1,4 +1,4 @@
-"""Parse the properties of tables into frozen values, and check those that are to be set."""
+"""Parse the properties of tables into frozen values, and check new ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def _isolation_level(text: str, *, name: str) -> str:
-    """A level that a table may ask for; snapshot isolation in an old log counts as the default, which is stronger."""
+    """Parse a table's isolation level. Snapshot isolation in an old log counts as the default, which is stronger."""
     if text.strip().lower() == _SNAPSHOT_ISOLATION.lower():
         return "Serializable"
     return choice("Serializable", "WriteSerializable")(text, name=name)
@@ -49,18 +49,18 @@ _SNAPSHOT_ISOLATION: Final = "SnapshotIsolation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
-    """The ``delta.*`` properties that the engine acts on, a row each. Times in milliseconds, sizes in bytes."""
+    """The ``delta.*`` properties that the engine acts on, with a row each. Times in milliseconds, sizes in bytes."""
 
     # fmt: off
     checkpoint_interval: int = setting("delta.checkpointInterval", parse_positive_int, "10",
-        "Commits from one checkpoint to the next.")
+        "Number of commits between two checkpoints.")
     log_retention_ms: int = setting("delta.logRetentionDuration", parse_interval_ms, "interval 30 days",
         "How long the log files of old versions are kept.")
     deleted_file_retention_ms: int = setting(
         "delta.deletedFileRetentionDuration", parse_interval_ms, "interval 7 days",
         "How long VACUUM keeps files that were removed from the table.")
     set_transaction_retention_ms: int | None = unset("delta.setTransactionRetentionDuration", parse_interval_ms, None,
-        "How long the version of an application that wrote is remembered; unset: for ever.")
+        "How long the last version of a writing application is kept; unset: for ever.")
     enable_expired_log_cleanup: bool = setting("delta.enableExpiredLogCleanup", parse_bool, "true",
         "Delete log files that are past their retention after a checkpoint.")
     append_only: bool = setting("delta.appendOnly", parse_bool, "false", "Refuse to delete or change rows.")
@@ -69,43 +69,43 @@ class TableProperties:
     checkpoint_write_stats_as_struct: bool = setting("delta.checkpoint.writeStatsAsStruct", parse_bool, "true",
         "Checkpoints hold statistics as columns.")
     checkpoint_policy: str = setting("delta.checkpointPolicy", choice("classic", "v2"), "classic",
-        "Kind of checkpoints; `v2` has sidecars.")
+        "Format of checkpoints; `v2` has sidecars.")
     log_compaction_interval: int | None = unset("pydelta.log.compactionInterval", parse_positive_int, None,
-        "Commits after which a log compaction file is written; unset: none is.")
+        "Commits after which a log compaction file is written; unset: never.")
     data_skipping_num_indexed_cols: int = setting("delta.dataSkippingNumIndexedCols", parse_integer, "32",
         "Leading columns that get statistics; -1 for all.")
     data_skipping_stats_columns: tuple[str, ...] | None = unset("delta.dataSkippingStatsColumns", parse_columns, None,
         "Columns that get statistics, instead of the leading ones.")
     isolation_level: str = setting("delta.isolationLevel", _isolation_level, "Serializable",
-        "What a commit has to be checked for; `WriteSerializable` lets more of them pass.")
+        "How strictly commits are checked for conflicts; `WriteSerializable` allows more of them.")
     in_commit_timestamps_enabled: bool = setting("delta.enableInCommitTimestamps", parse_bool, "false",
-        "Commits hold their own time, which grows from version to version.")
+        "Store the time in each commit, increasing with the version.")
     in_commit_timestamp_enablement_version: int | None = unset(
         "delta.inCommitTimestampEnablementVersion", parse_integer, None,
-        "First version with such a time; kept by the engine.")
+        "First version with an in-commit timestamp; managed by the engine.")
     in_commit_timestamp_enablement_timestamp_ms: int | None = unset(
         "delta.inCommitTimestampEnablementTimestamp", parse_integer, None,
-        "Time of that version; kept by the engine.")
+        "Time of that version; managed by the engine.")
     enable_deletion_vectors: bool = setting("delta.enableDeletionVectors", parse_bool, "false",
-        "Hide deleted rows by bitmaps and leave their files as they are.")
+        "Hide deleted rows by deletion vectors instead of rewriting their files.")
     enable_change_data_feed: bool = setting("delta.enableChangeDataFeed", parse_bool, "false",
         "Record changed rows for `readChangeFeed`.")
     enable_row_tracking: bool = setting("delta.enableRowTracking", parse_bool, "false",
-        "Give each row an id that stays.")
+        "Give each row a stable id.")
     row_tracking_suspended: bool = setting("delta.rowTrackingSuspended", parse_bool, "false", "Give new rows no ids.")
     row_id_column: str | None = unset("delta.rowTracking.materializedRowIdColumnName", parse_text, None,
-        "Column of files that holds ids of copied rows; kept by the engine.")
+        "Column of files with the ids of copied rows; managed by the engine.")
     row_version_column: str | None = unset(
         "delta.rowTracking.materializedRowCommitVersionColumnName", parse_text, None,
-        "Column of files that holds versions of copied rows; kept by the engine.")
+        "Column of files with the versions of copied rows; managed by the engine.")
     enable_type_widening: bool = setting("delta.enableTypeWidening", parse_bool, "false",
-        "Let the type of a column become a wider one.")
+        "Allow the type of a column to become wider.")
     column_mapping_mode: str = setting("delta.columnMapping.mode", choice("none", "name", "id"), "none",
-        "How columns are found in files: by their names, by physical names or by ids.")
+        "How columns are found in files: by name, by physical name or by id.")
     column_mapping_max_id: int = setting("delta.columnMapping.maxColumnId", parse_integer, "0",
-        "Highest id that a column has had; kept by the engine.")
+        "Highest id that a column has had; managed by the engine.")
     target_file_size_bytes: int | None = unset("delta.targetFileSize", parse_bytes, None,
-        "Size of files that the writer and OPTIMIZE make.")
+        "Size of the files that the writer and OPTIMIZE create.")
     compression_codec: str = setting(
         "delta.parquet.compression.codec",
         choice("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"), "snappy",
@@ -122,10 +122,10 @@ class TableProperties:
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str]) -> TableProperties:
-        """Parse what a table's metadata carries; names that the engine does not act on are ignored.
+        """Parse the properties in a table's metadata. Names that the engine does not act on are ignored.
 
         Raises:
-            InvalidArgumentError: A value that cannot be right, named.
+            InvalidArgumentError: A value is invalid. The error names it.
         """
         found = [row for key, row in _ROWS.items() if key in configuration]
         return cls(**{row.field: row.parse(configuration[row.key], name=row.key) for row in found})
@@ -166,20 +166,20 @@ _WITHOUT_FIELD: Final[Mapping[str, Callable[..., Any] | None]] = {
     "delta.universalFormat.enabledFormats": None,
     "delta.writePartitionColumnsToParquet": None,
 }
-"""Other properties that are known."""
+"""Other known properties."""
 _CHECKED_WHEN_SET: Final[Mapping[str, Callable[..., Any]]] = {
     **{name: check for name, check in _WITHOUT_FIELD.items() if check is not None},
     "delta.dataSkippingNumIndexedCols": functools.partial(parse_integer, least=-1),
 }
-"""What is looked at when a property is set, and not when a table that has it is read."""
+"""Values that are checked when a property is set, but not when a table that has it is read."""
 _KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
 _PROPERTY_NAMES: Final = {name.lower(): name for name in (*_ROWS, *_WITHOUT_FIELD, *policy_names())}
-"""As they are written in lower case -> as the format spells them."""
+"""Names in lower case -> names in the format's spelling."""
 _CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX, "pydelta.log.")
 
 
 def canonical_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Spell table properties as the format does: names that are known ignore case.
+    """Spell table properties as the format does. Known names ignore case.
 
     Example:
         >>> canonical_properties({"delta.APPENDONLY": "true", "Own": "1"})
@@ -189,15 +189,15 @@ def canonical_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def canonical_property(name: str) -> str:
-    """Spell the name of a table property as the format does; one that is not known stays as it is."""
+    """Spell the name of a table property as the format does. An unknown name stays unchanged."""
     return _PROPERTY_NAMES.get(name.lower(), name)
 
 
 def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a new table as the format spells them, if they may be given.
+    """Return the properties of a new table in the format's spelling, after checking that users may set them.
 
     Raises:
-        UnknownSettingError, InvalidArgumentError: See ``check_property_names`` and ``refuse_kept_properties``.
+        UnknownSettingError, InvalidArgumentError: As in ``check_property_names`` and ``refuse_kept_properties``.
     """
     properties = canonical_properties(given)
     check_property_names(properties)
@@ -214,17 +214,18 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_property_names(configuration: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
-    """Refuse names that no one defines, and values that cannot be right, before they enter a log.
+    """Refuse unknown names and invalid values before they enter a log.
 
-    Names of ``delta.*``, ``pydelta.maintenance.*`` and ``pydelta.log.*`` are looked at; others are the user's own.
+    Only names that begin with ``delta.``, ``pydelta.maintenance.`` or ``pydelta.log.`` are checked. Others are the
+    user's.
 
     Args:
-        configuration: What is to be set.
-        there: The table's properties before, for those that have to fit each other.
+        configuration: Properties to set.
+        there: The table's earlier properties, with which the new ones have to be consistent.
 
     Raises:
-        UnknownSettingError: With the nearest known name as a suggestion.
-        InvalidArgumentError: A value that cannot be right.
+        UnknownSettingError: A name is unknown. The error suggests the nearest known name.
+        InvalidArgumentError: A value is invalid.
     """
     known = _PROPERTY_NAMES
     for name in configuration:
@@ -235,7 +236,7 @@ def check_property_names(configuration: Mapping[str, str], there: Mapping[str, s
         if known.get(lower) != name:
             raise UnknownSettingError(
                 f"Unknown table property {name!r}.",
-                hint=did_you_mean(name, known.values(), otherwise=f"Names of your own must not begin with {prefix!r}."),
+                hint=did_you_mean(name, known.values(), otherwise=f"Your own names must not begin with {prefix!r}."),
                 condition=Condition.of("DELTA_UNKNOWN_CONFIGURATION", config=name),
             )
         if lower == "delta.isolationlevel" and configuration[name].strip().lower() == _SNAPSHOT_ISOLATION.lower():
@@ -278,18 +279,18 @@ KEPT_PROPERTIES: Final = (
     "delta.inCommitTimestampEnablementTimestamp",
     "delta.requireCheckpointProtectionBeforeVersion",
 )
-"""Properties that the engine keeps for itself: each is about one log."""
+"""Properties that the engine manages, since each describes a single log."""
 
 
 def refuse_kept_properties(given: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
-    """Nothing, when users may set these properties.
+    """Refuse properties that only the engine may set.
 
     Args:
-        given: What they set.
-        there: The table's properties; setting what is there already is not a change.
+        given: Properties that a user sets.
+        there: The table's properties. Setting the existing value again is allowed.
 
     Raises:
-        InvalidArgumentError: One of them is the engine's own.
+        InvalidArgumentError: A property is managed by the engine.
     """
     for name in KEPT_PROPERTIES:
         if name in given and given[name] != (there or {}).get(name):

@@ -1,4 +1,4 @@
-"""Parse the values of properties and settings: intervals, sizes, numbers, choices. Each error names what was set."""
+"""Parse the values of properties and settings: intervals, sizes, numbers, choices. Each error names the setting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNITS_MS: Final = {
     "day": DAY_MS,
     "week": 7 * DAY_MS,
 }
-_LONGEST_MS: Final = (1 << 63) // 1_000  # what a calendar interval holds, in microseconds
+_LONGEST_MS: Final = (1 << 63) // 1_000  # A calendar interval has 64-bit microseconds.
 _INTERVAL_PART: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+)\s*")
 
 
@@ -68,12 +68,12 @@ def parse_interval_ms(text: str, *, name: str = "interval") -> int:
 
 
 def parse_text(text: str, *, name: str) -> str:
-    """Take any text as it is."""
+    """Return any text unchanged."""
     return text
 
 
 def parse_bool(text: str, *, name: str) -> bool:
-    """``true`` or ``false``, ignoring case."""
+    """Parse ``true`` or ``false``, ignoring case."""
     value = text.strip().lower()
     if value not in ("true", "false"):
         raise InvalidArgumentError(
@@ -85,12 +85,12 @@ def parse_bool(text: str, *, name: str) -> bool:
 
 
 def _whole(text: str) -> int | None:
-    """A whole number as the format spells it; Python's own spellings, such as 1_000, are none."""
+    """Return a whole number, or None. Python's own spellings, such as 1_000, are not allowed."""
     return int(text) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) else None
 
 
 def parse_positive_int(text: str, *, name: str) -> int:
-    """Read a whole number above zero."""
+    """Parse a whole number above zero."""
     value = _whole(text)
     if value is None or value <= 0:
         raise InvalidArgumentError(
@@ -102,7 +102,7 @@ def parse_positive_int(text: str, *, name: str) -> int:
 
 
 def parse_integer(text: str, *, name: str, least: int | None = None) -> int:
-    """Read a whole number, not below ``least``."""
+    """Parse a whole number that is not below ``least``."""
     value = _whole(text)
     if value is None or (least is not None and value < least):
         raise InvalidArgumentError(
@@ -118,7 +118,7 @@ _SHORT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)")
 
 
 def parse_duration_ms(text: str, *, name: str) -> int:
-    """``10s``, ``500ms``, ``2min`` or an interval -> milliseconds, more than none."""
+    """Parse ``10s``, ``500ms``, ``2min`` or an interval into milliseconds, more than 0."""
     match = _SHORT.fullmatch(text.strip().lower())
     try:
         value = parse_interval_ms(f"{match[1]} {_SHORT_UNITS[match[2]]}" if match else text, name=name)
@@ -137,7 +137,7 @@ _SIZE: Final = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
 def parse_bytes(text: str, *, name: str) -> int:
-    """``134217728``, ``128mb`` or ``1g`` -> bytes (powers of 1024)."""
+    """Parse ``134217728``, ``128mb`` or ``1g`` into bytes (powers of 1024)."""
     match = _SIZE.fullmatch(text)
     if match is None or int(match.group(1)) == 0:
         raise InvalidArgumentError(
@@ -150,7 +150,7 @@ def parse_bytes(text: str, *, name: str) -> int:
 
 
 def choice(*allowed: str) -> Callable[..., str]:
-    """Return a parser of one of some words, ignoring case."""
+    """Return a parser that accepts one of these words, ignoring case."""
 
     def parse(text: str, *, name: str) -> str:
         for value in allowed:
@@ -168,7 +168,7 @@ def choice(*allowed: str) -> Callable[..., str]:
 
 
 def parse_columns(text: str, *, name: str) -> tuple[str, ...]:
-    """Read names of columns with commas between them; backticks quote."""
+    """Parse column names separated by commas. Backticks quote."""
     parts = re.findall(r"((?:`(?:[^`]|``)*`|[^,`])+)", text)
     columns = tuple(part.strip() for part in parts if part.strip())
     if not columns:
@@ -177,7 +177,7 @@ def parse_columns(text: str, *, name: str) -> tuple[str, ...]:
 
 
 def parse_ratio(text: str, *, name: str) -> float:
-    """Read a number from 0 to 1."""
+    """Parse a number from 0 to 1."""
     try:
         value = float(text)
     except ValueError:
@@ -192,5 +192,5 @@ def parse_ratio(text: str, *, name: str) -> float:
 
 
 def parse_on_or_auto(text: str, *, name: str) -> bool:
-    """``true`` or ``false``; ``auto`` and ``legacy``, which other engines know, count as true."""
+    """Parse ``true`` or ``false``. ``auto`` and ``legacy``, which other engines know, count as true."""
     return text.strip().lower() in ("auto", "legacy") or parse_bool(text, name=name)

@@ -2,8 +2,8 @@
 
 ::
 
-    location --normalize_uri--> URI --open_store--> Store (local | memory | object store | HDFS | yours)
-    Store.put_if_absent -> CREATED | ALREADY_EXISTS | UNKNOWN      one winner, whatever the race
+        location --normalize_uri--> URI --open_store--> Store (local | memory | object store | HDFS | a user's)
+        Store.put_if_absent -> CREATED | ALREADY_EXISTS | UNKNOWN      only one writer wins
 """
 
 from pydelta.storage.interface import DeleteReport, NearStore, ObjectInfo, PutOutcome, Store

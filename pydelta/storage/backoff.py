@@ -1,4 +1,4 @@
-"""Decide how long to pause before another attempt, by its number and at random."""
+"""Decide how long to pause before another attempt, by its number and with jitter."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 __all__ = ["Backoff"]
 
 _MOST_STEPS = 64
-"""Pauses stop growing here at the latest, so that a power stays a number that fits."""
+"""Pauses stop growing after this many attempts, so that the power does not overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Pauses that grow by a factor, up to a longest one.
+    """Pauses that grow by a factor, up to a maximum.
 
     Args:
         first_ms: Upper end of the first pause, milliseconds.
-        factor: How many times longer each pause is than the one before.
+        factor: Ratio of each pause to the one before.
         longest_ms: Upper end of any pause.
-        jitter: Share of a pause that is random, so that those who failed together do not try again together: 1 for
-            anything between nothing and the upper end, 0 for the upper end itself.
-        sleep: Takes seconds; a test gives its own.
-        pick: Gives a number in [0, 1); a test gives its own.
+        jitter: Random share of a pause, so that processes which failed together do not retry together. 1 gives any
+            pause up to the upper end, 0 the upper end itself.
+        sleep: Sleeps for a number of seconds; a test may replace it.
+        pick: Returns a number in [0, 1); a test may replace it.
 
     Example:
         >>> backoff = Backoff(first_ms=100, longest_ms=500, jitter=0.5, pick=lambda: 0.5)
@@ -40,12 +40,12 @@ class Backoff:
     pick: Callable[[], float] = field(default=random.random)
 
     def seconds(self, attempt: int) -> float:
-        """Return the pause after this many attempts failed; nothing before the first one."""
+        """Return the pause in seconds after this many failed attempts, or 0 before the first one."""
         if attempt < 1:
             return 0.0
         ceiling = min(self.longest_ms, self.first_ms * self.factor ** min(attempt - 1, _MOST_STEPS))
         return ceiling * (1 - self.jitter + self.jitter * self.pick()) / 1000
 
     def pause(self, attempt: int) -> None:
-        """Wait before another attempt, after this many failed."""
+        """Wait before another attempt, after this many have failed."""
         self.sleep(self.seconds(attempt))

@@ -15,14 +15,14 @@ __all__ = ["azure_options", "gcs_options"]
 def gcs_options(
     bucket: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
-    """Read how to reach a Google bucket.
+    """Read the connection to a Google bucket.
 
-    ``fs.gs.auth.type`` (``SERVICE_ACCOUNT_JSON_KEYFILE``, ``APPLICATION_DEFAULT``, ``COMPUTE_ENGINE``,
-    ``UNAUTHENTICATED``), the key file's setting and ``fs.gs.storage.root.url``; else the ``GOOGLE_*`` variables.
+    The settings are ``fs.gs.auth.type`` (``SERVICE_ACCOUNT_JSON_KEYFILE``, ``APPLICATION_DEFAULT``, ``COMPUTE_ENGINE``,
+    ``UNAUTHENTICATED``), the key file and ``fs.gs.storage.root.url``. The ``GOOGLE_*`` variables are the fallback.
 
     Raises:
-        InvalidArgumentError: A key file is asked for, and none is named.
-        DeltaEnvironmentError: A kind of authentication that only Hadoop can serve, by its name.
+        InvalidArgumentError: The settings ask for a key file but do not name one.
+        DeltaEnvironmentError: Only Hadoop supports the kind of authentication. The error names it.
     """
     lookup = HadoopOptions(options, env)
     config: dict[str, str | bool | Secret] = {}
@@ -59,19 +59,20 @@ _TENANT: Final = re.compile(r"https://(?P<authority>[^/]+)/(?P<tenant>[^/]+)/oau
 def azure_options(
     host: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
-    """Read how to reach an Azure container.
+    """Read the connection to an Azure container.
 
-    ``fs.azure.account.auth.type`` with an account key (SharedKey), a fixed token (SAS) or client credentials and
-    managed identities (OAuth), each also per account; else the ``AZURE_*`` variables.
+    The setting ``fs.azure.account.auth.type`` selects an account key (SharedKey), a fixed token (SAS) or client
+    credentials and managed identities (OAuth). Each setting may be per account. The ``AZURE_*`` variables are the
+    fallback.
 
     Args:
-        host: ``container@account.dfs.core.windows.net``, as it stands in the location.
-        options: The settings.
-        env: Environment variables; the process's own when None.
+        host: ``container@account.dfs.core.windows.net``, as in the location.
+        options: Settings to read.
+        env: Environment variables, or None for those of the process.
 
     Raises:
-        InvalidArgumentError: The location names no account, or a setting is missing.
-        DeltaEnvironmentError: A kind of authentication that only Hadoop can serve, by its name.
+        InvalidArgumentError: The location does not name an account, or a setting is missing.
+        DeltaEnvironmentError: Only Hadoop supports the kind of authentication. The error names it.
     """
     lookup = HadoopOptions(options, env)
     container, _, address = host.partition("@")

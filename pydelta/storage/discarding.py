@@ -1,4 +1,4 @@
-"""Delete what was staged for a version that never came to be, as far as the store lets this key."""
+"""Delete files that were staged for a version that was not committed, if this key may delete them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["discard"]
 _LOG: Final = logging.getLogger(__name__)
 _LOCK: Final = threading.Lock()
 _TOLD: Final[set[str]] = set()
-"""Buckets of which it was said."""
+"""Buckets for which the warning was logged."""
 
 
 def discard(store: Store, paths: Iterable[str]) -> DeleteReport:
-    """Delete files that no version names; those that this key may not delete are left to VACUUM.
+    """Delete files that no version names. Files that this key may not delete are left to VACUUM.
 
-    That is said once per bucket and process: a key that only writes is a right one for who writes.
+    That is logged once per bucket and process, since a key without the right to delete is normal for a writer.
 
     Args:
-        store: The table's.
-        paths: Relative to the table.
+        store: Store of the table.
+        paths: Paths relative to the table.
 
     Raises:
-        StorageError: What the store's ``delete_many`` raises.
+        StorageError: An error of the store's ``delete_many``.
     """
     report = store.delete_many(list(paths))
     if report.denied:
@@ -44,8 +44,8 @@ def _tell(store: Store) -> None:
             return
         _TOLD.add(bucket)
     _LOG.warning(
-        "The key of this process may not delete data files in %s: what it staged for a version that was not committed "
-        "stays until VACUUM deletes it. This is said once.",
+        "The key of this process may not delete data files in %s: files that it staged for a version that was not "
+        "committed stay until VACUUM deletes them. This warning is logged once.",
         bucket,
         extra={"table": store.root},
     )

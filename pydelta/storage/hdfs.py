@@ -1,6 +1,6 @@
 """Serve HDFS as a ``Store``, through hdfs-native: no JVM, no libhdfs.
 
-A create writes a temporary file and renames it without overwriting, which the NameNode does in one step.
+A create writes a temporary file and renames it without overwriting, which the NameNode does atomically.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ __all__ = ["HdfsStore", "open_hdfs_store"]
 
 _TEMP_PREFIX: Final = ".pydelta-tmp-"
 _CLIENT_ERRORS: Final = (OSError, RuntimeError, ValueError)
-"""What hdfs-native raises: Python's own classes, with the server's exception in the text."""
+"""Exceptions of hdfs-native: Python's own classes, with the server's exception in the text."""
 _PORT: Final = re.compile(r":\d+$")
 _ATTEMPTS: Final = "3"
-"""How often a NameNode that has no twin to fail over to is tried again, some seconds in all; the client's own 15 take
-minutes.
+"""Retries for a NameNode without a standby. They take some seconds, while the client's default of 15 takes minutes.
 
-A host with a port is one NameNode; a name of several has none.
+A host with a port is a single NameNode; the name of a group of NameNodes has no port.
 """
 
 
@@ -59,7 +58,7 @@ def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
 
 
 class HdfsStore:
-    """Files under one directory of a NameNode."""
+    """A store of the files under one directory of a NameNode."""
 
     def __init__(self, root: str, client: Any) -> None:
         self._root = root.rstrip("/")
@@ -72,7 +71,7 @@ class HdfsStore:
 
     @property
     def root(self) -> str:
-        """The URI it was opened with."""
+        """The URI that the store was opened with."""
         return self._root
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
@@ -103,7 +102,7 @@ class HdfsStore:
     def list_pages(
         self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
     ) -> Iterator[ListPage]:
-        """See ``PagedStore.list_pages``; a page a directory."""
+        """See ``PagedStore.list_pages``. Each directory is a page."""
         queue = [""]
         while queue:
             current = queue.pop()
@@ -125,7 +124,7 @@ class HdfsStore:
             yield page
 
     def remove_directories(self, paths: list[str]) -> list[str]:
-        """See ``PagedStore.remove_directories``; the NameNode removes no directory with something in it."""
+        """See ``PagedStore.remove_directories``. The NameNode refuses to remove a directory that is not empty."""
         removed = []
         for path in paths:
             with suppress(*_CLIENT_ERRORS):
@@ -156,8 +155,9 @@ class HdfsStore:
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """See ``Store.put_if_absent``.
 
-        A rename that failed is settled by its source: whoever can still delete the temporary file knows that it was
-        not moved and never will be. Where it is gone, it was moved, or a repeated request had deleted it already.
+        After a failed rename, the temporary file decides: if it can still be deleted, it was not moved and never will
+            be. If
+        it is missing, it was moved, or a repeated request had already deleted it.
         """
         if self._status(path) is not None:
             return PutOutcome.ALREADY_EXISTS
@@ -193,7 +193,7 @@ class HdfsStore:
         return None if info is None or info.isdir else _info(path, info)
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
-        """See ``Store.delete_many``. When the NameNode is not reached the rest is not tried."""
+        """See ``Store.delete_many``. If the NameNode cannot be reached, the remaining paths are not tried."""
         deleted = 0
         failed: list[tuple[str, str]] = []
         causes: list[StorageError] = []
@@ -220,7 +220,7 @@ class HdfsStore:
         )
 
     def set_time(self, path: str, at_ms: int) -> None:
-        """Set when a file or a directory was last changed, in epoch milliseconds."""
+        """Set the modification time of a file or a directory, in epoch milliseconds."""
         target = self._path(path)
         try:
             self._client.set_times(target, at_ms, at_ms)
@@ -251,7 +251,7 @@ class HdfsStore:
         try:
             for status in self._client.list_status(folder, recursive=recursive):
                 path = status.path[len(self._folder) :].lstrip("/")
-                if not status.isdir and status.path != folder and _is_shown(path):  # a file is listed as itself
+                if not status.isdir and status.path != folder and _is_shown(path):  # Listing a file returns the file.
                     yield _info(path, status)
         except FileNotFoundError:
             return
@@ -278,7 +278,7 @@ class HdfsStore:
 
 
 class _HdfsWriter(ObjectWriter):
-    """Writes a temporary file beside the target; publishing renames it over."""
+    """Writes a temporary file beside the target, and renames it over the target at the end."""
 
     def __init__(self, store: HdfsStore, path: str) -> None:
         self._store = store

@@ -1,7 +1,7 @@
-"""Translate an hdfs-native exception into ours: what the server said, without its stack trace.
+"""Translate an hdfs-native exception into ours, with the server's message but without its stack trace.
 
-The client raises Python's own classes, and the server's exception stands in their text, printed as Rust prints values:
-``RPCError("org.apache.hadoop.….SafeModeException", "…")``, the lines of the trace behind an escaped newline.
+The client raises Python's own classes, with the server's exception in their text, in Rust's notation:
+``RPCError("org.apache.hadoop.….SafeModeException", "…")``. The lines of the trace follow an escaped newline.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _TRACE: Final = re.compile(r"(?:\\n|\n).*", re.DOTALL)
 _DEBUG: Final = re.compile(r": \[?\w+ \{.*", re.DOTALL)
 _LONGEST: Final = 300
 _FINAL: Final = ("ParentNotDirectory", "InvalidPath", "PathIsNotEmptyDirectory", "AlreadyExists", "UnresolvedLink")
-"""Kinds of exceptions that come again however often the request is repeated."""
+"""Kinds of exceptions that will not succeed on retry."""
 
 
 def exists_already(error: Exception) -> bool:
-    """Tell whether something has the name that was to be made."""
+    """Return whether the error says that the new name is already taken."""
     return isinstance(error, FileExistsError) or "AlreadyExists" in _head(error)
 
 
 def is_outage(error: Exception) -> bool:
-    """Tell whether no server answered, so that every other request would most likely fail the same way."""
+    """Return whether no server answered, so that all other requests would most likely fail, too."""
     return not isinstance(error, PermissionError) and "Exception" not in _head(error)
 
 
 def to_storage_error(where: str, error: Exception) -> StorageError:
-    """Make the error to raise for a request that failed.
+    """Build the error to raise for a failed request.
 
     Args:
         where: URI of the file.
-        error: The client's.
+        error: Exception of the client.
     """
     head, said = _head(error), _said(error)
     if isinstance(error, PermissionError) or "AccessControlException" in head:
@@ -60,7 +60,7 @@ def to_storage_error(where: str, error: Exception) -> StorageError:
             f"{where}: no DataNode wrote or returned the data ({said}).",
             retryable=True,
             hint="Check that the DataNodes are up, have space and are reachable from here "
-            "(dfs.client.use.datanode.hostname=true where their addresses are not).",
+            "(dfs.client.use.datanode.hostname=true if their addresses are not).",
         )
     return StorageError(
         f"{where}: {said}.",
@@ -70,12 +70,12 @@ def to_storage_error(where: str, error: Exception) -> StorageError:
 
 
 def _head(error: Exception) -> str:
-    """The text up to the server's stack trace."""
+    """Return the text up to the server's stack trace."""
     return _TRACE.sub("", str(error))
 
 
 def _said(error: Exception) -> str:
-    """The server's sentence and the name of its exception."""
+    """Return the server's message and the name of its exception."""
     text = str(error).strip()
     found = _ANSWER.match(text)
     sentence, java = (found["text"], found["java"]) if found is not None else (text, None)

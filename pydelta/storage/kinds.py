@@ -1,6 +1,6 @@
 """List the kinds of stores, one per row: schemes, factory, folders or keys, other spellings, Spark's package.
 
-A new built-in store is a module with a factory, and a row here.
+A new built-in store needs a module with a factory, and a row here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ __all__ = ["KINDS", "SparkPackage", "StoreKind", "elsewhere_scheme", "kind_of", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkPackage:
-    """What Spark needs to read a store, beside its own jars.
+    """The package and settings with which Spark reads a store.
 
     Args:
-        package: Maven group and artifact of its file system; its version is that of Spark's Hadoop.
-        keys: Settings that it needs, for the hint.
-        prefix: How the names of its settings begin.
+        package: Maven group and artifact of the file system, which has the version of Spark's Hadoop.
+        keys: Required settings, for the hint.
+        prefix: Prefix of its settings.
     """
 
     package: str
@@ -29,20 +29,20 @@ class SparkPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKind:
-    """A kind of store. Of a scheme in none of the rows only the name is known.
+    """A kind of store. Only the name is known for a scheme that has no row.
 
     Args:
-        name: Its scheme in inventories, where all schemes of one store are the same.
-        schemes: All of them; texts name the first.
-        factory: ``module:function`` that opens a store; None where only Spark or a user's factory opens it.
+        name: Scheme in inventories, where all schemes of a store are the same.
+        schemes: All schemes; messages use the first one.
+        factory: ``module:function`` that opens a store, or None if only Spark or a user's factory opens it.
         folders: Whether it has real folders, which can be renamed.
-        buckets: Whether it has buckets with keys in them.
-        container: Whether a container stands before the host (``container@account``), and not a user.
-        in_spark: Scheme that Spark reads all locations of it by; None keeps the scheme of each.
-        elsewhere: The same for Trino, Presto and OpenLineage.
-        spark: What Spark needs to read it, where that is known.
-        extra: Module that it needs, and the extra that installs it.
-        named: Whether texts about locations name it.
+        buckets: Whether it has buckets that contain keys.
+        container: Whether the part before the host is a container (``container@account``), not a user.
+        in_spark: Scheme by which Spark reads all its locations. None keeps the scheme of each location.
+        elsewhere: Scheme for Trino, Presto and OpenLineage. None keeps the scheme of each location.
+        spark: Package with which Spark reads it, if known.
+        extra: Required module, and the extra that installs it.
+        named: Whether messages about locations mention it.
     """
 
     name: str
@@ -72,8 +72,8 @@ KINDS: Final = (
         elsewhere="s3",
         spark=SparkPackage(
             package="org.apache.hadoop:hadoop-aws",
-            keys="spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key; for a store that is not Amazon's "
-            "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.path.style.access=true, too",
+            keys="spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key; beyond Amazon also "
+            "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.path.style.access=true",
             prefix="spark.hadoop.fs.s3a.",
         ),
         named=True,
@@ -108,7 +108,7 @@ _BY_SCHEME: Final[Mapping[str, StoreKind]] = {scheme: kind for kind in KINDS for
 
 
 def kind_of(scheme: str) -> StoreKind:
-    """Return the kind of store of a scheme in lower case.
+    """Return the kind of store for a scheme in lower case.
 
     Example:
         >>> kind_of("s3n").in_spark, kind_of("oss").name
@@ -118,10 +118,10 @@ def kind_of(scheme: str) -> StoreKind:
 
 
 def spark_scheme(scheme: str) -> str:
-    """Return the scheme by which Spark reads locations of a scheme; most keep theirs."""
+    """Return the scheme by which Spark reads locations of a scheme. Most schemes are unchanged."""
     return kind_of(scheme).in_spark or scheme
 
 
 def elsewhere_scheme(scheme: str) -> str:
-    """Return the scheme by which Trino, Presto and OpenLineage know locations of a scheme; most keep theirs."""
+    """Return the scheme by which Trino, Presto and OpenLineage know locations of a scheme. Most are unchanged."""
     return kind_of(scheme).elsewhere or scheme

@@ -36,14 +36,14 @@ _REFUSED = (
     errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG,
     errno.EMLINK, errno.ELOOP, errno.EXDEV,
 )  # fmt: skip
-"""Errors after which a link was surely not made; after any other it may have been, on a server far away."""
+"""Errors that prove that a link was not made. After any other error it may exist, for instance on a remote server."""
 
 
 class LocalStore:
-    """Files under one directory.
+    """A store of the files under one directory.
 
-    Put-if-absent writes and syncs a temporary file beside the target and hard-links it to the final name: the link
-    fails if the name is taken, and a crash leaves at most the temporary file, which no listing shows.
+    Put-if-absent writes and syncs a temporary file beside the target and hard-links it to the final name. The link
+    fails if the name is taken, and a crash leaves at most the temporary file, which listings hide.
     """
 
     def __init__(self, root: str) -> None:
@@ -57,7 +57,7 @@ class LocalStore:
 
     @property
     def root(self) -> str:
-        """``file:///…`` URI of the directory."""
+        """URI of the directory, ``file:///…``."""
         return self._root
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
@@ -69,10 +69,10 @@ class LocalStore:
                 names = os.listdir(folder)
             except (FileNotFoundError, NotADirectoryError):
                 names = []
-            # Only names from ``start`` on are looked at: in a long log that is a handful of thousands.
+            # Only names from ``start`` on need a stat: in a long log these are a few among thousands.
             for name in sorted(name for name in names if name >= start):
                 if not name.startswith(_TEMP_PREFIX) and _is_text(name):
-                    with suppress(FileNotFoundError):  # removed since it was listed
+                    with suppress(FileNotFoundError):  # It was removed after the listing.
                         status = os.stat(f"{folder}/{name}")
                         if stat.S_ISREG(status.st_mode):
                             found.append((name, status))
@@ -116,7 +116,7 @@ class LocalStore:
     def list_pages(
         self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
     ) -> Iterator[ListPage]:
-        """See ``PagedStore.list_pages``; a page a directory. Links to directories are not followed."""
+        """See ``PagedStore.list_pages``. Each directory is a page. Links to directories are not followed."""
         queue = [""]
         while queue:
             current = queue.pop()
@@ -143,7 +143,7 @@ class LocalStore:
         """See ``PagedStore.remove_directories``."""
         removed = []
         for path in paths:
-            with suppress(OSError):  # not empty, or gone already
+            with suppress(OSError):  # The directory is not empty or is missing.
                 os.rmdir(self._path(path))
                 removed.append(path)
         return removed
@@ -223,7 +223,7 @@ class LocalStore:
     def _write_temporary(self, target: str, data: bytes) -> str:
         temporary, opened = _open_beside(target)
         try:
-            with BufferedWriter(opened) as file:  # writes all of it, as the file alone need not
+            with BufferedWriter(opened) as file:  # Unlike the raw file, it writes all bytes.
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -235,7 +235,7 @@ class LocalStore:
 
 
 class _LocalWriter(ObjectWriter):
-    """Writes beside the target; publishing syncs and renames."""
+    """Writes a temporary file beside the target, then syncs and renames it."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -267,11 +267,11 @@ def _info(path: str, found: os.stat_result) -> ObjectInfo:
 
 
 def _open_beside(target: str) -> tuple[str, FileIO]:
-    """A new temporary file in the target's folder, which is made where it is not there, and its name."""
+    """Create a temporary file in the target's folder, and the folder if needed. Returns name and file."""
     folder = os.path.dirname(target)
     temporary = f"{folder}/{_TEMP_PREFIX}{uuid.uuid4()}"
     for _ in range(_FOLDER_TRIES):
-        with suppress(FileNotFoundError):  # somebody removed the folder while it was empty
+        with suppress(FileNotFoundError):  # Another process removed the empty folder.
             _make_folder(folder)
             return temporary, open(temporary, "xb", buffering=0)
     _make_folder(folder)
@@ -279,7 +279,7 @@ def _open_beside(target: str) -> tuple[str, FileIO]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be written down: one that is not UTF-8 is none that a log can mean."""
+    """Return whether a name is valid UTF-8. A log cannot refer to any other name."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -296,11 +296,12 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _link(temporary: str, target: str) -> PutOutcome:
-    """Give the written file its final name, unless something has it."""
+    """Give the written file its final name, unless the name is taken."""
     try:
         os.link(temporary, target)
     except OSError as error:
-        # Over NFS a repeated request may meet the link that its first try made: then the file has two names.
+        # Over NFS, a repeated request may fail because of the link that its first try made. Then the file has two
+        # names.
         try:
             made = os.stat(temporary).st_nlink > 1
         except OSError:
@@ -320,12 +321,12 @@ def _link(temporary: str, target: str) -> PutOutcome:
     try:
         _sync_folder(os.path.dirname(target))
     except OSError:
-        return PutOutcome.UNKNOWN  # the name is there now, and may not be after a power failure
+        return PutOutcome.UNKNOWN  # A power failure may still undo the link.
     return PutOutcome.CREATED
 
 
 def _make_folder(folder: str) -> None:
-    """The directory and its parents, each new name synced to disk."""
+    """Create the directory and its parents, and sync each new name to disk."""
     missing = []
     current = folder
     while current and not os.path.isdir(current):
@@ -341,7 +342,7 @@ def _sync_folder(folder: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # file systems that sync no directory
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # Such file systems cannot sync directories.
             raise
     finally:
         os.close(descriptor)
@@ -349,7 +350,7 @@ def _sync_folder(folder: str) -> None:
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Operating system errors -> the store's own."""
+    """Translate operating system errors into the store's own."""
     try:
         yield
     except StorageError:

@@ -1,4 +1,4 @@
-"""Keep a store in memory, for tests and trials: one dictionary per name, shared by all stores of that name."""
+"""Keep a store in memory for tests and trials: one dictionary per name, shared by all stores of that name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Object:
 
 
 class _Space:
-    """The objects of one name, with a lock over them."""
+    """The objects of one name and their lock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -40,7 +40,7 @@ _VERSIONS = count(1)
 
 
 class MemoryStore:
-    """Objects in memory under ``memory://name/prefix``; gone when the process ends."""
+    """Objects in memory under ``memory://name/prefix``. They exist until the process ends."""
 
     def __init__(self, root: str) -> None:
         scheme, name, key = split_location(root)
@@ -56,7 +56,7 @@ class MemoryStore:
 
     @property
     def root(self) -> str:
-        """The URI it was opened with."""
+        """The URI that the store was opened with."""
         return self._root
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
@@ -99,7 +99,7 @@ class MemoryStore:
     def list_pages(
         self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
     ) -> Iterator[ListPage]:
-        """See ``PagedStore.list_pages``; as an object store does, in order and a thousand at a time."""
+        """See ``PagedStore.list_pages``. As in an object store, pages are in order and have up to a thousand keys."""
         del enter
         found = [info for info in self.list_all() if in_range(info.path, after, before)]
         found.sort(key=attrgetter("path"))
@@ -110,7 +110,7 @@ class MemoryStore:
             yield page
 
     def remove_directories(self, paths: list[str]) -> list[str]:
-        """See ``PagedStore.remove_directories``; there are none."""
+        """See ``PagedStore.remove_directories``. This store has no directories."""
         del paths
         return []
 
@@ -154,7 +154,7 @@ class MemoryStore:
         return DeleteReport(deleted=len(names))
 
     def set_time(self, path: str, at_ms: int) -> None:
-        """Let an object be as old as a test needs it. Raises ``ObjectNotFoundError``."""
+        """Set the modification time of an object, for tests. Raises ``ObjectNotFoundError``."""
         key = self._key(path)
         with self._space.lock:
             found = self._space.objects.get(key)
@@ -177,7 +177,7 @@ class MemoryStore:
 
 
 class _MemoryWriter(ObjectWriter):
-    """Collects bytes; publishing puts them."""
+    """Collects bytes, and puts them as an object at the end."""
 
     def __init__(self, store: MemoryStore, path: str) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Translate an object store's exception into what happened: was it sent, was it applied, can it be repeated.
+"""Translate an object store's exception: whether the request was sent, was applied, and can be repeated.
 
-The client tells the kinds of failure apart only in the text of its exceptions, so that text is read in this one place.
+The client distinguishes kinds of failure only in the text of its exceptions, which is parsed only here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CREDENTIALS: Final = re.compile(
     r"//(?:169\.254\.169\.254|169\.254\.170\.23?|\[fd00:ec2::(?:254|23)\]|sts[a-z0-9.-]*\.amazonaws\.com)[/:]"
     r"|/latest/api/token"
 )
-"""Services that hand out keys: a request that failed there never got to the store."""
+"""Services that issue credentials. A request that failed there never reached the store."""
 _KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _PART: Final = re.compile(r"DeleteFailed \{.*?code: \"([^\"]{1,80})\"", re.DOTALL)
 _PART_AGAIN: Final = frozenset(
@@ -46,15 +46,15 @@ _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "Insuffici
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFailure:
-    """What a request's failure says.
+    """The failure of a request.
 
     Args:
-        status: HTTP status of the reply, None when there was none.
+        status: HTTP status of the reply, or None if there was none.
         code: The service's own error code, such as ``SlowDown``.
-        message: The service's own sentence.
-        kind: ``credentials`` when none were found, ``path`` for a name the client refuses, ``missing``, ``denied``,
-            ``connect`` when no connection was made, ``reply`` for an HTTP status, ``part`` when a request for many
-            objects was carried out for some of them, else ``lost``.
+        message: The service's own message.
+        kind: ``credentials`` if none were found, ``path`` for a name that the client refuses, ``missing``, ``denied``,
+            ``connect`` if no connection was made, ``reply`` for an HTTP status, ``part`` if a bulk request was carried
+            out only in part, otherwise ``lost``.
         retries: How often the client had repeated the request.
     """
 
@@ -66,7 +66,7 @@ class StoreFailure:
 
     @property
     def surely_not_applied(self) -> bool:
-        """Whether the store cannot have carried the request out."""
+        """Whether the store certainly did not carry out the request."""
         if self.retries:
             return False
         if self.kind == "reply":
@@ -75,19 +75,19 @@ class StoreFailure:
 
     @property
     def is_full(self) -> bool:
-        """Whether the store said that it has no room: a certain reply, whatever its status."""
+        """Whether the store reported that it is full. That reply is certain, whatever its status."""
         return self.code in _FULL_CODES or self.status == 507
 
     @property
     def is_outage(self) -> bool:
-        """Whether every other request would most likely fail the same way."""
+        """Whether all other requests would most likely fail, too."""
         if self.kind == "part":
             return self.retryable
         return self.kind in ("connect", "lost", "credentials", "denied") or (self.status or 0) >= 500
 
     @property
     def is_denied(self) -> bool:
-        """Whether the store refused it for want of permission."""
+        """Whether the store refused the request for lack of permission."""
         return self.kind == "denied" or (self.kind == "part" and self.code == "AccessDenied")
 
     @property
@@ -99,7 +99,7 @@ class StoreFailure:
 
 
 def read_failure(error: Exception) -> StoreFailure:
-    """Read what a client's exception says. Pure; never fails."""
+    """Parse the failure in a client's exception. Pure; never fails."""
     text = str(error)
     status = _STATUS.search(text)
     code = _CODE.search(text)
@@ -118,7 +118,7 @@ def read_failure(error: Exception) -> StoreFailure:
     elif part is not None:
         kind, code = "part", part
     elif status is not None:
-        kind = "denied" if int(status.group(1)) in _DENIED else "reply"  # of a listing the client tells no other way
+        kind = "denied" if int(status.group(1)) in _DENIED else "reply"  # For listings, the status is all there is.
     elif http is not None and http.group(1) == "Connect":
         kind = "connect"
     else:
@@ -133,10 +133,10 @@ def read_failure(error: Exception) -> StoreFailure:
 
 
 def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = ()) -> StorageError:
-    """Make the error to raise for a client's exception, without a secret in it.
+    """Build the error to raise for a client's exception, without secrets.
 
     Args:
-        error: What the client raised.
+        error: Exception of the client.
         where: URI of the object.
         secrets: Texts that must not appear.
     """
@@ -151,13 +151,14 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
         return StoragePermissionError(
             f"{where}: the store refused the request, because this machine's clock differs from the store's by more "
             f"than it allows ({detail}).",
-            hint="Set the wrong clock right, for instance by NTP. pydelta doctor URI measures the difference.",
+            hint="Set the clock of the machine that is wrong, for instance by NTP. "
+            "pydelta doctor URI measures the difference.",
         )
     if failure.is_denied:
         bucket = (where.partition("://")[2] or where).partition("/")[0]
         return StoragePermissionError(
             f"{where}: there is no bucket {bucket}, or the key may not do this there ({detail}).",
-            hint="Check the name of the bucket (a key without rights on others gets this answer where there is none), "
+            hint="Check the name of the bucket (for a missing one, a key with few rights gets the same answer), "
             "then the keys (fs.s3a.access.key and fs.s3a.secret.key, or AWS_*), and what their owner may do.",
         )
     if failure.kind == "credentials":

@@ -1,7 +1,7 @@
 """Serve S3, Google and Azure storage as a ``Store``, through obstore.
 
-A put-if-absent is sent once and never repeated by the client: a repeat after a lost reply would meet its own object
-and report it as someone else's.
+A put-if-absent is sent once and never repeated by the client: after a lost reply, a second request would find the
+object of the first one and report it as another writer's.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _HIGHEST: Final = "\U0010ffff"
 
 
 def open_object_store(uri: str, options: Mapping[str, str]) -> ObjectStore:
-    """Open the store of a bucket's prefix, configured as Spark's file systems are.
+    """Open the store of a bucket's prefix, configured like Spark's file systems.
 
     Raises:
-        InvalidArgumentError: No bucket, or settings that cannot be carried over.
+        InvalidArgumentError: The location has no bucket, or a setting cannot be translated.
     """
     scheme, host, _ = split_location(uri)
     if not host:
         raise InvalidArgumentError(f"{uri!r} does not name a bucket.", hint=f"Write it as {scheme}://bucket/path.")
-    # A user may register a scheme such as s3x for a look-alike.
+    # A user may register a scheme such as s3x for an S3-compatible store.
     kind = "s3" if scheme.startswith("s3") else kind_of(scheme).name
     read = {"s3": s3_options, "gs": gcs_options}.get(kind, azure_options)
     return ObjectStore(uri, read(host, options))
 
 
 class ObjectStore:
-    """Objects below a prefix of a bucket. Keys are plain text: nothing in a path is decoded or escaped."""
+    """Objects below a prefix of a bucket. Keys are plain text: paths are neither decoded nor escaped."""
 
     def __init__(self, root: str, connection: Connection) -> None:
         self._root = root.rstrip("/")
@@ -70,12 +70,12 @@ class ObjectStore:
 
     @property
     def root(self) -> str:
-        """The URI it was opened with."""
+        """The URI that the store was opened with."""
         return self._root
 
     @property
     def identity(self) -> str:
-        """Service and bucket: what a probe's result holds for."""
+        """Service and bucket, for which a probe's result is valid."""
         where = self._connection.get("endpoint") or self._connection.get("base_url") or self._connection.kind
         return f"{where}/{self._connection.get('account_name') or ''}/{self._connection.bucket}"
 
@@ -94,7 +94,7 @@ class ObjectStore:
     def _list_page_run(
         self, folder: str, offset: str | None, prefix: str, start: str, found: dict[str, ObjectInfo]
     ) -> str | None:
-        """Collect direct children; where a page ends inside a subdirectory, the offset that leads past it."""
+        """Collect direct children. If a page ends inside a subdirectory, return the offset that skips it."""
         with self._translated(prefix):
             for page in obstore.list(self._store, folder.rstrip("/") or None, offset=offset, chunk_size=_PAGE):
                 name = ""
@@ -127,7 +127,7 @@ class ObjectStore:
     def list_pages(
         self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
     ) -> Iterator[ListPage]:
-        """See ``PagedStore.list_pages``. A range ends with the page in which its last key lies."""
+        """See ``PagedStore.list_pages``. A range ends with the page that has its last key."""
         del enter
         folder = self._folder("")
         cut = len(folder)
@@ -148,11 +148,11 @@ class ObjectStore:
                 yield page
                 if beyond and self._ordered:
                     return
-        if page is None:  # the request that found nothing
+        if page is None:  # Each request gives a page, even if it found nothing.
             yield ListPage()
 
     def remove_directories(self, paths: list[str]) -> list[str]:
-        """See ``PagedStore.remove_directories``; there are none."""
+        """See ``PagedStore.remove_directories``. This store has no directories."""
         del paths
         return []
 
@@ -177,9 +177,9 @@ class ObjectStore:
         return b""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """See ``Store.put_if_absent``. A timeout, a broken connection or a server's error gives ``UNKNOWN``.
+        """See ``Store.put_if_absent``. A timeout, a broken connection or a server error gives ``UNKNOWN``.
 
-        A server's error that says that the store is full is raised.
+        A server error that says that the store is full is raised.
         """
         key, client = self._key(path), self._store_once
         for attempt in range(_CONFLICT_ATTEMPTS):
@@ -191,7 +191,7 @@ class ObjectStore:
                     return self._unknown(path, failure)
                 if failure.status != 409 or failure.code == "BlobAlreadyExists" or self.head(path) is not None:
                     return PutOutcome.ALREADY_EXISTS
-                _CONFLICT_BACKOFF.pause(attempt + 1)  # another request on this key is under way; ours was not applied
+                _CONFLICT_BACKOFF.pause(attempt + 1)  # A request on this key is running; ours was refused.
             except (BaseError, OSError, ValueError) as error:
                 failure = read_failure(error)
                 if failure.surely_not_applied or (failure.is_full and not failure.retries):
@@ -225,7 +225,7 @@ class ObjectStore:
             return None
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
-        """See ``Store.delete_many``. A thousand keys a request."""
+        """See ``Store.delete_many``. Each request has up to a thousand keys."""
         names = list(paths)
         failed: list[tuple[str, str]] = []
         causes: list[StoreFailure] = []
@@ -254,7 +254,7 @@ class ObjectStore:
     def _delete_one_by_one(
         self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[StoreFailure]
     ) -> None:
-        """Some services answer a bulk request with its first failure only, or fail on what is already gone."""
+        """Delete objects singly, since some services report only the first failure, or fail on missing objects."""
 
         def delete(name: str) -> tuple[str, Exception] | None:
             try:
@@ -297,7 +297,7 @@ class ObjectStore:
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:
-        """The client's errors -> the store's own, without the client's text in the chain."""
+        """Translate the client's errors into the store's own, without the client's text in the chain."""
         try:
             yield
         except DeltaError:
@@ -307,7 +307,7 @@ class ObjectStore:
 
 
 def _before(start: str) -> str:
-    """A text below ``start`` and above most of what sorts below it: listings exclude their offset."""
+    """Return a text slightly below ``start``, since listings exclude their offset."""
     last = ord(start[-1])
     return start[:-1] + (chr(last - 1) + "~" if last > 0x20 else "")
 
@@ -323,15 +323,15 @@ def _info(path: str, item: Any) -> ObjectInfo:
 
 @lru_cache(maxsize=64)
 def _client(connection: Connection, *, repeat: bool) -> Any:
-    """The client of a bucket; equal settings share one, and so its connections.
+    """Create the client of a bucket. Equal settings share a client and its connections.
 
     Raises:
-        DeltaEnvironmentError: The client does not take the settings, such as a key file that is not there.
+        DeltaEnvironmentError: The client refuses the settings, such as a missing key file.
     """
     client: dict[str, Any] = {"allow_http": connection.allow_http, "connect_timeout": timedelta(seconds=10)}
     if connection.proxy is not None:
         client["proxy_url"] = connection.proxy.reveal()
-    # A whole-request timeout would cut long transfers short; a stalled one is cut by the read timeout.
+    # A timeout of the whole request would abort long transfers; the read timeout stops stalled ones.
     client["timeout"] = timedelta(minutes=15) if repeat else timedelta(minutes=2)
     client["read_timeout"] = timedelta(minutes=2)
     retry: dict[str, Any] = {
@@ -343,7 +343,7 @@ def _client(connection: Connection, *, repeat: bool) -> Any:
     options: dict[str, Any] = {"config": config, "client_options": client, "retry_config": retry}
     credential = connection.credential
     if credential is not None:
-        # Handed over by a callback, so that a session token of the environment is never mixed with other keys.
+        # A callback passes the keys, so that a session token of the environment is never mixed with them.
         options["credential_provider"] = lambda: {
             "access_key_id": credential.access_key.reveal(),
             "secret_access_key": credential.secret_key.reveal(),

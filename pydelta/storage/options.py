@@ -1,7 +1,7 @@
 """Read Hadoop's ``fs.s3a.*`` settings and the environment into one ``Connection``, the same for Spark and for us.
 
-``fs.gs.*`` and ``fs.azure.*`` are read in ``cloud_options``. Nothing here opens a connection, and no ``repr`` shows a
-secret.
+``fs.gs.*`` and ``fs.azure.*`` are read in ``cloud_options``. Nothing here opens a connection, and ``repr`` never shows
+a secret.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Connection", "HadoopOptions", "Secret", "StaticCredential", "s3_opti
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Text that no ``repr``, log line or message shows; ``reveal`` it only where a client needs it."""
+    """Text that ``repr``, logs and messages never show. Call ``reveal`` only where a client needs it."""
 
     _value: str = field(repr=False)
 
@@ -38,7 +38,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticCredential:
-    """Keys of an S3 account; ``token`` belongs to temporary ones."""
+    """Keys of an S3 account. ``token`` belongs to temporary keys."""
 
     access_key: Secret
     secret_key: Secret
@@ -47,16 +47,16 @@ class StaticCredential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How to reach one bucket. Hashable, so that equal settings share a client.
+    """The settings to reach one bucket. Hashable, so that equal settings share a client.
 
     Args:
         kind: ``s3``, ``gs`` or ``azure``.
         bucket: Bucket or container.
-        config: Settings of the client library by its own names.
-        credential: Keys to sign with; None leaves it to the environment (container, web identity, instance).
-        allow_http: Whether the endpoint is spoken to without TLS.
+        config: Settings of the client library under its own names.
+        credential: Keys to sign with. None leaves it to the environment (container, web identity, instance).
+        allow_http: Whether the endpoint may be used without TLS.
         proxy: URL of a proxy, with its password.
-        max_retries: How often a request that may be repeated is repeated.
+        max_retries: Maximum number of retries of a repeatable request.
     """
 
     kind: str
@@ -68,12 +68,12 @@ class Connection:
     max_retries: int = 6
 
     def get(self, name: str) -> str | bool | None:
-        """Return one client setting, secrets revealed; None when it is not set."""
+        """Return one client setting, with secrets revealed, or None if it is not set."""
         value = dict(self.config).get(name)
         return value.reveal() if isinstance(value, Secret) else value
 
     def secrets(self) -> tuple[str, ...]:
-        """Return every secret text in here, for a message to be cleaned of."""
+        """Return all secret texts in the settings, to be removed from messages."""
         held = [value for _, value in self.config if isinstance(value, Secret)]
         if self.credential is not None:
             held += [self.credential.secret_key, *([self.credential.token] if self.credential.token else [])]
@@ -83,7 +83,7 @@ class Connection:
 
 
 class HadoopOptions:
-    """Settings by their Hadoop names: call options before ``spark.hadoop.*`` ones before ``PYDELTA_*`` variables.
+    """Settings by their Hadoop names: options of the call, then ``spark.hadoop.*``, then ``PYDELTA_*`` variables.
 
     The variable of ``fs.s3a.path.style.access`` is ``PYDELTA_FS_S3A_PATH_STYLE_ACCESS``. An empty value counts as
     unset, as in Hadoop.
@@ -97,7 +97,7 @@ class HadoopOptions:
         return f"HadoopOptions({sorted(self._options)})"
 
     def get(self, *names: str) -> str | None:
-        """Return the first of the settings that is set."""
+        """Return the first of these settings that is set."""
         for name in names:
             for value in (
                 self._options.get(name),
@@ -109,10 +109,10 @@ class HadoopOptions:
         return None
 
     def get_flag(self, *names: str, default: bool) -> bool:
-        """Return a setting that is true or false.
+        """Return a boolean setting.
 
         Raises:
-            InvalidArgumentError: It is neither.
+            InvalidArgumentError: The setting is neither true nor false.
         """
         text = self.get(*names)
         if text is None:
@@ -126,7 +126,7 @@ class HadoopOptions:
         return next((self.env[name] for name in names if self.env.get(name)), None)
 
     def starting_with(self, *prefixes: str) -> dict[str, str]:
-        """Return all settings whose names begin so, ``spark.hadoop.`` taken off."""
+        """Return all settings with one of these prefixes, after removing ``spark.hadoop.``."""
         plain = {name: value for name, value in self._options.items() if not name.startswith("spark.hadoop.")}
         named = {name.removeprefix("spark.hadoop."): value for name, value in self._options.items()}
         return {name: value for name, value in {**named, **plain}.items() if name.startswith(prefixes)}
@@ -153,7 +153,7 @@ _ENCRYPTION: Final = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:km
 
 
 class _S3Settings:
-    """``fs.s3a.*`` of one bucket: ``fs.s3a.bucket.<bucket>.x`` before ``fs.s3a.x``."""
+    """The ``fs.s3a.*`` settings of one bucket. ``fs.s3a.bucket.<bucket>.x`` wins over ``fs.s3a.x``."""
 
     def __init__(self, options: HadoopOptions, bucket: str) -> None:
         self._options = options
@@ -175,16 +175,17 @@ class _S3Settings:
 def s3_options(
     bucket: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
-    """Read how to reach a bucket, from the settings that Spark's S3A reads.
+    """Read the connection to a bucket from the settings of Spark's S3A.
 
-    ``fs.s3a.endpoint``, ``endpoint.region``, ``path.style.access``, ``connection.ssl.enabled``, ``access.key``,
-    ``secret.key``, ``session.token``, ``aws.credentials.provider``, ``encryption.algorithm`` and ``.key``,
-    ``requester.pays.enabled``, ``attempts.maximum``, ``proxy.*``, each also per bucket; then the ``AWS_*`` variables.
+    The settings are ``fs.s3a.endpoint``, ``endpoint.region``, ``path.style.access``, ``connection.ssl.enabled``,
+    ``access.key``, ``secret.key``, ``session.token``, ``aws.credentials.provider``, ``encryption.algorithm`` and
+    ``.key``, ``requester.pays.enabled``, ``attempts.maximum`` and ``proxy.*``. Each may be per bucket. The ``AWS_*``
+    variables are the fallback.
 
     Raises:
-        InvalidArgumentError: A value that cannot be right.
-        DeltaEnvironmentError: A credential provider class, an encryption or a credential store that only Hadoop
-            itself can serve, by its name; half of a key pair; no keys where the settings ask for some.
+        InvalidArgumentError: A value is invalid.
+        DeltaEnvironmentError: Only Hadoop supports a credential provider class, an encryption or a credential store,
+            which the error names; or half of a key pair is missing; or the settings ask for keys but none were found.
     """
     lookup = HadoopOptions(options, env)
     settings = _S3Settings(lookup, bucket)
@@ -220,13 +221,13 @@ def s3_options(
 
 
 def _endpoint(lookup: HadoopOptions, settings: _S3Settings) -> tuple[str | None, bool]:
-    """The endpoint with its scheme (None for AWS's own), and whether the environment named it."""
+    """Return the endpoint with its scheme (None for AWS's own), and whether the environment named it."""
     text = settings.get("endpoint")
     if text is None:
         text = lookup.get_variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
         return (_with_scheme(text, tls=True), True) if text else (None, False)
     if text.lower().rstrip("/").removeprefix("https://") == "s3.amazonaws.com":
-        return None, False  # the central address: the region decides
+        return None, False  # It is AWS's central address, so the region decides.
     return _with_scheme(text, tls=settings.flag("connection.ssl.enabled", default=True)), False
 
 
@@ -236,7 +237,7 @@ def _with_scheme(text: str, *, tls: bool) -> str:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
         usable = usable and parts.port != 0
-    except ValueError:  # brackets that are no address, a port that is no number
+    except ValueError:  # The brackets or the port are invalid.
         usable = False
     if not usable:
         raise InvalidArgumentError(
@@ -255,7 +256,7 @@ def _region(lookup: HadoopOptions, settings: _S3Settings, endpoint: str | None) 
 
 
 def _can_be_host(bucket: str, host: str) -> bool:
-    """Whether ``bucket.host`` is an address that resolves and that a certificate covers."""
+    """Return whether ``bucket.host`` is an address that resolves and that a certificate covers."""
     if host == "localhost" or not re.fullmatch(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", bucket):
         return False
     try:
@@ -301,7 +302,7 @@ def _count(settings: _S3Settings, name: str, *, default: int) -> int:
 
 
 def _credential(lookup: HadoopOptions, settings: _S3Settings) -> tuple[StaticCredential | None, bool]:
-    """The keys to sign with (None: what the machine offers), and whether not to sign at all."""
+    """Return the keys to sign with (None for those of the machine), and whether not to sign at all."""
     binding = settings.get("delegation.token.binding")
     if binding is not None:
         raise _refused(binding, "fs.s3a.delegation.token.binding")

@@ -1,7 +1,7 @@
-"""List everything below a store's root, page by page: columns instead of one object per file.
+"""List everything below a store's root in pages, which have columns instead of an object per file.
 
-Object stores answer a thousand keys a request and can begin anywhere in the order of keys, so that ranges of keys are
-listed side by side. File systems are walked, and say which directories there are.
+Object stores return a thousand keys per request and can start at any key, so that ranges of keys are listed in
+parallel. File systems are walked, and also report their directories.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pydelta.storage.interface import ObjectInfo, Store
 __all__ = ["PAGE_KEYS", "ListPage", "PagedStore", "paged", "pages_of"]
 
 PAGE_KEYS: Final = 1000
-"""Keys in one reply of an object store."""
+"""Number of keys in one reply of an object store."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListPage:
-    """One reply. ``paths`` are relative to the root, ``sizes`` in bytes, ``times_ms`` epoch milliseconds.
+    """One page of a listing. ``paths`` are relative to the root, ``times_ms`` are in epoch milliseconds.
 
-    ``directories`` and ``directory_times_ms`` are those met by a file system's walk; empty for an object store.
+    ``directories`` and ``directory_times_ms`` are those found by walking a file system; empty for an object store.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -32,22 +32,22 @@ class ListPage:
     directory_times_ms: list[int] = field(default_factory=list)
 
     def add(self, info: ObjectInfo) -> None:
-        """Add one more file."""
+        """Add a file."""
         self.paths.append(info.path)
         self.sizes.append(info.size)
         self.times_ms.append(info.modification_time_ms)
 
 
 class PagedStore(Protocol):
-    """What a store may have beyond ``Store``."""
+    """Optional operations of a store beyond ``Store``."""
 
     @property
     def has_directories(self) -> bool:
-        """Whether a directory is there by itself, and stays when it is empty."""
+        """Whether directories exist by themselves, and stay when they are empty."""
 
     @property
     def has_key_ranges(self) -> bool:
-        """Whether ``after`` and ``before`` spare requests, so that ranges can be listed side by side."""
+        """Whether ``after`` and ``before`` save requests, so that ranges can be listed in parallel."""
 
     def list_pages(
         self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
@@ -55,27 +55,27 @@ class PagedStore(Protocol):
         """List files below the root, one page per request.
 
         Args:
-            after: Only paths after this one, in the order of their UTF-8 bytes; empty for no bound.
-            before: Only paths up to and including this one; empty for no bound.
-            enter: Whether to walk into a directory; object stores, which have none, do not ask.
+            after: Only paths after this one, in the order of their UTF-8 bytes, or empty for no bound.
+            before: Only paths up to and including this one, or empty for no bound.
+            enter: Returns whether to walk into a directory. Object stores do not call it.
         """
 
     def remove_directories(self, paths: list[str]) -> list[str]:
-        """Remove those directories that are empty, in the order given; returns the ones that were removed.
+        """Remove empty directories in the given order, and return the removed ones.
 
         A store without directories removes none.
         """
 
 
 def paged(store: Store) -> PagedStore | None:
-    """Return the store as one that has pages; None when it has not."""
+    """Return the store if it supports pages, otherwise None."""
     return cast(PagedStore, store) if getattr(store, "list_pages", None) is not None else None
 
 
 def pages_of(
     store: Store, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
 ) -> Iterator[ListPage]:
-    """List any store in pages; one without pages is listed whole by each call, so ranges do not pay there."""
+    """List any store in pages. One without page support is listed in full by each call, so ranges save nothing."""
     own = paged(store)
     if own is not None:
         yield from own.list_pages(after=after, before=before, enter=enter)
@@ -91,5 +91,5 @@ def pages_of(
 
 
 def in_range(path: str, after: str, before: str) -> bool:
-    """Whether a path lies in a range of keys; both bounds as in ``list_pages``. Python orders as UTF-8 does."""
+    """Return whether a path is in a range of keys, as in ``list_pages``. Python orders strings as UTF-8 does."""
     return (not after or path > after) and (not before or path <= before)

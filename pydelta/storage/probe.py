@@ -1,6 +1,6 @@
-"""Test whether put-if-absent holds: several S3 look-alikes let two writers create one object; a race shows it.
+"""Test put-if-absent with a race, since several S3-compatible stores let two writers create one object.
 
-A store in, a result out; at a process's first commit to a bucket ``ensure_safe`` refuses one that failed.
+``ensure_safe`` runs the test at a process's first commit to a bucket, and refuses a store that failed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What a race showed.
+    """The result of a race.
 
     Args:
-        writers: How many raced.
-        created: How many were told that they created the object; one is right.
-        unknown: How many were told nothing certain.
-        kept: Whether what is stored is what the winner wrote, or, where none is known, one of the unknown.
-        latecomer_refused: Whether a create after the race left the object alone and did not claim to have made it.
+        writers: Number of racing writers.
+        created: Number of writers whose create succeeded; one is correct.
+        unknown: Number of writers without a certain reply.
+        kept: Whether the stored bytes are the winner's, or those of a writer without a reply if no winner is known.
+        latecomer_refused: Whether a create after the race was refused and left the object unchanged.
     """
 
     writers: int
@@ -41,7 +41,7 @@ class ProbeResult:
 
     @property
     def safe(self) -> bool:
-        """One winner at most, its bytes are there, and they stay."""
+        """Whether there was at most one winner, and its bytes are stored and stay."""
         one_winner = self.created == 1 or (self.created == 0 and self.unknown > 0)
         return self.kept and one_winner and self.latecomer_refused
 
@@ -50,8 +50,8 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
     """Race ``writers`` threads to create one object under ``_pydelta/``, which is removed afterwards.
 
     Raises:
-        StorageError: The store could not be written to at all, or none of the writers got a certain reply and nothing
-            is there: that says nothing of a race.
+        StorageError: The store could not be written to at all; or no writer got a certain reply and the object does not
+            exist, so that the race shows nothing.
     """
     path = f"_pydelta/probe-{uuid.uuid4()}"
     barrier = threading.Barrier(writers)
@@ -69,9 +69,9 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
             if PutOutcome.UNKNOWN not in outcomes.values() or PutOutcome.CREATED in outcomes.values():
                 raise
             raise StorageError(
-                f"{store.root}: none of {writers} requests to create an object got a certain reply, and there is none.",
+                f"{store.root}: none of {writers} requests to create an object got a certain reply, and it is missing.",
                 retryable=True,
-                hint="Run it again; if it stays so, see what the store's own log says.",
+                hint="Run it again; if it fails again, check the store's own log.",
             ) from None
         late = store.put_if_absent(path, b"latecomer")
         latecomer_refused = late is not PutOutcome.CREATED and store.read(path) == stored
@@ -90,7 +90,7 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
 
 
 def ensure_safe(store: Store) -> None:
-    """Refuse a store that does not keep put-if-absent; each bucket is raced once per process.
+    """Refuse a store without a safe put-if-absent. Each bucket is tested once per process.
 
     Raises:
         UnsafeStoreError: Two writers created the same object.

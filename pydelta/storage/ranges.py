@@ -1,4 +1,4 @@
-"""Read an object as a seekable file over its byte ranges: nothing is held but what is being read."""
+"""Read an object as a seekable file over its byte ranges, without holding more than is being read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _STREAM_BYTES: Final = 8 * 1024 * 1024
 
 
 class RangeReader(io.RawIOBase):
-    """A seekable file over ``Store.read_range``; each read is a request.
+    """A seekable file over ``Store.read_range``. Each read is a request.
 
     Args:
-        store: Where it is.
+        store: Store of the object.
         path: Path in the store.
-        size: Its size in bytes.
+        size: Size of the object in bytes.
     """
 
     def __init__(self, store: Store, path: str, size: int) -> None:
@@ -38,21 +38,21 @@ class RangeReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Tell where the next read begins."""
+        """Return the position of the next read."""
         return self._position
 
     def size(self) -> int:
-        """Return the size in bytes; Arrow asks for it."""
+        """Return the size in bytes, as Arrow expects."""
         return self._size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Choose where the next read begins."""
+        """Set the position of the next read."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, start + offset)
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read the next bytes; all that are left without a size.
+        """Read the next bytes, or all remaining ones if no size is given.
 
         Raises:
             StorageError: The store failed.
@@ -66,14 +66,14 @@ class RangeReader(io.RawIOBase):
         return data
 
     def readinto(self, buffer: object, /) -> int:
-        """Read as ``read`` does, into a buffer."""
+        """Read into a buffer, as ``read`` does."""
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         data = self.read(len(view))
         view[: len(data)] = data
         return len(data)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Get byte ranges (start, length) at once: near ones as one request, the requests side by side."""
+        """Fetch byte ranges (start, length) in parallel, with adjacent or near ones in one request."""
         merged: list[tuple[int, int]] = []
         for start, length in sorted(ranges):
             if merged and start - sum(merged[-1]) <= _NEAR_BYTES:
@@ -95,13 +95,13 @@ class RangeReader(io.RawIOBase):
 
 
 def open_stream(store: Store, path: str) -> io.BufferedReader:
-    """Open an object to be read from its beginning, some megabytes per request.
+    """Open an object for sequential reading, with some megabytes per request.
 
     Raises:
-        ObjectNotFoundError: It is not there.
+        ObjectNotFoundError: The object does not exist.
         StorageError: The store failed.
     """
     info = store.head(path)
     if info is None:
-        store.read(path)  # says what is missing
+        store.read(path)  # This raises the error.
     return io.BufferedReader(RangeReader(store, path, info.size if info else 0), _STREAM_BYTES)

@@ -1,7 +1,7 @@
-"""Read many things side by side, on threads that stay.
+"""Read many items in parallel on threads that are reused.
 
-A thread that ends leaves memory behind that allocators give to no other thread for a while. A process that starts some
-for each batch of a stream grows by a hundred kilobytes a batch.
+A thread that ends leaves memory behind that allocators do not give to other threads for a while. A process that starts
+new threads for each batch of a stream would grow by a hundred kilobytes per batch.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ def read_all(read: Callable[[T], R], items: Sequence[T], *, at_most: int = _THRE
     """Call ``read`` for each item, up to 16 at a time in this process.
 
     Args:
-        read: Waits for a store, mostly. Called by a ``read`` itself, this works through its items one by one.
-        items: Any number.
-        at_most: How many at a time, if fewer.
+        read: Reads one item, mostly waiting for a store. If it calls ``read_all`` itself, those items are read one by
+            one.
+        items: Any number of items.
+        at_most: A lower limit of parallel calls.
 
     Returns:
-        What ``read`` returned, in the order of the items. The first error, in that order, is raised.
+        The results of ``read``, in the order of the items. The first error, in that order, is raised.
     """
     if len(items) < 2 or at_most < 2 or getattr(_own, "reads", False):
         return [read(item) for item in items]
@@ -46,7 +47,7 @@ def read_all(read: Callable[[T], R], items: Sequence[T], *, at_most: int = _THRE
                 number, item = left.popleft()
                 try:
                     found[number] = read(item)
-                except BaseException as error:  # noqa: BLE001 - raised below, if it is the first
+                except BaseException as error:  # noqa: BLE001 - the first one is raised below
                     errors[number] = error
                     left.clear()
 
@@ -65,4 +66,4 @@ def _begin() -> None:
     _own.reads = True
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
+os.register_at_fork(after_in_child=_threads.cache_clear)  # A child does not inherit the threads.

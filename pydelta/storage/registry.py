@@ -1,4 +1,4 @@
-"""Open the store that serves a location, by URI scheme; users add schemes of their own."""
+"""Open the store that serves a location, by URI scheme. Users can add schemes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydelta.storage.uris import normalize_uri, scheme_of
 __all__ = ["StoreFactory", "open_store", "register_store"]
 
 StoreFactory: TypeAlias = Callable[[str, Mapping[str, str]], Store]
-"""Takes a normalised URI and Hadoop-style options, returns the store of that root."""
+"""Takes a normalized URI and Hadoop-style options, and returns the store of that root."""
 
 _BUILT_IN: Mapping[str, str] = {scheme: kind.factory for kind in KINDS if kind.factory for scheme in kind.schemes}
 _REGISTERED: dict[str, StoreFactory] = {}
@@ -26,7 +26,7 @@ _SETTING = "spark.pydelta.logStore."
 
 
 def register_store(scheme: str, factory: StoreFactory) -> None:
-    """Serve a URI scheme with ``factory`` in this process, over what was there before.
+    """Serve a URI scheme with ``factory`` in this process. Replaces an earlier factory of the scheme.
 
     Raises:
         InvalidArgumentError: The scheme is empty or not in lower case.
@@ -40,15 +40,15 @@ def register_store(scheme: str, factory: StoreFactory) -> None:
 def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     """Open the store for a location.
 
-    Looked up in this order: the setting ``spark.pydelta.logStore.<scheme>`` (``module:factory``) among the options,
-    ``register_store``, the entry points ``pydelta.log_stores``, what is built in.
+    The factory is looked up in this order: the option ``spark.pydelta.logStore.<scheme>`` (``module:factory``),
+    ``register_store``, the entry points ``pydelta.log_stores``, and the built-in stores.
 
     Args:
         uri: A URI or a local path.
-        options: ``fs.s3a.*`` and similar settings, with or without ``spark.hadoop.`` before them.
+        options: ``fs.s3a.*`` and similar settings, with or without the prefix ``spark.hadoop.``.
 
     Raises:
-        InvalidArgumentError: No store serves the scheme, or the setting names none.
+        InvalidArgumentError: No store serves the scheme, or the setting does not name a valid factory.
     """
     normalized = normalize_uri(uri)
     options = dict(options or {})
@@ -74,7 +74,7 @@ def _factory(scheme: str, options: Mapping[str, str]) -> StoreFactory:
 
 @lru_cache(maxsize=1)
 def _installed() -> Mapping[str, str]:
-    """Scheme -> factory of every installed package that brings a log store."""
+    """Map the scheme to the factory for every installed package that provides a log store."""
     return {entry.name: entry.value for entry in entry_points(group="pydelta.log_stores")}
 
 

@@ -1,4 +1,4 @@
-"""Ask a store whether a key may do what a job will need, before the job begins."""
+"""Check whether a key has the rights that a job will need, before the job begins."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def require_rights(store: Store, what: str, options: Mapping[str, str]) -> None:
     """Write, read and delete an object below a store's root, and list it.
 
     Args:
-        store: Of the place.
-        what: The place is for, as a phrase: ``the stream's checkpoint``.
-        options: Those that the store was opened with; of these the name of the key is shown, never its secret.
+        store: Store of the location.
+        what: Purpose of the location, as a phrase: ``the stream's checkpoint``.
+        options: Options of the store. The error shows the key's name in them, never its secret.
 
     Raises:
-        StoragePermissionError: One of them is refused. Says which, to whom and where.
-        StorageError: The store fails otherwise.
+        StoragePermissionError: A right is missing. The error names the right, the key and the location.
+        StorageError: The store failed for another reason.
     """
-    if isinstance(store, NearStore):  # a folder of this machine says at once what is wrong, and is not to be made here
+    if isinstance(store, NearStore):  # A local folder reports its errors itself, and must not be created here.
         return
     name = f".rights-{uuid.uuid4().hex}"
     steps: tuple[tuple[str, Callable[[], object]], ...] = (

@@ -1,4 +1,4 @@
-"""Collect writes into one whole object at ``close``: what every store's writer has in common."""
+"""Collect writes into one object that appears as a whole at ``close``, for the writers of all stores."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["ObjectWriter"]
 
 
 class ObjectWriter(io.RawIOBase):
-    """A binary stream whose object appears whole at ``close``, or not at all.
+    """A binary stream whose object appears as a whole at ``close``, or not at all.
 
     ``abort``, an exception inside ``with``, a failed ``close`` and a stream that is dropped without ``close`` all leave
-    the store as it was. A store implements ``_append``, ``_publish`` and ``_drop``.
+    the store unchanged. A store implements ``_append``, ``_publish`` and ``_drop``.
     """
 
     def __init__(self) -> None:
@@ -24,14 +24,14 @@ class ObjectWriter(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return how many bytes were written so far."""
+        """Return the number of bytes written so far."""
         return self._written
 
     def write(self, data: Any, /) -> int:
-        """Take all the bytes of a buffer.
+        """Write all bytes of a buffer.
 
         Raises:
-            StorageError: The store failed; what was written is dropped at ``close`` or ``abort``.
+            StorageError: The store failed. The data is discarded at ``close`` or ``abort``.
             ValueError: The stream is closed.
         """
         if self.closed:
@@ -43,10 +43,10 @@ class ObjectWriter(io.RawIOBase):
         return view.nbytes
 
     def close(self) -> None:
-        """Publish the object; a second call does nothing.
+        """Publish the object. A second call does nothing.
 
         Raises:
-            StorageError: The object could not be published, and nothing of it is left that a reader could see.
+            StorageError: The object could not be published, and readers see nothing of it.
         """
         if self.closed:
             return
@@ -58,7 +58,7 @@ class ObjectWriter(io.RawIOBase):
         super().close()
 
     def abort(self) -> None:
-        """Drop what was written; the store stays as it was. Does nothing after ``close``."""
+        """Discard the data and leave the store unchanged. Does nothing after ``close``."""
         if self.closed:
             return
         super().close()
@@ -71,7 +71,7 @@ class ObjectWriter(io.RawIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        # The inherited finalizer closes, which would publish half an object when its writer died of an error.
+        # The inherited finalizer calls close, which would publish half an object after an error of its writer.
         if "_written" in self.__dict__ and not self.closed:
             self.abort()
 

@@ -1,4 +1,4 @@
-"""Upload a stream of bytes as one object: one put for a small object, else a multipart upload meanwhile."""
+"""Upload a stream of bytes as one object: with one put if it is small, otherwise with a multipart upload."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class _DroppedError(Exception):
 
 
 class UploadWriter(ObjectWriter):
-    """Holds at most a few parts in memory, however large the object gets.
+    """A writer that holds at most a few parts in memory, however large the object is.
 
     Args:
         store: The client's store.
         key: Full key in the bucket.
-        to_error: A client's exception -> the error to raise.
+        to_error: Translates a client's exception into the error to raise.
     """
 
     def __init__(self, store: Any, key: str, *, to_error: Callable[[Exception], Exception]) -> None:
@@ -77,7 +77,7 @@ class UploadWriter(ObjectWriter):
 
 
 class _Upload:
-    """A multipart upload in a thread of its own, which knows nothing of the stream: a forgotten stream still dies."""
+    """A multipart upload in a thread that does not refer to the stream, so that an unused stream can be collected."""
 
     def __init__(self, store: Any, key: str) -> None:
         self.failure: Exception | None = None
@@ -88,7 +88,7 @@ class _Upload:
         self._thread.start()
 
     def offer(self, part: bytes | _DroppedError | None) -> None:
-        """Hand over a part as soon as there is room; nothing, when the upload has ended."""
+        """Pass a part on as soon as there is room, or drop it if the upload has ended."""
         while self._thread.is_alive():
             try:
                 self._parts.put(part, timeout=_POLL_S)
@@ -97,7 +97,7 @@ class _Upload:
             return
 
     def finish(self, last: _DroppedError | None) -> None:
-        """Complete the upload, or have the client delete its parts; returns when it is done."""
+        """Complete the upload, or have the client delete its parts, and wait for the end."""
         self.offer(last)
         self._thread.join()
 
@@ -113,7 +113,7 @@ class _Upload:
             )
         except _DroppedError:
             pass
-        except Exception as error:  # noqa: BLE001 -- raised by the stream, in the thread that writes
+        except Exception as error:  # noqa: BLE001 -- The stream raises it in the writing thread.
             self.failure = error
 
     def _taken(self) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Normalise locations as users write them to one spelling of the URI."""
+"""Bring locations, as users write them, to one spelling of the URI."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
 ]
 
 LOCAL: Final = "file"
-"""Name under which the local file system is a bucket."""
+"""Bucket name of the local file system."""
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def scheme_of(uri: str) -> str:
-    """Return the scheme in lower case; ``file`` for a bare path.
+    """Return the scheme in lower case, or ``file`` for a bare path.
 
     Example:
         >>> scheme_of("S3a://bucket/t"), scheme_of("/data/t")
@@ -41,13 +41,13 @@ def scheme_of(uri: str) -> str:
 
 
 def normalize_uri(uri: str) -> str:
-    """Spell a location in one way: with scheme, without a trailing slash; local paths absolute and URI-encoded.
+    """Normalize a location: with a scheme and without a trailing slash; local paths absolute and URI-encoded.
 
-    A bare path is taken literally (``%41`` stays three characters); the path of a ``file:`` URI is decoded. In every
-    other scheme what follows the host is the plain text of a key, as in Hadoop's paths: nothing is decoded.
+    A bare path is taken literally (``%41`` stays three characters), and the path of a ``file:`` URI is decoded. In all
+    other schemes, the part after the host is the plain text of a key and is not decoded, as in Hadoop's paths.
 
     Raises:
-        InvalidArgumentError: Empty, or a ``file:`` URI of another host.
+        InvalidArgumentError: The location is empty, or is a ``file:`` URI of another host.
 
     Example:
         >>> normalize_uri("/data/a b/"), normalize_uri("s3a://bucket/t/")
@@ -71,16 +71,16 @@ def normalize_uri(uri: str) -> str:
 
 
 def hadoop_uri(root: str) -> str:
-    """Turn a normalized table URI into the text that Hadoop's ``Path`` takes: ``file:`` decoded and with one slash."""
+    """Turn a normalized table URI into the text for Hadoop's ``Path``, with ``file:`` decoded and with one slash."""
     if root.startswith("file:"):
         root = "file:/" + unquote(root.removeprefix("file:")).lstrip("/")
     return root.rstrip("/")
 
 
 def plain_location(uri: str) -> str:
-    """Spell a normalized URI as Hadoop prints a path, if that names the same place here.
+    """Spell a normalized URI as Hadoop prints a path, if that text means the same location here.
 
-    A folder whose name holds a per cent sign keeps its URI, since the plain text would name another folder here.
+    A folder whose name contains a percent sign keeps its URI, since the plain text would mean another folder here.
 
     Example:
         >>> plain_location("file:///data/a%20b"), plain_location("file:///data/a%2520b")
@@ -94,7 +94,7 @@ def split_location(uri: str) -> tuple[str, str, str]:
     """Split a URI (other than ``file:``) into scheme, host (a bucket, ``container@account``, a name node) and key.
 
     Raises:
-        InvalidArgumentError: A user name or password before the host of a bucket; the message does not repeat it.
+        InvalidArgumentError: There is a user name or password before a bucket. The message does not repeat it.
 
     Example:
         >>> split_location("s3a://bucket/a b/%41#c")
@@ -112,9 +112,9 @@ def split_location(uri: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPlace:
-    """A location: its bucket and the key below it, without slashes at the ends. ``root`` is the bucket's own URI.
+    """A location, as its bucket and the key below it, without slashes at the ends. ``root`` is the bucket's own URI.
 
-    A file system is a bucket too: its name is the host of its URIs, or ``file`` for the local one.
+    A file system also counts as a bucket, whose name is the host of its URIs, or ``file`` for the local one.
     """
 
     bucket: str
@@ -123,10 +123,10 @@ class BucketPlace:
 
 
 def bucket_of(uri: str) -> BucketPlace:
-    """Take a location apart.
+    """Split a location into bucket and key.
 
     Raises:
-        InvalidArgumentError: It names no bucket.
+        InvalidArgumentError: The location does not name a bucket.
 
     Example:
         >>> bucket_of("s3://lake/db/t/").key, bucket_of("/data/a b").bucket
@@ -146,7 +146,8 @@ def check_path(path: str) -> str:
     """Return the path itself if it stays under a store's root.
 
     Raises:
-        InvalidArgumentError: Empty, absolute, with an empty, ``.`` or ``..`` segment, or with a NUL character.
+        InvalidArgumentError: The path is empty or absolute, or has an empty, ``.`` or ``..`` segment or a NUL
+            character.
 
     Example:
         >>> check_path("p=a b/part-0.parquet")

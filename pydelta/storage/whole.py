@@ -1,6 +1,6 @@
-"""Read all bytes of a listed object: a reply that ends early is not the end of the object.
+"""Read all bytes of a listed object, since a reply may end early without an error.
 
-A commit whose last lines are missing parses, and so does a manifest: what they name would be taken for unneeded.
+A truncated commit or manifest can still be parsed, and the files in its missing lines would be taken for unneeded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _ATTEMPTS: Final = 3
 
 
 def ensure_whole(length: int, info: ObjectInfo) -> None:
-    """Refuse a read of fewer bytes than the object has. More are not an error: it may have grown since it was listed.
+    """Refuse a read of fewer bytes than the object has. More bytes are fine: it may have grown since the listing.
 
     Raises:
-        StorageError: It ended early.
+        StorageError: The read ended early.
     """
     if length < info.size:
         raise StorageError(
@@ -30,15 +30,15 @@ def ensure_whole(length: int, info: ObjectInfo) -> None:
 
 
 def read_listed(store: Store, info: ObjectInfo) -> bytes:
-    """Read the whole object. One that was replaced since it was listed may be shorter by now.
+    """Read the whole object. If it was replaced since the listing, it may be shorter.
 
     Args:
-        store: Where it is.
-        info: As it was listed.
+        store: Store of the object.
+        info: The object as it was listed.
 
     Raises:
-        ObjectNotFoundError: It is gone.
-        StorageError: It could not be read to its end.
+        ObjectNotFoundError: The object is gone.
+        StorageError: The object could not be read to its end.
     """
     for _ in range(_ATTEMPTS):
         data = store.read(info.path)

@@ -154,7 +154,7 @@ def test_a_metastore_that_refuses_columns_has_the_partitions_all_the_same_and_is
     assert verify_sync(log, metastore, twin, files=0).entry == ("its columns are not those of the table",)
     status = sync_status(log, metastore, twin, now_ms=0)
     assert (status.state, status.lag_versions) == (SyncState.BLOCKED, 0)
-    assert "does not take the columns of version 1" in status.problem
+    assert "refuses the columns of version 1" in status.problem
     append("d", [1]).run(log)
     with pytest.raises(ColumnsRefusedError):
         sync_table(log, metastore, twin)

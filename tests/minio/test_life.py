@@ -138,7 +138,7 @@ def test_what_a_refused_transaction_staged_is_left_to_vacuum_and_said_once(serve
             patched.setattr("pydelta.txn.commit._publish", _lost)
             opened("spark").append(rows(7))
     assert ids(opened("spark")) == before
-    told = [record.getMessage() for record in caplog.records if "stays until VACUUM deletes it" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "stay until VACUUM deletes them" in record.getMessage()]
     assert len(told) == 1 and "s3a://warehouse" in told[0]
     orphans = held(server, uri) - live(server, uri)
     assert len(orphans) >= 2

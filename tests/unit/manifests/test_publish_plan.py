@@ -120,7 +120,7 @@ def test_what_is_planned(case):
         (None, False, "nothing was published yet"),
         (None, True, "it was asked for"),
         (old("p=a", table_id="id-0"), False, "another table was published here before"),
-        (old("p=a", location="s3a://old/t"), False, "the table lay at s3a://old/t when it was published"),
+        (old("p=a", location="s3a://old/t"), False, "the table was at s3a://old/t when it was published"),
         (old("p=a", generator=GENERATOR - 1), False, f"the manifests were written by generator {GENERATOR - 1}"),
         (old("p=a", partition_columns=("q",)), False, "the partition columns have changed"),
         (old("p=a", partition_types=("date",)), False, "the partition columns have changed"),

@@ -32,7 +32,7 @@ def test_a_refused_clean_up_is_said_once_per_bucket(caplog):
         assert discarding.discard(store_at(root), ["part-1.parquet"]).denied
     told = [record.getMessage() for record in caplog.records]
     assert [("rights-one" in text, "rights-two" in text) for text in told] == [(True, False), (False, True)]
-    assert all("stays until VACUUM deletes it" in text for text in told)
+    assert all("stay until VACUUM deletes them" in text for text in told)
 
 
 def test_what_may_be_deleted_is_deleted_without_a_word(caplog):

@@ -135,7 +135,7 @@ def test_the_transport_is_open_as_the_link_is():
         (step(1, b"GSSAPI"), r"status 1 \(START\): GSSAPI"),
         (step(5), "before both sides agreed"),
         (step(2, b"theirs") + step(5), "before both sides agreed"),
-        (step(2, b"theirs") + step(2, b"s:" + OFFER_ALL) + step(2, b"more"), "goes on with a negotiation"),
+        (step(2, b"theirs") + step(2, b"s:" + OFFER_ALL) + step(2, b"more"), "continues a negotiation"),
         (step(2, b"theirs") + step(2, b"s:\x00\x00\xff\xff"), "no security layer that is known: 0x00"),
         (step(2, b"theirs") + step(2, b"s:\x08\x00\xff\xff"), "no security layer that is known: 0x08"),
         (step(2, b"theirs") + step(2, b"s:\x01\x00"), "has 2 bytes where 4 were expected"),
