@@ -160,6 +160,20 @@ def test_arguments_of_a_job_are_grouped_by_quotes_and_nothing_in_them_is_run(pro
 
 def test_a_job_without_arguments_gets_none(project):
     assert project("make", "-s", "submit", "JOB=compact")[2][-2:] == ["submit", "compact"]
+    assert project("scripts/lake", "submit", "compact")[2][-2:] == ["submit", "compact"]
+
+
+def test_a_job_s_arguments_given_one_by_one_arrive_as_they_are_and_its_code_passes(project):
+    code, said, words = project("scripts/lake", "submit", "delete", "--where", HARD, "it's", "a\nb", "", CODE="3")
+    assert words[words.index("submit") :] == ["submit", "delete", "--where", HARD, "it's", "a\nb", ""]
+    assert (code, said.splitlines()[-1][:33]) == (3, "delete ended with exit code 3: th")
+    assert not (project.folder / "made").exists()
+
+
+def test_logs_of_one_service_with_options(project):
+    words = project("scripts/lake", "logs", "trino", "--since", "1 hour")[2]
+    assert words == ["compose", "--profile", "*", "logs", "--tail", "200", "--since", "1 hour", "trino"]
+    assert project("make", "-s", "logs", "SERVICE=trino", "ARGS=--since '1 hour'")[2] == words
 
 
 def test_a_quote_without_an_end_is_said(project):
