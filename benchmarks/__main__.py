@@ -1,7 +1,7 @@
 """Run the named benchmarks, or all of them: ``python -m benchmarks [NAME …]``.
 
-Each prints a table and one JSON line, and leaves its run in ``build/bench`` for ``make bench-compare`` and
-``make bench-report``.
+Each prints a table and one JSON line, and leaves its run in ``build/bench`` for ``make bench BENCH=compare`` and
+``make bench BENCH=report``.
 """
 
 from __future__ import annotations

@@ -100,9 +100,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
             f", but for part {part} of them, a third of the tests of servers and of those marked ci, and some by turns"
         )
         more = rest if part else ", and tests marked ci and in_turn"
-        told.append(f"tests and cases that run no branch which others do not: left out{more}; make test-whole runs all")
+        told.append(f"tests and cases that run no branch of their own: left out{more}; make test SUITE=whole runs all")
     if unasked := _unasked_servers(config):
-        told.append(f"tests of servers are left out ({', '.join(sorted(unasked))}); make test-servers runs them")
+        told.append(f"tests of servers are left out ({', '.join(sorted(unasked))}); make test SUITE=servers runs them")
     return told
 
 

@@ -122,7 +122,7 @@ def test_tests_and_benchmarks_import_only_what_their_extras_declare(folder, besi
     brought |= {"_pytest", "TCLIService"}  # by pytest itself; by pyhive
     undeclared = {}
     for path in (ROOT / folder).rglob("*.py"):
-        known = allowed | (_declared("bench") if "peers" in path.parts else set())  # make interop installs both
+        known = allowed | (_declared("bench") if "peers" in path.parts else set())  # SUITE=interop installs both
         names = {name.split(".")[0] for name in _imports(path)}
         odd = names - set(sys.stdlib_module_names) - set(OURS) - helpers - known - brought - {"delta"}
         if odd:

@@ -19,9 +19,9 @@ _TEXTS: Final = {
 }
 _INTRODUCTION: Final = """# Benchmarks: targets and measurements
 
-`make bench-report` draws this page from the runs in `benchmarks/results`; only the reasons for misses are written by
-hand, in `benchmarks/report/targets.toml`. Contestants take turns in one run on the same data, and their rows are
-compared. Ratios carry over to another machine, seconds do not.
+`make bench BENCH=report` draws this page from the runs in `benchmarks/results`; only the reasons for misses are
+written by hand, in `benchmarks/report/targets.toml`. Contestants take turns in one run on the same data, and their
+rows are compared. Ratios carry over to another machine, seconds do not.
 [Each benchmark, with older figures](../benchmarks/README.md)."""
 _RUNS: Final = """## The runs
 

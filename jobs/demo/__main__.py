@@ -1,4 +1,7 @@
-"""Run the chapters: ``python -m jobs.demo [--chapter NAME] [--keep FOLDER]``. Exits with 4 if a check fails."""
+"""Run the chapters, and draw a page: ``python -m jobs.demo [--chapter NAME] [--checks] [--keep FOLDER] [--page FILE]``.
+
+Exit codes: 0 every check held; 1 an argument is wrong, or the page cannot be written; 4 a check failed.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.demo import changes, cleaning, flights, following, sql, twin
+from jobs.demo.page import DemoRun, page, summary
 from jobs.demo.stage import Stage
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.api.console.terminal import Terminal, styled
@@ -41,6 +46,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--chapter", choices=sorted(CHAPTERS), help="run only this one")
     parser.add_argument("--keep", type=Path, help="an empty folder for tables that stay after the run")
+    parser.add_argument("--page", type=Path, help="the page that shows the run; demo-data/demo.html by default")
+    parser.add_argument("--checks", action="store_true", help="print every check, not only those that failed")
     options = parser.parse_args(argv)
     terminal = Terminal()
     if options.keep is not None and options.keep.exists() and any(options.keep.iterdir()):
@@ -58,29 +65,46 @@ def main(argv: list[str] | None = None) -> int:
         stage = Stage(spark=spark, folder=folder, terminal=terminal)
         for name in [options.chapter] if options.chapter else CHAPTERS:
             title, run = CHAPTERS[name]
-            terminal.rule(title)
-            chapter_started = time.monotonic()
-            run(stage)
-            terminal.say(f"  chapter {name}: {time.monotonic() - chapter_started:.0f} s")
+            with stage.chapter(name, title):
+                run(stage)
     except DeltaError as error:
         terminal.say(styled("The demo stopped. ", "red"), str(error))
         return error.exit_code
     finally:
         if options.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
-    return _summary(stage, time.monotonic() - started, options.keep)
-
-
-def _summary(stage: Stage, seconds: float, kept: Path | None) -> int:
-    failed = [check for check in stage.checks if not check.passed]
-    stage.table(
-        f"{len(stage.checks)} results compared with Polars, {len(failed)} differ, {seconds:.0f} s in all",
-        ["check", "", "result"],
-        [(check.name, "ok" if check.passed else "DIFFERS", check.detail[:70]) for check in stage.checks],
+    done = DemoRun(
+        chapters=[chapter for chapter in stage.chapters if chapter.name],
+        seconds=time.monotonic() - started,
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        spark=spark.version,
     )
-    if kept is not None:
-        stage.terminal.say(f"The tables are in {kept}. Next: .venv/bin/pydelta history {kept}/flights")
-    return 4 if failed or not stage.checks else 0
+    return _end(terminal, done, options)
+
+
+def _end(terminal: Terminal, run: DemoRun, options: argparse.Namespace) -> int:
+    """Show how a run ended, and write its page. Returns the exit code."""
+    shown = run.checks if options.checks else run.failed
+    if shown:
+        terminal.table(
+            ["check", "", "result"],
+            [(check.name, "ok" if check.passed else "DIFFERS", check.detail[:70]) for check in shown],
+            title=f"{len(run.checks)} results compared, {len(run.failed)} differ",
+        )
+    terminal.rule("What happened")
+    for word, text in summary(run):
+        terminal.say(styled(f"  {word:<11}", "bold"), text)
+    if options.keep is not None:
+        terminal.say(f"The tables are in {options.keep}. Next: .venv/bin/pydelta history {options.keep}/flights")
+    file = options.page or (options.keep or Path("demo-data")) / "demo.html"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page(run), encoding="utf-8")
+    except OSError as error:
+        terminal.say(styled("The page could not be written. ", "red"), str(error))
+        return 4 if run.failed else 1
+    terminal.say("  The page:  ", str(file), wrap=False)
+    return 4 if run.failed or not run.checks else 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import polars as pl
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.demo.charts import Bars
 from jobs.demo.stage import Stage
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
@@ -70,6 +71,17 @@ def run(stage: Stage) -> None:
     with stage.step("Apply the change feed to a copy of the first version"):
         copy = _replayed(stage, path, loaded)
     _compare(stage, "a copy that followed the feed", state, copy)
+    stage.fact(
+        "Forgotten",
+        f"{hidden.num_deleted_rows:,} payments of {_FORGOTTEN}: hidden, then gone from the files",
+    )
+    changed = {
+        "MERGE: corrected": merged.num_updated_rows,
+        "MERGE: cancelled": merged.num_deleted_rows,
+        "MERGE: new": merged.num_inserted_rows,
+        "DELETE: forgotten": hidden.num_deleted_rows,
+    }
+    stage.chart(Bars(title="Rows that each change touched", bars=changed))
 
 
 def _merge(state: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 
 from jobs import inventory, load_inventory, vacuum
+from jobs.demo.charts import Bars
 from jobs.demo.stage import Stage
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
@@ -57,6 +58,13 @@ def run(stage: Stage) -> None:
     # A folder that is about to lose files is checked for a table in it, because an inventory cannot show one.
     folders = {name: len({Path(path).parent for path in files if "/" in path}) for name, files in doomed.items()}
     stage.check("one request for each folder that loses files, no listing", expected=folders, found=requests)
+    deleted = sum(row["deleted"] for row in done)
+    stage.fact(
+        "Vacuumed",
+        f"{deleted:,} files of {len(done)} tables by one inventory; {sum(requests.values())} requests, no listing",
+    )
+    counts = {f"{Path(row['location']).name}: {what}": row[what] for row in done for what in ("listed", "deleted")}
+    stage.chart(Bars(title="Files that VACUUM was shown, and deleted", bars=counts))
     history = DeltaTable.forPath(stage.spark, named[0]).history(2).select("operation").collect()
     stage.check("the history tells", expected=["VACUUM END", "VACUUM START"], found=[row[0] for row in history])
     stage.table(

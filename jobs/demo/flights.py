@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs import ingest
+from jobs.demo.charts import Columns
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.log import DeltaLog
@@ -25,6 +26,7 @@ SCHEMA = (
 )
 _CORRECTED_MONTH = 6
 _DELETED_MONTH = 1
+_MONTHS = tuple("JFMAMJJASOND")
 
 
 # This is a story from top to bottom: each step starts from the result of the previous one.
@@ -41,7 +43,7 @@ def run(stage: Stage) -> None:
         with stage.step(f"Ingest batch {number} of 4"):
             _ingest(stage, batch, path, batch_id=number)
     state = flights.filter(~late)
-    compare(stage, "flights loaded", state, _read(stage, path))
+    loaded = compare(stage, "flights loaded", state, _read(stage, path))
 
     with stage.step("Ingest planes and weather"):
         for name in ("planes", "weather"):
@@ -57,7 +59,9 @@ def run(stage: Stage) -> None:
         repeated = _ingest(stage, batches[4], path, batch_id=5)
     state = flights
     stage.check("a repeated batch commits nothing", expected=True, found=repeated.skipped)
-    compare(stage, "late data in", state, _read(stage, path))
+    noted = compare(stage, "late data in", state, _read(stage, path))
+    stage.fact("Loaded", f"{state.height:,} flights; a batch came late, and twice, and counts once")
+    stage.chart(_by_month("Rows per month, loaded without 31 December", loaded, mark=12))
 
     with stage.step("Correct June: arrivals were noted 5 minutes late (replaceWhere)"):
         june = _read(stage, path).where(F.col("month") == _CORRECTED_MONTH)
@@ -70,7 +74,9 @@ def run(stage: Stage) -> None:
         )
     in_june = pl.col("month") == _CORRECTED_MONTH
     state = state.with_columns(pl.when(in_june).then(pl.col("arr_delay") - 5).otherwise("arr_delay").alias("arr_delay"))
-    compare(stage, "June corrected", state, _read(stage, path))
+    corrected = compare(stage, "June corrected", state, _read(stage, path))
+    stage.fact("Corrected", f"{state.filter(in_june).height:,} flights of June, in one commit: 5 minutes less late")
+    stage.chart(_lateness(noted, corrected))
 
     table = DeltaTable.forPath(stage.spark, path)
     before_delete, before_version = state, _version(path)
@@ -78,6 +84,7 @@ def run(stage: Stage) -> None:
         result = table.delete("carrier = 'AA' AND month = 2 AND day = 14")
     doomed = (pl.col("carrier") == "AA") & (pl.col("month") == 2) & (pl.col("day") == 14)
     stage.check("rows deleted", expected=state.filter(doomed).height, found=result.num_deleted_rows)
+    day_deleted = result.num_deleted_rows
     state = state.filter(~doomed)
     compare(stage, "rows deleted", state, _read(stage, path))
 
@@ -87,13 +94,18 @@ def run(stage: Stage) -> None:
     stage.check("rows of January", expected=state.filter(january).height, found=result.num_deleted_rows)
     stage.check("files rewritten for it", expected=0, found=result.num_rewritten_files)
     state = state.filter(~january)
-    compare(stage, "partition deleted", state, _read(stage, path))
+    left = compare(stage, "partition deleted", state, _read(stage, path))
+    january_deleted = f"{result.num_deleted_rows:,} of January, opening no data file"
+    stage.fact("Deleted", f"{day_deleted} flights of a day; {january_deleted}")
+    stage.chart(_by_month("Rows per month, after both deletes", left, mark=_DELETED_MONTH))
     unchanged = table.delete("carrier = 'nobody'")
     stage.check("a DELETE without a match commits nothing", expected=None, found=unchanged.version)
 
     with stage.step(f"Read version {before_version} again, as it was before both deletes"):
         past = stage.spark.read.format("delta").option("versionAsOf", before_version).load(path)
-        compare(stage, "time travel", before_delete, past)
+        seen = compare(stage, "time travel", before_delete, past)
+    stage.fact("Read again", f"version {before_version}, as it was before both deletes: {before_delete.height:,} rows")
+    stage.chart(_by_month(f"Rows per month, in version {before_version} again", seen, mark=_DELETED_MONTH))
 
     with stage.step("Bring January back in small batches until a checkpoint is due"):
         while _version(path) % 10 != 0:
@@ -151,8 +163,12 @@ def _version(path: str) -> int:
     return DeltaLog.for_table(path).update().version
 
 
-def compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -> None:
-    """Compare rows, distance, delays and cancelled flights per month and carrier."""
+def compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -> list[tuple[int, ...]]:
+    """Compare rows, distance, delays and cancelled flights per month and carrier.
+
+    Returns:
+        Rows, minutes of delay and cancelled flights of each month of the year, as found.
+    """
     theirs = (
         expected.group_by("month", "carrier")
         .agg(
@@ -179,6 +195,24 @@ def compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -
     stage.check(f"{name}: rows", expected=expected.height, found=total)
     same = [tuple(row) for row in ours] == theirs
     stage.check(f"{name}: every month and carrier", expected=len(theirs), found=len(ours) if same else "other sums")
+    per_month = ([row for row in ours if row[0] == month] for month in range(1, 13))
+    return [tuple(sum(row[column] for row in rows) for column in (2, 4, 5)) for rows in per_month]
+
+
+def _by_month(title: str, months: list[tuple[int, ...]], *, mark: int) -> Columns:
+    """Draw rows per month on one scale for all states of the table."""
+    rows = tuple(float(month[0]) for month in months)
+    return Columns(title=title, labels=_MONTHS, series={"": rows}, mark=frozenset({mark - 1}), top=30_000)
+
+
+def _lateness(before: list[tuple[int, ...]], after: list[tuple[int, ...]]) -> Columns:
+    """Draw the minutes of delay per flight that took off."""
+    series = {
+        name: tuple(delay / max(rows - cancelled, 1) for rows, delay, cancelled in months)
+        for name, months in (("as corrected", after), ("as noted", before))
+    }
+    mark = frozenset({_CORRECTED_MONTH - 1})
+    return Columns(title="Minutes late at arrival, per flight", labels=_MONTHS, series=series, mark=mark)
 
 
 def _compare_join(stage: Stage, flights: pl.DataFrame, planes: pl.DataFrame, path: str) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from jobs import ingest_stream
 from jobs.demo import flights
+from jobs.demo.charts import Bars
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -41,9 +42,14 @@ def run(stage: Stage) -> None:
     with stage.step("Start it again, in this process: it goes on from its checkpoint"):
         ingest_stream.run(stage.spark, job.arguments)
     flights.compare(stage, "streamed", year, stage.spark.read.format("delta").load(path))
+    stage.fact(
+        "Streamed", f"{year.height:,} flights; killed after batch {len(landed)} of {_FILES}, none lost or doubled"
+    )
     # A batch that was being planned when the process died may also include the next file.
     numbers = _batches(stage, path)
     stage.check("every batch is in the table once", expected=list(range(len(numbers))), found=numbers)
+
+    stage.chart(_chart(stage, path, len(landed)))
 
     with stage.step("Follow that table with a query that keeps totals in another"):
         totals = _totals(stage, path)
@@ -108,6 +114,16 @@ def _batches(stage: Stage, path: str) -> list[int]:
     """Return the numbers of the batches in the table's history, oldest first."""
     history = DeltaTable.forPath(stage.spark, path).history().where("operation = 'STREAMING UPDATE'")
     return sorted(int(row["operationParameters"]["epochId"]) for row in history.collect())
+
+
+def _chart(stage: Stage, path: str, landed: int) -> Bars:
+    """Draw the rows of each batch, and which were there when the process was killed."""
+    history = DeltaTable.forPath(stage.spark, path).history().where("operation = 'STREAMING UPDATE'").collect()
+    rows = {
+        int(row["operationParameters"]["epochId"]): int(row["operationMetrics"]["numOutputRows"]) for row in history
+    }
+    names = {number: f"batch {number}, {'before' if number < landed else 'after'} kill -9" for number in sorted(rows)}
+    return Bars(title="Rows of each batch of the stream", bars={name: rows[number] for number, name in names.items()})
 
 
 def _totals(stage: Stage, path: str) -> Any:

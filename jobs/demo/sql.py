@@ -6,6 +6,7 @@ import polars as pl
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from jobs.demo.charts import Bars
 from jobs.demo.flights import all_flights, package_data
 from jobs.demo.stage import Stage
 
@@ -66,7 +67,8 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
             "UPDATE flights SET dep_delay = dep_delay * 2, source = 'corrected' WHERE carrier = 'UA' AND day = 1"
         )
     hit = (pl.col("carrier") == "UA") & (pl.col("day") == 1)
-    stage.check("rows updated", expected=state.filter(hit).height, found=_first(updated)[0])
+    changed = {"UPDATE": _first(updated)[0]}
+    stage.check("rows updated", expected=state.filter(hit).height, found=changed["UPDATE"])
     state = state.with_columns(
         dep_delay=pl.when(hit).then(pl.col("dep_delay") * 2).otherwise("dep_delay"),
         source=pl.when(hit).then(pl.lit("corrected")).otherwise("source"),
@@ -76,7 +78,8 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     with stage.step("DELETE flights that never took off in the first quarter"):
         deleted = sql("DELETE FROM flights WHERE quarter = 1 AND dep_time IS NULL")
     deleted_rows = (pl.col("quarter") == 1) & pl.col("dep_time").is_null()
-    stage.check("rows deleted", expected=state.filter(deleted_rows).height, found=_first(deleted)[0])
+    changed["DELETE"] = _first(deleted)[0]
+    stage.check("rows deleted", expected=state.filter(deleted_rows).height, found=changed["DELETE"])
     before, state = state, state.filter(~deleted_rows)
     _compare(stage, "deleted", state, sql("TABLE flights"))
 
@@ -96,6 +99,8 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     cancelled = (logged & (pl.col("day") == 24)).fill_null(False)
     expected = (state.filter(logged & ~cancelled).height, state.filter(cancelled).height, 1)
     counts = tuple(_first(merged)[f"num_{what}_rows"] for what in ("updated", "deleted", "inserted"))
+    changed |= zip(("MERGE: updated", "MERGE: deleted", "MERGE: inserted"), counts, strict=True)
+    stage.chart(Bars(title="Rows that each statement changed", bars=changed))
     stage.check("rows updated, deleted, inserted", expected=expected, found=counts)
     late = {"year": 2013, "month": 12, "day": 31, "dep_time": 2359, "carrier": "MQ", "tailnum": _PLANE, "distance": 200}
     late |= {"source": "file", "quarter": 4}
@@ -134,6 +139,7 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     january = state.filter(pl.col("month") == 1).height
     stage.check("the clone", expected=january, found=_first(sql("SELECT count(*) FROM scratch"))[0])
     _compare(stage, "restored", state, sql("TABLE flights"), delay="delay")
+    stage.fact("In SQL", f"{state.height:,} flights corrected, altered, cloned and restored")
     rows = sql("DESCRIBE HISTORY flights").select("version", "operation", "operationParameters").collect()
     stage.table("DESCRIBE HISTORY flights", ["version", "operation"], [tuple(row)[:2] for row in rows])
 

@@ -11,6 +11,7 @@ from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, SyncResult, sync_table
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from catalog_sync.thrift.embedded import EmbeddedMetastore
+from jobs.demo.charts import Bars
 from jobs.demo.stage import Stage
 from pydelta.log import DeltaLog
 from pydelta.manifests.contents import manifest_lines, manifest_path
@@ -62,6 +63,10 @@ def run(stage: Stage) -> None:
         report = verify_sync(log, metastore, twin)
         stage.check("verified again, every file looked for", expected=True, found=report.ok)
         _compare(stage, log, path)
+        changed = len(second.manifests.written)
+        stage.fact("Twin", f"{twin}: {changed} of {_DAYS} manifests written for {behind} new versions")
+        synced = {"first sync": len(first.plan.add), "second sync": changed}
+        stage.chart(Bars(title="Manifests that each sync wrote", bars=synced))
         _show(stage, log, second, report.manifests.lines)
 
 

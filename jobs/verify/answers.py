@@ -20,9 +20,9 @@ HINTS: Final = {
     "metastore": "make logs SERVICE=hive-metastore; docs/guides/trino.md says what an entry holds",
     "delta": 'make logs SERVICE=trino; make trino SQL="SHOW TABLES FROM delta.lake"',
     "hive": "the twin was not synced after the commit: make logs SERVICE=hive-metastore. How far your own twins are "
-    "behind: scripts/stack-run catalog_sync status --database lake (docs/guides/trino.md)",
+    "behind: scripts/lake run catalog_sync status --database lake (docs/guides/trino.md)",
     "presto": "it reads what Trino's catalog hive reads: where that is wrong too, the twin was not synced; else "
-    'make logs SERVICE=presto, make presto SQL="SHOW TABLES FROM hive.lake_symlink"',
+    'make logs SERVICE=presto, scripts/lake presto "SHOW TABLES FROM hive.lake_symlink"',
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
     "inventory": "docs/guides/inventory.md; make status names the store's services, make logs SERVICE=… of one",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",

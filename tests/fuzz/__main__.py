@@ -13,7 +13,7 @@ from tests.fuzz.targets import TARGETS
 
 def main() -> int:
     """Do what the command line asks for; 0 when every input kept the contract."""
-    parser = argparse.ArgumentParser(prog="make fuzz", description="Feed the engine with what nobody should write.")
+    parser = argparse.ArgumentParser(prog="make test SUITE=fuzz", description="Feed the engine broken inputs.")
     parser.add_argument("--seconds", type=float, default=60.0, help="for all targets together (60)")
     parser.add_argument("--target", action="append", choices=sorted(TARGETS), help="may be given several times")
     parser.add_argument("--seed", type=int, help="a number; the same one draws the same inputs (drawn and printed)")
@@ -45,7 +45,7 @@ def _show(report: Report) -> None:
     )
     for found in report.found:
         path = keep(found)
-        print(f"\n  {found.signature}\n  kept as {path}; again: make fuzz TARGET={found.target} FILE={path}")
+        print(f"\n  {found.signature}\n  kept as {path}; again: make test SUITE=fuzz TARGET={found.target} FILE={path}")
         print("    " + "\n    ".join(found.text.rstrip().splitlines()[-14:]) + "\n")
 
 

@@ -24,7 +24,7 @@ _SETTINGS = {"PYTHONHASHSEED": "0", "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS"
 
 def main() -> int:
     """Runs what the command line asks for; 0 when the survivors are those of the kept list."""
-    parser = argparse.ArgumentParser(prog="make mutants", description="Changes that the tests do not notice.")
+    parser = argparse.ArgumentParser(prog="make test SUITE=mutants", description="Find changes that no test notices.")
     parser.add_argument("--module", action="append", help="part of a module's path; may be given several times")
     parser.add_argument("--only", help="only mutants whose name holds this text; the kept list is not compared")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once (2)")

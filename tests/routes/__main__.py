@@ -1,4 +1,4 @@
-"""``make simulation ARGS=--routes``: run seeds by every way into the engine, and print what differs."""
+"""``make test SUITE=simulation ARGS=--routes``: run seeds by every way into the engine, and print what differs."""
 
 from __future__ import annotations
 

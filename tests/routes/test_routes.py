@@ -1,6 +1,6 @@
 """Random tables and commands by SQL, by the API of a session and without a JVM: the same logs, the same rows.
 
-``make simulation ARGS=--routes`` runs other seeds (``docs/reference/simulation.md``).
+``make test SUITE=simulation ARGS=--routes`` runs other seeds (``docs/reference/simulation.md``).
 """
 
 from __future__ import annotations

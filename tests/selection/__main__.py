@@ -1,7 +1,8 @@
 """Write ``left_out.txt`` and ``in_turn.txt`` from what a run noted: ``python -m tests.selection FOLDER``.
 
 FOLDER has ``cpu.jsonl`` (``record.py``) and coverage's data with branches and contexts, in one file or more. After a
-run of all tests the lists are new; after one of ``--selected`` what was left out before stays so. ``make selection``
+run of all tests the lists are new; after one of ``--selected`` what was left out before stays so.
+``make test SUITE=selection`` runs both.
 """
 
 from __future__ import annotations

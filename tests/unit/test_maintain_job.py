@@ -284,4 +284,4 @@ def test_vacuum_by_an_inventory_that_is_not_there_says_how_one_is_made(tmp_path,
     options = ["--inventory", named.format(folder=tmp_path)]
     with pytest.raises(TableNotFoundError, match="No inventory has been loaded yet") as refused:
         vacuum.run({}, [f"{tmp_path}/t", *options])
-    assert "make inventory" in refused.value.hint
+    assert "scripts/lake inventory" in refused.value.hint

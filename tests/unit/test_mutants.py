@@ -1,4 +1,4 @@
-"""The tool behind ``make mutants``: what it changes, what it leaves alone, and what it says of each change."""
+"""The tool behind ``make test SUITE=mutants``: what it changes, leaves alone, and says of each change."""
 
 from __future__ import annotations
 

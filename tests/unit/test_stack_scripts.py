@@ -72,7 +72,7 @@ def test_a_statement_reaches_trino_as_it_was_typed(project):
 
 
 def test_a_statement_reaches_presto_as_it_was_typed(project):
-    code, said, words = project("make", "-s", "presto", f"SQL={HARD}")
+    code, said, words = project("scripts/lake", "presto", HARD)
     assert (code, said) == (0, "")
     assert words == ["compose", "exec", "-T", "presto", "presto", "--execute", HARD]
     code, said, words = project("scripts/stack-presto", CONTAINERS_OF_SERVICE="none", RAW_SQL="SELECT 1")
@@ -86,15 +86,19 @@ def asked(server, *words):
 
 
 def test_where_the_sql_server_runs_a_statement_reaches_it_as_it_was_typed(project):
-    for target in (["cluster-sql"], ["sql", "SERVER=stack"]):
-        words = project("make", "-s", *target, f"SQL={HARD}")[2]
+    lake, beeline = ["scripts/lake", "cluster-sql"], ["make", "-s", "sql", "SERVER=stack"]
+    for statement, file, none, failed in (
+        ([*lake, HARD], [*lake, "-f", "Makefile"], [*lake, "-f", "none.sql"], 1),
+        ([*beeline, f"SQL={HARD}"], [*beeline, "ARGS=-f Makefile"], [*beeline, "ARGS=-f none.sql"], 2),
+    ):
+        words = project(*statement)[2]
         assert words[words.index("sql-client") :] == asked("sql", "-e", HARD)
-        words = project("make", "-s", *target, "ARGS=-f Makefile")[2]
+        words = project(*file)[2]
         assert words[words.index("sql-client") :] == asked("sql", "-f", "/dev/stdin")
-        code, said, words = project("make", "-s", *target, "ARGS=-f none.sql")
-        assert (code, words) == (2, [])
+        code, said, words = project(*none)
+        assert (code, words) == (failed, [])
         assert "There is no file none.sql that can be read" in said
-    other = project("make", "-s", "cluster-sql", f"SQL={HARD}", AS_USER="vacuum", S3_VACUUM_SECRET_KEY="of-vacuum")[2]
+    other = project("scripts/lake", "cluster-sql", HARD, AS_USER="vacuum", S3_VACUUM_SECRET_KEY="of-vacuum")[2]
     assert other[-4:] == ["pydelta", "sql", "-e", HARD]
 
 
@@ -111,12 +115,12 @@ def test_where_none_runs_the_first_statement_starts_a_session_and_later_ones_fin
     for name in ("build", "wait"):
         script = project.folder / "scripts" / f"stack-{name}"
         script.write_text(f'#!/bin/sh\necho "{name} $* of $PROFILES" >>started\ncat\n')
-    code, said, words = project("make", "-s", "cluster-sql", f"SQL={HARD}")
+    code, said, words = project("scripts/lake", "cluster-sql", HARD)
     assert (code, words[words.index("sql-client") :]) == (0, asked("warm", "-e", HARD))
     assert said.startswith("Starting a session for SQL.")
     started = (project.folder / "started").read_text()
     assert started == "build sql-session of session\nwait sql-session of session\n"
-    code, said, words = project("make", "-s", "cluster-sql", "SQL=SELECT 2")
+    code, said, words = project("scripts/lake", "cluster-sql", "SELECT 2")
     assert (code, said, words[-1]) == (0, "", "SELECT 2")
     assert (project.folder / "started").read_text() == started
 
@@ -156,6 +160,20 @@ def test_arguments_of_a_job_are_grouped_by_quotes_and_nothing_in_them_is_run(pro
 
 def test_a_job_without_arguments_gets_none(project):
     assert project("make", "-s", "submit", "JOB=compact")[2][-2:] == ["submit", "compact"]
+    assert project("scripts/lake", "submit", "compact")[2][-2:] == ["submit", "compact"]
+
+
+def test_a_job_s_arguments_given_one_by_one_arrive_as_they_are_and_its_code_passes(project):
+    code, said, words = project("scripts/lake", "submit", "delete", "--where", HARD, "it's", "a\nb", "", CODE="3")
+    assert words[words.index("submit") :] == ["submit", "delete", "--where", HARD, "it's", "a\nb", ""]
+    assert (code, said.splitlines()[-1][:33]) == (3, "delete ended with exit code 3: th")
+    assert not (project.folder / "made").exists()
+
+
+def test_logs_of_one_service_with_options(project):
+    words = project("scripts/lake", "logs", "trino", "--since", "1 hour")[2]
+    assert words == ["compose", "--profile", "*", "logs", "--tail", "200", "--since", "1 hour", "trino"]
+    assert project("make", "-s", "logs", "SERVICE=trino", "ARGS=--since '1 hour'")[2] == words
 
 
 def test_a_quote_without_an_end_is_said(project):
@@ -221,13 +239,14 @@ def test_without_env_a_command_says_so_and_runs_nothing(project, script):
 @pytest.mark.parametrize(
     "target",
     [
-        "down", "status", "logs", "backup FILE=b.tar.gz", "submit JOB=delete", "put FILE=Makefile", "pyspark", "verify",
-        "cluster-sql SQL=x", "trino SQL=x", "presto SQL=x", "sql SERVER=stack",
+        "make down", "make status", "make logs", "make backup FILE=b.tar.gz", "make submit JOB=delete",
+        "make put FILE=Makefile", "make verify", "make trino SQL=x", "make sql SERVER=stack", "scripts/lake pyspark",
+        "scripts/lake cluster-sql x", "scripts/lake presto x", "scripts/lake status", "scripts/lake run true",
     ],
 )  # fmt: skip
 def test_before_the_first_start_make_up_is_all_that_is_advised(project, target):
     (project.folder / ".env").unlink()
-    _, said, words = project("make", "-s", *target.split(), CONTAINERS="", CONTAINERS_OF_SERVICE="none")
+    _, said, words = project(*target.split(), CONTAINERS="", CONTAINERS_OF_SERVICE="none")
     assert words == []
     assert "make up" in said
     assert ".env" not in said
@@ -533,7 +552,7 @@ def test_trino_s_catalogs_differ_in_nothing_but_the_file_system():
 
 
 def test_an_inventory_is_made_now_as_the_schedule_makes_it(project):
-    words = project("make", "-s", "inventory")[2]
+    words = project("scripts/lake", "inventory")[2]
     assert words[:6] == ["compose", "exec", "-T", "scheduler", "bash", "-c"]
     first, then = words[6].split(" && ")
     assert first.startswith("as-user inventory python /opt/jobs/inventory.py --source ${STORE_ROOT:-s3a://}warehouse")

@@ -168,8 +168,8 @@ def given_to(project, *command, **env):
 def test_a_client_gets_the_key_of_the_user_that_is_named(project):
     project("scripts/make-env")
     vacuum = ("vacuum", secrets_of(project)["vacuum"])
-    assert given_to(project, "make", "-s", "cluster-sql", "SQL=SELECT 1") is None
-    assert given_to(project, "make", "-s", "cluster-sql", "SQL=DROP TABLE t", "AS_USER=vacuum") == vacuum
+    assert given_to(project, "scripts/lake", "cluster-sql", "SELECT 1") is None
+    assert given_to(project, "scripts/lake", "cluster-sql", "DROP TABLE t", AS_USER="vacuum") == vacuum
     assert given_to(project, "make", "-s", "submit", "JOB=compact") is None
     assert given_to(project, "make", "-s", "submit", "JOB=vacuum") == vacuum
     assert given_to(project, "scripts/stack-run", "submit", "vacuum") == vacuum
@@ -268,7 +268,7 @@ def test_each_command_of_the_schedule_says_whose_key_it_gets():
     ],
 )
 def test_policies_name_the_places_of_an_s3_of_one_s_own(project, root, resource, listed):
-    code, said, *_ = project("make", "-s", "policies", "USERS=presto", S3_ROOT=root)
+    code, said, *_ = project("scripts/lake", "policies", "presto", S3_ROOT=root)
     assert code == 0
     (policy,) = json.loads(said).values()
     lists, reads = policy["Statement"]
@@ -278,16 +278,16 @@ def test_policies_name_the_places_of_an_s3_of_one_s_own(project, root, resource,
 
 
 def test_policies_of_all_are_printed_and_what_env_opens_is_in_them(project):
-    code, said, *_ = project("make", "-s", "policies")
+    code, said, *_ = project("scripts/lake", "policies")
     assert (code, sorted(json.loads(said))) == (0, sorted(users()))
     for setting, user in (({"TRINO_DELTA_SECURITY": "allow-all"}, "trino"), ({"SPARK_DROPS": "allow"}, "spark")):
-        opened = json.loads(project("make", "-s", "policies", **setting)[1])
+        opened = json.loads(project("scripts/lake", "policies", **setting)[1])
         changed = [name for name in users() if opened[name] != json.loads(said)[name]]
         assert changed == [user]
         last = opened[user]["Statement"][-1]
         assert (last["Action"], last["Resource"]) == (["s3:DeleteObject"], ["arn:aws:s3:::warehouse/*"])
-    code, said, *_ = project("make", "-s", "policies", "USERS=nobody")
-    assert code == 2
+    code, said, *_ = project("scripts/lake", "policies", "nobody")
+    assert code == 1
     assert "There is no user nobody of the store. Next: USERS is some of: spark sync" in said
 
 
@@ -318,7 +318,7 @@ def said_of(policy, key):
 def test_policies_of_buckets_say_what_those_of_users_say(project, opened):
     code, made, _ = bucket_policies(*(f"{user}=key-{user}" for user in users()), **opened)
     assert (code, sorted(made)) == (0, ["inventory", "warehouse", "work"])
-    own = json.loads(project("make", "-s", "policies", **opened)[1])
+    own = json.loads(project("scripts/lake", "policies", **opened)[1])
     for user in users():
         written = {
             ("Allow", action.removeprefix("s3:"), place.removeprefix("arn:aws:s3:::"))

@@ -13,7 +13,7 @@ from pydelta.tools.maintenance.state import ActionKind, MaintenanceState, Remova
 __all__ = ["MAKE_INVENTORY", "NO_INVENTORY", "Action", "DailyBudget", "decide", "retry_ms"]
 
 MAKE_INVENTORY: Final = (
-    "Make one now: make inventory in the stack, elsewhere jobs/inventory.py, then jobs/load_inventory.py."
+    "Make one now: scripts/lake inventory in the stack, elsewhere jobs/inventory.py, then jobs/load_inventory.py."
 )
 NO_INVENTORY: Final = f"no inventory of its bucket has been loaded. {MAKE_INVENTORY}"
 """The reason why an action waits for an inventory."""

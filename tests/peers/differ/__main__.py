@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make test-peers", description="One corpus of programs on two engines.")
+    parser = argparse.ArgumentParser(prog="make test SUITE=peers", description="One corpus of programs on two engines.")
     parser.add_argument(
         "--python", required=True, help="the interpreter of the environment with PySpark 4.2 and pydelta"
     )

@@ -90,7 +90,7 @@ def section() -> list[str]:
         "merges, replaceWhere, OPTIMIZE (not by delta-rs, [since it doubles rows](../guides/certify.md#found-with-it)), checkpoints, VACUUM,",
         "RESTORE and reads. The promises are those of [certify](../guides/certify.md): no acknowledged commit is lost or doubled, a failed one",
         "left nothing, each version follows from the one before in a serial order, and delta-rs reads the same rows at the end.",
-        "Made by `make interop-pairs RECORD=1`. Trino with Spark, delta-rs and pydelta: [a run over MinIO](certify-report.html).\n",
+        "Made by `make test SUITE=interop-pairs RECORD=1`. Trino with Spark, delta-rs and pydelta: [a run over MinIO](certify-report.html).\n",
         "| pair | attempted writes | versions | by the first | by the second | conflicts | other failures | reads | what broke |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

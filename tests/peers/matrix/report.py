@@ -21,7 +21,7 @@ TITLES = {
 HEAD = """# Who reads what
 
 Each row is a table with one feature, made by the same statements on both Spark engines (`tests/peers/matrix/cases.py`), with updates and deletes
-if the feature allows them. The rows that each engine reads are compared, value by value, with the expected ones. `make interop RECORD=1` makes
+if the feature allows them. The rows that each engine reads are compared, value by value, with the expected ones. `make test SUITE=interop RECORD=1` makes
 this page; `python -m matrix.trino` the column of Trino, over the same tables in the stack's MinIO.
 
 - **yes**: the rows are right; **refused**: the engine refuses to read the table, so nothing is lost;

@@ -220,7 +220,7 @@ def test_without_an_inventory_the_sweep_says_so():
     assert held(state(), VACUUMS) == {ActionKind.INVENTORY: NO_INVENTORY}
     assert "no inventory of its bucket has been loaded" in NO_INVENTORY
     assert MAKE_INVENTORY in NO_INVENTORY
-    assert "make inventory" in MAKE_INVENTORY
+    assert "scripts/lake inventory" in MAKE_INVENTORY
 
 
 @pytest.mark.parametrize(("span", "text"), [(DAY, "1 day"), (90_000, "90 seconds"), (0, "0 ms"), (1, "1 ms")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from decimal import Decimal
 
 import pytest
@@ -390,9 +389,9 @@ def test_two_constants_are_compared_where_that_needs_no_cast():
 
 def test_an_error_shows_a_long_number_by_its_beginning_and_how_a_time_is_written():
     for digits, shown in ((40, "1" * 40), (41, "1" * 20 + "…")):
-        with pytest.raises(BindError, match=re.escape("The number -" + shown)):
+        with pytest.raises(BindError, match=f"The number -{shown} has"):
             parsed("i = -" + "1" * digits)
-    with pytest.raises(BindError, match="not a valid timestamp.") as caught:
+    with pytest.raises(BindError, match="not a valid timestamp") as caught:
         parsed("t = 'x'", time_zone="UTC")
     assert "Write times as" in caught.value.hint
 

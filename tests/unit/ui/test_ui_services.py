@@ -171,7 +171,7 @@ def test_so_is_that_of_maintenance(tmp_path):
         ("Scheduled: vacuum inventory of lake.b", True),
     ]  # fmt: skip
     assert "its log has a gap" in states[1].said
-    assert "make inventory" in states[2].said
+    assert "scripts/lake inventory" in states[2].said
 
 
 @pytest.mark.parametrize("text", [None, "nope", "{}x", json.dumps([1])])

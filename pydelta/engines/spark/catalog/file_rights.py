@@ -32,6 +32,6 @@ def check_may_delete(location: str, options: Mapping[str, str], *, name: str) ->
     raise StoragePermissionError(
         f"{name} is a managed table, so DROP TABLE deletes its files, but the key of this session may not delete "
         f"data files. {report.failed[0][1]} Nothing was dropped.",
-        hint='Drop it with a key that may delete; in the stack: make cluster-sql AS_USER=vacuum SQL="DROP TABLE …".',
+        hint='Use a key that may delete; in the stack: AS_USER=vacuum scripts/lake cluster-sql "DROP TABLE …".',
         table=location,
     )
