@@ -47,7 +47,7 @@ def normalize_uri(uri: str) -> str:
     other scheme what follows the host is the plain text of a key, as in Hadoop's paths: nothing is decoded.
 
     Raises:
-        InvalidArgumentError: Empty, or a ``file:`` URI of another host.
+        InvalidArgumentError: Empty, with a NUL, or a ``file:`` URI of another host.
 
     Example:
         >>> normalize_uri("/data/a b/"), normalize_uri("s3a://bucket/t/")
@@ -55,6 +55,8 @@ def normalize_uri(uri: str) -> str:
     """
     if not uri or not uri.strip():
         raise InvalidArgumentError("The location is empty.", hint="Give a path or a URI such as s3a://bucket/table.")
+    if "\0" in uri:
+        raise InvalidArgumentError(f"The location {uri!r} contains the character NUL.", hint="Remove it.")
     match = _SCHEME.match(uri)
     if match is None:
         return Path(os.path.abspath(os.path.expanduser(uri))).as_uri()
