@@ -98,6 +98,7 @@ def test_a_table_is_compacted_put_in_order_and_purged(capsys, table, tmp_path):
         (["update", "TABLE", "--set", "s='x'"], "would change every row"),
         (["update", "TABLE", "--all"], "sets nothing"),
         (["update", "TABLE", "--all", "--set", "s"], "has no value"),
+        (["update", "TABLE", "--all", "--set", "s='x'", "--set", "s='y'"], "'s' is given twice"),
         (["update", "TABLE", "--all", "--set", "id=s"], "Only Spark is sure"),
         (["append", "TABLE", "rows.xlsx"], "not a file of rows"),
         (["append", "TABLE", "nowhere.parquet"], "cannot be read"),

@@ -93,7 +93,7 @@ def _add_delete_and_update(app: typer.Typer) -> None:
     ) -> None:
         """Set columns of the rows for which a condition is true."""
         _refuse_everything(where, every, "change")
-        values = named_values(assignments, what="An assignment", hint=_HINT)
+        values = named_values(assignments, what="An assignment", hint=_HINT, once=True)
         result = _open(path, option, time_zone).update(values, where)
         _say(as_json, "Updated", result.version, {
             "rows updated": result.num_updated_rows,
