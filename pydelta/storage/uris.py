@@ -19,6 +19,7 @@ __all__ = [
     "check_path",
     "hadoop_uri",
     "normalize_uri",
+    "overlap",
     "plain_location",
     "scheme_of",
     "split_location",
@@ -26,6 +27,7 @@ __all__ = [
 
 LOCAL: Final = "file"
 """Bucket name of the local file system."""
+_OF_TABLES: Final = ("_delta_log", "_change_data")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -47,7 +49,7 @@ def normalize_uri(uri: str) -> str:
     other schemes, the part after the host is the plain text of a key and is not decoded, as in Hadoop's paths.
 
     Raises:
-        InvalidArgumentError: The location is empty, or is a ``file:`` URI of another host.
+        InvalidArgumentError: The location is empty, contains a NUL, or is a ``file:`` URI of another host.
 
     Example:
         >>> normalize_uri("/data/a b/"), normalize_uri("s3a://bucket/t/")
@@ -55,6 +57,8 @@ def normalize_uri(uri: str) -> str:
     """
     if not uri or not uri.strip():
         raise InvalidArgumentError("The location is empty.", hint="Give a path or a URI such as s3a://bucket/table.")
+    if "\0" in uri:
+        raise InvalidArgumentError(f"The location {uri!r} contains the character NUL.", hint="Remove it.")
     match = _SCHEME.match(uri)
     if match is None:
         return Path(os.path.abspath(os.path.expanduser(uri))).as_uri()
@@ -140,6 +144,22 @@ def bucket_of(uri: str) -> BucketPlace:
     if not host:
         raise InvalidArgumentError(f"{uri!r} does not name a bucket.", hint=f"Write it as {scheme}://bucket/path.")
     return BucketPlace(bucket=host, key=key.strip("/"), root=f"{scheme}://{host}")
+
+
+def overlap(one: str, other: str) -> bool:
+    """Return whether two locations are the same, or one is among the files of the table at the other.
+
+    Folders whose names begin with ``_`` or ``.`` are not the table's, apart from those of the protocol.
+
+    Example:
+        >>> overlap("s3a://b/t", "s3a://b/t/bad/"), overlap("s3a://b/t", "s3a://b/t_bad"), overlap("/t/_bad", "/t")
+        (True, False, False)
+    """
+    shorter, longer = sorted((f"{normalize_uri(uri)}/" for uri in (one, other)), key=len)
+    if not longer.startswith(shorter):
+        return False
+    between = longer.removeprefix(shorter).split("/")
+    return between[0] in _OF_TABLES or not any(name.startswith(("_", ".")) for name in between)
 
 
 def check_path(path: str) -> str:

@@ -11,6 +11,7 @@ import pydelta
 from pydelta.api.cli.cli import main
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
+from pydelta.protocol.types import MapType, PrimitiveType, StructField, StructType
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder
 
@@ -90,6 +91,69 @@ def test_a_table_is_compacted_put_in_order_and_purged(capsys, table, tmp_path):
     assert rows(table) == [(0, "z"), (1, "a"), (2, "b"), (3, "c")]
 
 
+def rows_in_odd_encodings():
+    import pyarrow as pa
+
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["ä", None]))
+    days = pa.array([19_000, None], pa.int32()).cast(pa.date32()).dictionary_encode()
+    return pa.table({"id": pa.array([8, 9], pa.uint64()), "s": runs, "d": days})
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["file", "stream"])
+def test_arrow_files_hold_every_encoding_that_fits(capsys, table, tmp_path, stream):
+    import pyarrow.ipc
+
+    given, path = rows_in_odd_encodings(), str(tmp_path / "rows.arrow")
+    with (pyarrow.ipc.new_stream if stream else pyarrow.ipc.new_file)(path, given.schema) as writer:
+        writer.write_table(given)
+    assert run(capsys, "append", table, path)[0] == 0
+    assert rows(table)[-2:] == [(8, "ä"), (9, None)]
+
+
+def test_parquet_files_with_maps_dictionaries_and_old_times_are_read_as_they_are(capsys, tmp_path):
+    import datetime as dt
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, kind = str(tmp_path / "t"), MapType(PrimitiveType("string"), PrimitiveType("integer"))
+    built = TableBuilder(open_store(path), columns={}, protocol=FEATURES)
+    fields = (
+        StructField("m", kind),
+        StructField("s", PrimitiveType("string")),
+        StructField("t", PrimitiveType("timestamp")),
+    )
+    built.metadata = built.metadata.replace(schema_string=StructType(fields).to_json())
+    built.commit()
+    far = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
+    given = pa.table({
+        "m": pa.array([[("k", 1), ("l", None)], None, []], pa.map_(pa.string(), pa.int32())),
+        "s": pa.array(["x", None, "x"]).dictionary_encode(),
+        "t": pa.array([far, None, far], pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+    pq.write_table(given, tmp_path / "rows[1].parquet")
+    assert run(capsys, "append", path, str(tmp_path / "rows[1].parquet"))[0] == 0
+    assert pydelta.open(path).scan().to_pylist() == given.to_pylist()
+    DeltaLog.clear_cache()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_a_type_that_no_column_holds_is_refused_by_name(capsys, table, tmp_path, kind):
+    import pyarrow as pa
+    import pyarrow.ipc
+    import pyarrow.parquet as pq
+
+    given = pa.table({"id": pa.array([pa.MonthDayNano([1, 2, 3])] if kind == "arrow" else [b"\xff"])})
+    path = str(tmp_path / f"rows.{kind}")
+    if kind == "arrow":
+        with pyarrow.ipc.new_file(path, given.schema) as writer:
+            writer.write_table(given)
+    else:
+        pq.write_table(given, path)
+    code, out, err = run(capsys, "append", table, path)
+    assert (code, out) == (1, "") and "Column 'id' is long in the table" in err
+
+
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
@@ -98,6 +162,7 @@ def test_a_table_is_compacted_put_in_order_and_purged(capsys, table, tmp_path):
         (["update", "TABLE", "--set", "s='x'"], "would change every row"),
         (["update", "TABLE", "--all"], "sets nothing"),
         (["update", "TABLE", "--all", "--set", "s"], "has no value"),
+        (["update", "TABLE", "--all", "--set", "s='x'", "--set", "s='y'"], "'s' is given twice"),
         (["update", "TABLE", "--all", "--set", "id=s"], "Only Spark is sure"),
         (["append", "TABLE", "rows.xlsx"], "not a file of rows"),
         (["append", "TABLE", "nowhere.parquet"], "cannot be read"),

@@ -113,6 +113,20 @@ def test_rows_that_do_not_fit_are_set_aside_with_their_own_bytes(capsys, table, 
     assert {Path(source).name for source in sources} == {"f.csv", "f.ndjson"}
 
 
+@pytest.mark.parametrize("place", ["TABLE/bad", "TABLE/a/b", "TABLE/_delta_log/bad", "TABLE/..", "file://TABLE/bad"])
+def test_bad_records_are_not_put_where_vacuum_of_a_table_would_delete_them(capsys, table, tmp_path, place):
+    path = file(tmp_path, "more.csv", "id\n7\nx\n")
+    code, out, err = run(capsys, "append", table, path, "--bad-records", place.replace("TABLE", table))
+    assert (code, out) == (1, "") and "inside one another" in err
+    assert pydelta.open(table).version == 0
+
+
+def test_bad_records_may_be_in_a_folder_that_is_not_the_tables(capsys, table, tmp_path):
+    path = file(tmp_path, "more.csv", "id\n7\nx\n")
+    assert run(capsys, "append", table, path, "--bad-records", f"{table}/_bad")[0] == 0
+    assert rows(f"{table}/_bad", "line") == [(3,)]
+
+
 def test_a_place_for_bad_records_that_cannot_take_them_leaves_the_table_as_it_is(capsys, table, tmp_path):
     path = file(tmp_path, "f.csv", "id\nx\n2\n")
     (tmp_path / "full").mkdir()

@@ -31,7 +31,7 @@ from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.names import camel_case
 
 if TYPE_CHECKING:
-    import polars as pl
+    import pyarrow as pa
 
     from pydelta.api.python.local import LocalTable
     from pydelta.engines.arrow.text_source import TextFile
@@ -50,6 +50,7 @@ _BadRecords = Annotated[
     ),
 ]
 _Where = Annotated[str | None, typer.Option("--where", "-w", help="Only rows for which this is true.")]
+_ARROW_FILE = b"ARROW1"
 _HINT = "Write it as column=value, such as --set \"state='paid'\" or --set amount=0."
 
 
@@ -93,7 +94,7 @@ def _add_delete_and_update(app: typer.Typer) -> None:
     ) -> None:
         """Set columns of the rows for which a condition is true."""
         _refuse_everything(where, every, "change")
-        values = named_values(assignments, what="An assignment", hint=_HINT)
+        values = named_values(assignments, what="An assignment", hint=_HINT, once=True)
         result = _open(path, option, time_zone).update(values, where)
         _say(as_json, "Updated", result.version, {
             "rows updated": result.num_updated_rows,
@@ -198,18 +199,13 @@ def _refuse_everything(where: str | None, every: bool, what: str) -> None:
         raise InvalidArgumentError("--where and --all exclude each other.", hint="Give one of them.")
 
 
-def _rows_of(file: str, form: str | None, bad_records: str | None, options: _Many) -> pl.DataFrame | TextFile:
+def _rows_of(file: str, form: str | None, bad_records: str | None, options: _Many) -> pa.Table | TextFile:
     """The rows of a file, by the format given or by its ending; text is read by the table's schema."""
-    import polars as pl
+    import pyarrow as pa
 
     from pydelta.engines.arrow.text_source import TextFile
 
-    readers: Mapping[str, Any] = {
-        "parquet": lambda: pl.read_parquet(file, hive_partitioning=False, glob=False),
-        "arrow": lambda: pl.read_ipc(file),
-        "csv": None,
-        "ndjson": None,
-    }
+    readers: Mapping[str, Any] = {"parquet": _parquet, "arrow": _arrow, "csv": None, "ndjson": None}
     named = form or file.lower().rpartition(".")[2]
     if named not in readers:
         raise InvalidArgumentError(
@@ -221,14 +217,32 @@ def _rows_of(file: str, form: str | None, bad_records: str | None, options: _Man
     if bad_records is not None:
         raise InvalidArgumentError("--bad-records is for .csv and .ndjson.", hint="Leave it out: values have types.")
     try:
-        rows: pl.DataFrame = readers[named]()
-    except (OSError, pl.exceptions.PolarsError) as error:
+        rows: pa.Table = readers[named](file)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise InvalidArgumentError(f"The rows of {file} cannot be read: {text}", hint="Check the file.") from error
     return rows
 
 
-def _aside(rows: pl.DataFrame | TextFile) -> dict[str, int]:
+def _parquet(file: str) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    with open(file, "rb") as stream:
+        return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read()
+
+
+def _arrow(file: str) -> pa.Table:
+    """Rows of Arrow's file format, or of its stream format."""
+    import pyarrow as pa
+
+    with open(file, "rb") as stream:
+        is_file = stream.read(len(_ARROW_FILE)) == _ARROW_FILE
+        stream.seek(0)
+        with pa.ipc.open_file(stream) if is_file else pa.ipc.open_stream(stream) as reader:
+            return reader.read_all()
+
+
+def _aside(rows: pa.Table | TextFile) -> dict[str, int]:
     """How many rows were set aside, if any were."""
     from pydelta.engines.arrow.text_source import TextFile
 

@@ -75,16 +75,17 @@ def make_app(name: str, text: str) -> typer.Typer:
     return app
 
 
-def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[str, str]:
+def named_values(items: Iterable[str] | None, *, what: str, hint: str, once: bool = False) -> dict[str, str]:
     """Parse ``NAME=VALUE`` texts into values by name. No message shows a value, which may be a secret.
 
     Args:
         items: The texts.
         what: What one of them is, for the message.
         hint: How to write one.
+        once: Refuse a second value of a name; otherwise the last one counts.
 
     Raises:
-        InvalidArgumentError: A text has no name or no equals sign.
+        InvalidArgumentError: A text has no name or no equals sign, or a name has two values.
 
     Example:
         >>> named_values(["a=1", "b=x=y"], what="An option", hint="Write NAME=VALUE.")
@@ -95,6 +96,8 @@ def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[s
         name, equals, value = item.partition("=")
         if not equals or not name:
             raise InvalidArgumentError(f"{what} has no {'value' if name else 'name'}.", hint=hint)
+        if once and name in found:
+            raise InvalidArgumentError(f"{what} of {name!r} is given twice.", hint="Give each name once.")
         found[name] = value
     return found
 

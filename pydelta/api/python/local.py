@@ -15,6 +15,7 @@ Commits, conflicts, checks and hooks are those of every other command. What only
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from pydelta.api.python.local_arguments import (
+    hours_of,
+    location_of,
+    names_of,
+    optional_text,
+    options_of,
+    values_of,
+    version_of,
+)
 from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.merge import Merge, MergeResult, Merging
 from pydelta.commands.change.update import Update, UpdateResult
@@ -69,7 +79,7 @@ _VOID: Final = PrimitiveType("void")
 
 
 def open_table(
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     options: Mapping[str, str] | None = None,
     settings: Settings | None = None,
@@ -86,9 +96,15 @@ def open_table(
 
     Raises:
         TableNotFoundError: There is no Delta table there.
-        InvalidArgumentError: There is no such time zone.
+        InvalidArgumentError: There is no such time zone, or an argument is of another type.
     """
-    log = DeltaLog.for_table(uri, options=options, settings=settings)
+    if settings is not None and not isinstance(settings, Settings):
+        raise InvalidArgumentError(
+            f"The settings must be pydelta.settings.Settings, not {type(settings).__name__}.",
+            hint="Make them with Settings.resolve({…}), or set PYDELTA_* in the environment.",
+        )
+    time_zone = optional_text(time_zone, "The time zone")
+    log = DeltaLog.for_table(location_of(uri), options=options_of(options), settings=settings)
     existing_table(log.update())
     return LocalTable(log, time_zone=time_zone)
 
@@ -127,7 +143,7 @@ class LocalTable:
 
         Args:
             where: A condition as SQL text: columns compared with constants; None for all rows.
-            columns: Names of columns, ignoring case, as they are or between backticks; None for all.
+            columns: Names of columns, ignoring case, as they are or between backticks, each once; None for all.
             version: None for the newest.
 
         Raises:
@@ -137,11 +153,16 @@ class LocalTable:
             StorageError: A file is missing or damaged.
         """
         with error_context(table=self._log.uri):
+            version = version_of(version)
+            given = [] if columns is None else names_of(columns, "Columns")
             snapshot = existing_table(self._log.update() if version is None else self._log.snapshot(version))
             names = [
                 (snapshot.schema.field(name) or column_of(snapshot, name)).name
-                for name in columns or snapshot.schema.names
+                for name in given or snapshot.schema.names
             ]
+            if len(set(names)) < len(names):
+                twice = next(name for place, name in enumerate(names) if name in names[:place])
+                raise InvalidArgumentError(f"The column {twice!r} is named twice.", hint="Name each column once.")
             bound = None if where is None else self._engine.bind_condition(snapshot, where)
             conjuncts = () if bound is None else bound.conjuncts
             files = snapshot.files.select(data_filters=conjuncts)
@@ -191,7 +212,7 @@ class LocalTable:
         Raises:
             UnsupportedFeatureError: A value, the condition or the table takes Spark; the message says what.
         """
-        return run(Update(assignments=list(set.items()), condition=where), self._context)
+        return run(Update(assignments=list(values_of(set).items()), condition=where), self._context)
 
     def merge(
         self,
@@ -221,11 +242,12 @@ class LocalTable:
             clauses = clauses_of(matched, not_matched, not_matched_by_source)
             engine = self._engine
             given = _given(rows, self._log, self._time_zone)
+            key_names = names_of(on, "Key columns")
 
             def begin(snapshot: Snapshot) -> Merging:
                 found = given.table(snapshot) if isinstance(given, TextFile) else given
                 source = ArrowRows(self._log, snapshot, found)
-                keys = [column_of(snapshot, name).name for name in ([on] if isinstance(on, str) else on)]
+                keys = [column_of(snapshot, name).name for name in key_names]
                 if not keys or not set(keys) <= set(source.schema.names):
                     raise InvalidArgumentError(
                         f"The rows have no column {', '.join(set(keys) - set(source.schema.names)) or 'to match by'}.",
@@ -249,7 +271,8 @@ class LocalTable:
             UnsupportedFeatureError: A file takes Spark, or a partition is too large to sort here; the message says so.
             DeltaConcurrentModificationException: A file was deleted meanwhile; run it again.
         """
-        return run(Optimize(condition=where, zorder_by=tuple(zorder_by), full=full), self._context)
+        order = tuple(names_of(zorder_by, "Columns to order by"))
+        return run(Optimize(condition=where, zorder_by=order, full=full), self._context)
 
     def purge(self, where: str | None = None) -> PurgeResult:
         """Rewrite the files of which deletion vectors hide rows, without those rows; see ``REORG … APPLY (PURGE)``.
@@ -270,7 +293,7 @@ class LocalTable:
         Raises:
             UnsafeOperationError: The retention is below the table's.
         """
-        return run(Vacuum(retention_hours=retention_hours, dry_run=dry_run), self._context)
+        return run(Vacuum(retention_hours=hours_of(retention_hours), dry_run=dry_run), self._context)
 
 
 def _given(rows: pa.Table | pl.DataFrame | TextFile, log: DeltaLog, zone: str | None) -> pa.Table | TextFile:

@@ -229,8 +229,11 @@ def assigned(column: str, text: str, schema: StructType, time_zone: str | None =
         value = value_of_text(value, kind, time_zone)
     if name in _TIMES and isinstance(value, int):
         raise NotHere(f"such a constant for a column of type {kind}")
-    if name == "float" and _is_number(value) and float(np.float32(value)) != float(value):
-        raise NotHere("a number that float rounds")
+    if name == "float" and _is_number(value):
+        with np.errstate(over="ignore"):  # A number beyond float is infinite there, so it is refused.
+            single = float(np.float32(value))
+        if single != float(value):
+            raise NotHere("a number that float rounds")
     return Literal(_held(value, kind), kind)
 
 

@@ -32,9 +32,9 @@ from pydelta.engines.arrow.tasks.write_files import run_task
 from pydelta.errors import ConstraintViolatedError, InvalidArgumentError, SchemaMismatchError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.types import ArrayType, MapType, PrimitiveType, StructField, StructType
-from pydelta.storage.uris import normalize_uri
+from pydelta.storage.uris import normalize_uri, overlap
 
-__all__ = ["BAD_ROWS", "TEXT_FORMATS", "TextFile", "TextSource", "bad_rows_error", "csv_fields"]
+__all__ = ["BAD_ROWS", "TEXT_FORMATS", "TextFile", "TextSource", "bad_rows_error", "csv_fields", "refuse_overlap"]
 
 TEXT_FORMATS: Final = ("csv", "ndjson")
 _BATCH_ROWS: Final = 131_072
@@ -58,6 +58,22 @@ def bad_rows_error(name: str, bad: BadRow) -> SchemaMismatchError:
         f"{name}, line {bad.line}{column}: {bad.reason}.",
         hint="Mend the file, or give --bad-records PLACE, a table that takes such rows.",
     )
+
+
+def refuse_overlap(bad_records: str, table: str) -> None:
+    """Check that the table of bad records has a folder that VACUUM of the other table does not clean, nor vice versa.
+
+    Raises:
+        InvalidArgumentError: It is the table itself, or one of them is inside the other.
+    """
+    if normalize_uri(bad_records) == normalize_uri(table):
+        raise InvalidArgumentError("--bad-records is the table itself.", hint="Give bad records a table of their own.")
+    if overlap(bad_records, table):
+        raise InvalidArgumentError(
+            f"--bad-records {bad_records} and the table {table} are inside one another: VACUUM of the outer one would "
+            "delete files of the inner one.",
+            hint="Give bad records a folder outside the table's, or one whose name begins with _.",
+        )
 
 
 def csv_fields(name: str, schema: StructType) -> Callable[[Sequence[str]], list[StructField]]:
@@ -122,13 +138,11 @@ class TextFile:
             zone: Zone of times that name none. None refuses them.
 
         Raises:
-            InvalidArgumentError: The table of bad records is the table itself.
+            InvalidArgumentError: The table of bad records is the table itself, or one of them is inside the other.
         """
         self._append, self._zone = append, zone
-        if self._bad_log is not None and normalize_uri(self._bad_log.uri) == normalize_uri(table):
-            raise InvalidArgumentError(
-                "--bad-records is the table itself.", hint="Give bad records a table of their own."
-            )
+        if self._bad_log is not None:
+            refuse_overlap(self._bad_log.uri, table)
 
     def table(self, snapshot: Snapshot) -> pa.Table:
         """Return all rows that fit, with the columns that the file names. The file is read once per schema."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.commands.write.command import WriteMode
+from pydelta.engines.arrow.text_source import refuse_overlap
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import SessionSettings, log_for_path
 from pydelta.engines.spark.write.command import WriteRequest, save_as_table, write_path
-from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from pydelta.errors import TableAlreadyExistsError
 from pydelta.storage import Store, open_store
 from pydelta.storage.rights import require_rights
-from pydelta.storage.uris import normalize_uri
 from pydelta.tools.ingest.apply import Writing
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def place_of_bad(spark: SparkSession, place: str, table: str | None, columns: St
         columns: Columns of a table to create.
 
     Raises:
-        InvalidArgumentError: Both are the same table.
+        InvalidArgumentError: Both are the same table, or one is inside the other.
         TableAlreadyExistsError: The name belongs to something that is not a Delta table.
     """
     location = location_in(place)
@@ -93,8 +93,8 @@ def place_of_bad(spark: SparkSession, place: str, table: str | None, columns: St
         location = Jvm.of(spark).qualify(location)
     else:
         location = _named(spark, place, columns, WriteRequest(mode=WriteMode.IGNORE))
-    if table is not None and normalize_uri(location) == normalize_uri(table):
-        raise InvalidArgumentError("--bad-records is the table itself.", hint="Give bad records a table of their own.")
+    if table is not None:
+        refuse_overlap(location, table)
     return location
 
 

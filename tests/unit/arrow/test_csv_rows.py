@@ -10,6 +10,7 @@ import pytest
 
 from pydelta.engines.arrow.tasks import csv_rows
 from pydelta.engines.arrow.tasks.csv_rows import CsvRows, CsvShape
+from pydelta.engines.arrow.tasks.text_values import TextRules
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.types import PrimitiveType, StructField
 
@@ -116,3 +117,12 @@ def test_a_header_that_cannot_be_read_is_an_error(data, said):
 
 def test_another_delimiter_and_no_header():
     assert read(b"x;1,5;2\n", shape=CsvShape(header=False, delimiter=";")) == ([("x", "1,5", 2)], [])
+
+
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_an_empty_value_of_a_partition_column_that_is_not_null_is_told(kind):
+    fields = [StructField("p", PrimitiveType(kind), False), StructField("n", PrimitiveType("long"))]
+    rows, bad = read(b'p,n\n"",1\nx,2\n', fields, rules=TextRules(partitions=frozenset({"p"})))
+    assert [row[1] for row in rows] == [2]
+    assert bad == [(2, "p", "there is no value, and the column is NOT NULL", b'"",1')]
+    assert read(b'p,n\n"",1\n', fields)[1] == []

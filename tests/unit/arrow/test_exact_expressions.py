@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import warnings
 from decimal import Decimal
 
 import pyarrow as pa
@@ -516,3 +517,10 @@ def test_a_decimal_column_takes_no_float_and_a_boolean_is_not_a_number():
     for column_name, value, kind in (("c", 0.5, MONEY), ("c", True, MONEY), ("f", True, FLOAT), ("n", True, LONG)):
         with pytest.raises(NotHere):
             exact(Compare("=", Column((column_name,)), Literal(value, kind)), schema)
+
+
+@pytest.mark.parametrize("text", ["1e39", "-1e308", "0.1D"])
+def test_a_number_beyond_single_precision_is_refused_without_a_warning(text):
+    with warnings.catch_warnings(), pytest.raises(NotHere, match="float rounds"):
+        warnings.simplefilter("error")
+        assigned("f", text, StructType((StructField("f", FLOAT),)))

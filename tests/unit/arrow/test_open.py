@@ -184,3 +184,48 @@ def test_partition_values_without_a_zone_leave_no_file_out_in_silence(tmp_path):
     table = make(tmp_path / "t", columns=columns, partition_columns=("t",), rows=rows)
     with pytest.raises(UnsupportedFeatureError, match="without a zone"):
         table.scan("t = '2024-01-05 11:00:00Z'")
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        pytest.param(lambda path: pydelta.open(5), "location must be .* not int", id="open int"),
+        pytest.param(lambda path: pydelta.open(str(path).encode()), "not bytes", id="open bytes"),
+        pytest.param(lambda path: pydelta.open(f"{path}\0x"), "character NUL", id="open NUL"),
+        pytest.param(lambda path: pydelta.open(path, options=["a=b"]), "dict of text, not list", id="options list"),
+        pytest.param(lambda path: pydelta.open(path, options={"a": 5}), "option 'a' must be text", id="options int"),
+        pytest.param(lambda path: pydelta.open(path, options={5: "a"}), "name of a storage option", id="options key"),
+        pytest.param(lambda path: pydelta.open(path, time_zone=5), "time zone must be text, not int", id="zone int"),
+        pytest.param(lambda path: pydelta.open(path, settings={}), "settings must be .* not dict", id="settings dict"),
+        pytest.param(lambda path: pydelta.open(path).scan(columns=5), "Columns must be .* not int", id="columns int"),
+        pytest.param(lambda path: pydelta.open(path).scan(columns=[None]), "Each of columns", id="columns None"),
+        pytest.param(lambda path: pydelta.open(path).scan(columns=["id", "ID"]), "'id' is named twice", id="twice"),
+        pytest.param(lambda path: pydelta.open(path).scan(version="0"), "whole number, not str", id="version text"),
+        pytest.param(lambda path: pydelta.open(path).scan(version=0.5), "whole number, not float", id="version float"),
+        pytest.param(lambda path: pydelta.open(path).scan(version=True), "whole number, not bool", id="version bool"),
+        pytest.param(lambda path: pydelta.open(path).update("id = 1"), "new values must be .* str", id="update text"),
+        pytest.param(lambda path: pydelta.open(path).update([("id", "1")]), "not list", id="update list"),
+        pytest.param(lambda path: pydelta.open(path).update({5: "1"}), "name of a column must be text", id="update 5"),
+        pytest.param(lambda path: pydelta.open(path).update({"id": 1}), "'id' must be SQL text, not int", id="value"),
+        pytest.param(lambda path: pydelta.open(path).update({"name": None}), "SQL text, not NoneType", id="value None"),
+        pytest.param(lambda path: pydelta.open(path).merge(pa.table({"id": [1]}), 5), "Key columns", id="merge int"),
+        pytest.param(lambda path: pydelta.open(path).merge(pa.table({"id": [1]}), [5]), "Each of key", id="merge [5]"),
+        pytest.param(lambda path: pydelta.open(path).optimize(zorder_by=5), "Columns to order by", id="zorder int"),
+        pytest.param(lambda path: pydelta.open(path).optimize(zorder_by=[5]), "Each of columns to", id="zorder [5]"),
+        pytest.param(lambda path: pydelta.open(path).vacuum("200"), "number of hours, not str", id="vacuum text"),
+        pytest.param(lambda path: pydelta.open(path).vacuum(True), "number of hours, not bool", id="vacuum bool"),
+    ],
+)
+def test_an_argument_of_another_type_is_named_and_nothing_is_done(tmp_path, call, match):
+    table = make(tmp_path / "t", partition_columns=())
+    table.append(pa.table({"id": [1], "name": ["a"]}))
+    with pytest.raises(InvalidArgumentError, match=match) as caught:
+        call(tmp_path / "t")
+    assert caught.value.hint and table.version == 1
+
+
+def test_a_path_of_pathlib_opens_and_one_name_may_stand_for_a_list(tmp_path):
+    make(tmp_path / "t", partition_columns=()).append(pa.table({"id": [1], "name": ["a"]}))
+    table = pydelta.open(tmp_path / "t")
+    assert table.scan(columns="id").to_pydict() == {"id": [1]}
+    assert table.optimize(zorder_by="id").version == 2

@@ -46,6 +46,8 @@ _ZONE: Final = r"(?:Z|[+-](?:0[0-9]|1[0-7]):?[0-5][0-9]|[+-]18:?00)"
 _MOMENT: Final = rf"^(?P<day>{_DATE})[T ](?P<time>{_TIME})(?P<zone>{_ZONE})?$"
 _BASE64: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _SHOWN: Final = 60
+_MAY_BE_EMPTY: Final = (PrimitiveType("string"), PrimitiveType("binary"))
+"""Types with an empty value, which is null in a partition column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def checked_rows(
     typed = []
     for column, field in zip(columns, fields, strict=True):
         if not field.nullable:
-            empty = field.name in rules.partitions and field.data_type == PrimitiveType("string")
+            empty = field.name in rules.partitions and field.data_type in _MAY_BE_EMPTY
             missing = pc.fill_null(pc.equal(column, ""), True) if empty else column.is_null()
             _note(missing, field.name, _no_value, problems)
         typed.append(typed_array(column, field.data_type, field.name, problems, rules))

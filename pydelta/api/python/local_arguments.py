@@ -1,0 +1,126 @@
+"""Check the arguments of ``pydelta.open`` and of the table that it returns, before anything is read or written.
+
+Each function returns the argument as the commands expect it, or raises ``InvalidArgumentError`` with its name and type.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from typing import Any
+
+from pydelta.errors import InvalidArgumentError
+
+__all__ = ["hours_of", "location_of", "names_of", "optional_text", "options_of", "values_of", "version_of"]
+
+
+def _wrong(what: str, wanted: str, value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{what} must be {wanted}, not {type(value).__name__}.", hint=f"Give {wanted}.")
+
+
+def location_of(uri: Any) -> str:
+    """Return a location as text; a ``pathlib.Path`` is a local path.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    found = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
+    if not isinstance(found, str):
+        raise _wrong("The location", "a URI or a local path as text", uri)
+    return found
+
+
+def optional_text(value: Any, what: str) -> str | None:
+    """Return text or None.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    if value is not None and not isinstance(value, str):
+        raise _wrong(what, "text", value)
+    return value
+
+
+def options_of(options: Any) -> Mapping[str, str] | None:
+    """Return storage options, which are text by text. No error shows a value, which may be a secret.
+
+    Raises:
+        InvalidArgumentError: They are something else.
+    """
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        raise _wrong("Storage options", "a dict of text", options)
+    for key, value in options.items():
+        if not isinstance(key, str):
+            raise _wrong("The name of a storage option", "text", key)
+        if not isinstance(value, str):
+            raise _wrong(f"The storage option {key!r}", "text", value)
+    return options
+
+
+def names_of(names: Any, what: str) -> list[str]:
+    """Return names of columns as a list; text is one name.
+
+    Raises:
+        InvalidArgumentError: They are something else.
+    """
+    if isinstance(names, str):
+        return [names]
+    if not isinstance(names, Iterable) or isinstance(names, (bytes, Mapping)):
+        raise _wrong(what, "a list of names", names)
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise _wrong(f"Each of {what[0].lower()}{what[1:]}", "text", name)
+    return found
+
+
+def values_of(values: Any) -> dict[str, str]:
+    """Return the columns that an UPDATE sets, with the SQL text of their values.
+
+    Raises:
+        InvalidArgumentError: They are not a dict, or a name or a value is not text.
+    """
+    if not isinstance(values, Mapping):
+        raise _wrong("The new values", "a dict of columns and SQL text", values)
+    for name, value in values.items():
+        if not isinstance(name, str):
+            raise _wrong("The name of a column", "text", name)
+        if not isinstance(value, str):
+            raise InvalidArgumentError(
+                f"The value of {name!r} must be SQL text, not {type(value).__name__}.",
+                hint='Write constants as SQL does: "\'paid\'", "0", "NULL", "DATE \'2024-05-01\'".',
+            )
+    return dict(values)
+
+
+def version_of(version: Any) -> int | None:
+    """Return the number of a version, or None for the newest.
+
+    Raises:
+        InvalidArgumentError: It is not a whole number.
+    """
+    if version is None:
+        return None
+    if isinstance(version, bool) or not hasattr(version, "__index__"):  # NumPy's integers are numbers, too
+        raise _wrong("The version", "a whole number", version)
+    return int(version)
+
+
+def hours_of(hours: Any) -> float | None:
+    """Return a number of hours, or None for the table's own.
+
+    Raises:
+        InvalidArgumentError: It is not a number.
+    """
+    if hours is None:
+        return None
+    if isinstance(hours, bool) or not isinstance(hours, Real):
+        raise _wrong("The retention", "a number of hours", hours)
+    try:
+        return float(hours)
+    except OverflowError:
+        return math.inf
