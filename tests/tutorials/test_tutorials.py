@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from run_in_stack import renamed
 from tutorial_pages import FOLDER, TUTORIALS, Runner, blocks_of, commands_of, in_shell, matches
 
 ROOT = TUTORIALS.parents[1]
@@ -74,6 +75,13 @@ def test_every_make_target_of_a_tutorial_is_there():
                     assert found[1] in targets, command.line
                     assert found[2] is None or found[2] in jobs or found[2].startswith(FOLDER), command.line
     assert used >= 7
+
+
+@pytest.mark.parametrize("name", IN_STACK)
+def test_a_tutorial_in_the_stack_touches_no_table_of_somebody_who_followed_it(name):
+    page = renamed(page_of(name), "hdfs://namenode:8020/", "word-1")
+    assert "lake.stack_tests_tutorial_" in page
+    assert re.findall(r"[._]symlink\.tutorial_|lake\.tutorial_|s3a://|--topic tutorial", page) == []
 
 
 def test_output_that_differs_fails_the_page(tmp_path):

@@ -4,7 +4,7 @@
 |---|---|
 | with ``title="/tmp/lake/…"`` | its text is written to that file |
 | ``python`` | runs in one namespace per page; what it prints must be the next block, ``text`` |
-| ``console`` | each line that begins with ``$ `` runs in a shell; the lines below it are what it prints |
+| ``console`` | each line after ``$ `` runs in a shell (``\\`` continues it); below it is what it prints |
 | ``diff`` | is only read |
 
 ``/tmp/lake`` stands for the scratch folder, and ``…`` in output for any text on one line; output that is only ``…`` may
@@ -56,7 +56,7 @@ def blocks_of(page: str) -> list[Block]:
 
 def commands_of(block: Block) -> Iterator[Command]:
     """The commands of a console block with what each prints."""
-    parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    parts = re.split(r"^\$ ", block.text.replace("\\\n", ""), flags=re.MULTILINE)
     assert parts[0] == "", f"the console block on line {block.line} begins without a command"
     for part in parts[1:]:
         line, _, output = part.partition("\n")
