@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
-import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pyspark
 import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
-from docs_llms import first_sentence, full_text, llms_text, nav_pages  # noqa: E402
-from docs_versions import publish  # noqa: E402
+
+
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+publish = _script("docs_versions").publish
+_llms = _script("docs_llms")
+first_sentence, full_text, llms_text, nav_pages = (
+    _llms.first_sentence, _llms.full_text, _llms.llms_text, _llms.nav_pages
+)  # fmt: skip
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
