@@ -58,7 +58,13 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 STACK: Mapping[str, tuple[str, ...]] = {
-    "kafka": ("images/kafka/", "scripts/test-stack-kafka", "tests/stack/test_kafka", "pydelta/tools/ingest/"),
+    "kafka": (
+        "images/kafka/",
+        "scripts/test-stack-kafka",
+        "tests/stack/test_kafka",
+        "pydelta/tools/ingest/",
+        "docs/tutorials/stream-from-kafka",
+    ),
     "serve": ("scripts/test-stack-serve", "scripts/stack-sql", "tests/stack/test_serve", "tests/stack/outside/"),
     "presto": ("images/presto/", "scripts/test-stack-presto", "scripts/stack-presto", "tests/stack/test_presto"),
     "notebook": (

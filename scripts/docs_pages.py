@@ -5,26 +5,29 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from docs_llms import full_text, llms_text
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PAGES = {
-    "README.md": "index.md",
-    "CHANGELOG.md": "reference/changelog.md",
-    "CONTRIBUTING.md": "reference/contributing.md",
-    "SECURITY.md": "reference/security.md",
-    "benchmarks/README.md": "reference/benchmarks.md",
+    "README.md": "project/readme.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
+    "benchmarks/README.md": "project/benchmarks.md",
 }
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
+_read: dict[str, str] = {}
+"""The Markdown of each page of this build, for llms.txt."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Append the decisions to the navigation, in their order."""
+    """Put the decisions, in their order, before the last section of the navigation."""
     decisions = [f"adr/{path.name}" for path in sorted((_ROOT / "docs" / "adr").glob("*.md"))]
     assert config.nav is not None
-    config.nav.append({"Decisions": decisions})
+    config.nav.insert(len(config.nav) - 1, {"Decisions": decisions})
     return config
 
 
@@ -38,6 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links between files of the repository to their pages."""
     here = page.file.src_uri
+    _read[here] = markdown
     own = {place: source for source, place in _PAGES.items()}.get(here, f"docs/{here}")
 
     def follow(match: re.Match[str]) -> str:
@@ -54,3 +58,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"{match.group(1)}{up}{place}{match.group(3)}"
 
     return _LINK.sub(follow, markdown)
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Write llms.txt and llms-full.txt at the site's root; a page without a first sentence fails the build."""
+    assert config.nav is not None
+    site = Path(config.site_dir)
+    summary = " ".join((config.site_description or "").split())
+    (site / "llms.txt").write_text(llms_text(config.site_name, summary, config.nav, _read))
+    (site / "llms-full.txt").write_text(full_text(config.nav, _read))
