@@ -69,7 +69,7 @@ STACK: Mapping[str, tuple[str, ...]] = {
     ),
     "same": ("scripts/stack-wait", "scripts/stack-up", "scripts/stack-lib", "scripts/test-stack-same"),
     "restore": ("scripts/stack-backup", "scripts/stack-restore", "scripts/test-stack-restore"),
-    "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
+    "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/store/", "pydelta/storage/hdfs"),
     "versity": ("images/versity/", "images/store/"),
     "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
     "outages": (
