@@ -58,19 +58,45 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 STACK: Mapping[str, tuple[str, ...]] = {
-    "kafka": ("images/kafka/", "scripts/test-stack-kafka", "tests/stack/test_kafka", "pydelta/tools/ingest/"),
-    "serve": ("scripts/test-stack-serve", "scripts/stack-sql", "tests/stack/test_serve", "tests/stack/outside/"),
-    "presto": ("images/presto/", "scripts/test-stack-presto", "scripts/stack-presto", "tests/stack/test_presto"),
+    "kafka": (
+        "images/kafka/",
+        "compose/profiles",
+        "scripts/test-stack-kafka",
+        "tests/stack/test_kafka",
+        "pydelta/tools/ingest/",
+    ),
+    "serve": (
+        "compose/profiles",
+        "scripts/test-stack-serve",
+        "scripts/stack-sql",
+        "tests/stack/test_serve",
+        "tests/stack/outside/",
+    ),
+    "presto": (
+        "images/presto/",
+        "compose/profiles",
+        "scripts/test-stack-presto",
+        "scripts/stack-presto",
+        "tests/stack/test_presto",
+    ),
     "notebook": (
         "images/notebook/",
+        "compose/profiles",
         "scripts/test-stack-notebook",
         "scripts/test-stack-history",
         "tests/stack/test_history",
     ),
-    "same": ("scripts/stack-wait", "scripts/stack-up", "scripts/stack-lib", "scripts/test-stack-same"),
+    "same": (
+        "docker-compose.yml",
+        "compose/",
+        "scripts/stack-wait",
+        "scripts/stack-up",
+        "scripts/stack-lib",
+        "scripts/test-stack-same",
+    ),
     "restore": ("scripts/stack-backup", "scripts/stack-restore", "scripts/test-stack-restore"),
-    "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/store/", "pydelta/storage/hdfs"),
-    "versity": ("images/versity/", "images/store/"),
+    "hdfs": ("images/hdfs/", "compose/stores", "tests/stack/test_hdfs", "trino_conf/store/", "pydelta/storage/hdfs"),
+    "versity": ("images/versity/", "images/store/", "compose/stores"),
     "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
     "outages": (
         "scripts/test-stack-outages",
@@ -78,8 +104,13 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "pydelta/storage/probe",
         "pydelta/storage/object_errors",
     ),
-    "secure": ("scripts/test-stack-secure", "docker-compose.secure.yml", "tests/stack/test_secure"),
-    "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/tools/ui/metrics"),
+    "secure": (
+        "scripts/test-stack-secure",
+        "docker-compose.secure.yml",
+        "trino_conf/secure/",
+        "tests/stack/test_secure",
+    ),
+    "monitor": ("images/monitor/", "compose/profiles", "scripts/test-stack-monitor", "pydelta/tools/ui/metrics"),
 }
 OLDEST = (
     "pydelta/engines/spark/versions",
