@@ -10,7 +10,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 MAIN = ROOT / "docker-compose.yml"
 FILES = (MAIN, ROOT / "docker-compose.secure.yml", *sorted((ROOT / "compose").glob("*.yml")))
-KEYS = ROOT / "compose" / "keys.yml"
 
 
 def services() -> dict[str, dict[str, Any]]:

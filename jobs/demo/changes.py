@@ -79,7 +79,7 @@ def run(stage: Stage) -> None:
         "MERGE: corrected": merged.num_updated_rows,
         "MERGE: cancelled": merged.num_deleted_rows,
         "MERGE: new": merged.num_inserted_rows,
-        "DELETE: forgotten": hidden.num_deleted_rows,
+        "DELETE: forgotten": hidden.num_deleted_rows or 0,
     }
     stage.chart(Bars(title="Rows that each change touched", bars=changed))
 

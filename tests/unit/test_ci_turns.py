@@ -47,6 +47,18 @@ def test_what_a_part_is_about_is_there(parts):
     assert not missing
 
 
+def test_a_change_of_compose_s_files_concerns_parts_of_the_stack():
+    concerned = {
+        path.name: set(turns.parts_of([f"compose/{path.name}"], 1)[0]) for path in (ROOT / "compose").glob("*.yml")
+    }
+    assert concerned == {
+        "common.yml": {"same"},
+        "core.yml": {"same"},
+        "stores.yml": {"same", "hdfs", "versity"},
+        "profiles.yml": {"same", "kafka", "serve", "presto", "notebook", "monitor"},
+    }
+
+
 def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
     from tests.conftest import SERVERS
 

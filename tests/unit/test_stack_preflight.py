@@ -255,7 +255,16 @@ def test_every_setting_that_compose_and_the_scripts_read_is_in_the_list():
     scripts = "".join(
         path.read_text() for path in (ROOT / "scripts").glob("*") if path.name.startswith(("stack-", "make-env"))
     )
-    read = set(re.findall(r"\$\{([A-Z0-9_]+)", compose)) | set(re.findall(r"\bsetting ([A-Z0-9_]+)", scripts))
+    handed_on = {
+        name
+        for said in stack_files.services().values()
+        for name, value in said.get("environment", {}).items()
+        if value is None
+    }
+    assert len(handed_on) > 20
+    read = (
+        set(re.findall(r"\$\{([A-Z0-9_]+)", compose)) | set(re.findall(r"\bsetting ([A-Z0-9_]+)", scripts)) | handed_on
+    )
     made = {
         name
         for name in read

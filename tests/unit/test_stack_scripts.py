@@ -450,19 +450,13 @@ def settings(project):
 
 
 @pytest.mark.parametrize(
-    ("store", "root", "catalogs"),
-    [
-        ("minio", "s3a://", "catalog"),
-        ("versity", "s3a://", "catalog"),
-        ("hdfs", "hdfs://namenode:8020/", "catalog-hdfs"),
-    ],
+    ("store", "root"), [("minio", "s3a://"), ("versity", "s3a://"), ("hdfs", "hdfs://namenode:8020/")]
 )
-def test_the_first_start_notes_its_store_for_who_calls_docker_compose(project, store, root, catalogs):
+def test_the_first_start_notes_its_store_for_who_calls_docker_compose(project, store, root):
     (project.folder / ".env").unlink()
     assert project("scripts/make-env", STORE=store)[0] == 0
     found = settings(project)
     assert (found["STORE"], found["COMPOSE_PROFILES"], found["STORE_ROOT"]) == (store, store, root)
-    assert found["STORE_CATALOGS"] == f"/etc/trino/{catalogs}"
     assert project("scripts/make-env") == (0, "", []), "the next start finds it there"
     assert settings(project) == found
 
@@ -536,19 +530,6 @@ def test_a_metastore_that_was_put_back_alone_has_its_store_in_env(project):
         env.write("STORE=hdfs\n")
     words = project("scripts/stack-put", RAW_FILE="day.csv", VOLUMES="tried_postgres-data other_minio-data")[2]
     assert words[-2] == "hdfs://namenode:8020/work/day.csv"
-
-
-def test_trino_s_catalogs_differ_in_nothing_but_the_file_system():
-    about_files = ("fs.", "s3.", "hive.config.resources=")
-
-    def rest(path):
-        return [line for line in path.read_text().splitlines() if not line.startswith(about_files)]
-
-    folders = ROOT / "trino_conf" / "catalog", ROOT / "trino_conf" / "catalog-hdfs"
-    names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
-    assert names[0] == names[1] == ["delta.properties", "hive.properties"]
-    for name in names[0]:
-        assert rest(folders[0] / name) == rest(folders[1] / name)
 
 
 def test_an_inventory_is_made_now_as_the_schedule_makes_it(project):

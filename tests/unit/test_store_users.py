@@ -84,9 +84,19 @@ def test_the_scripts_know_the_users_of_the_file_of_rights():
     text = (ROOT / "scripts" / "stack-lib").read_text()
     (named,) = re.findall(r'^STORE_USERS="(.*)"$', text, re.MULTILINE)
     assert sorted(named.split()) == sorted(users())
-    compose = stack_files.KEYS.read_text()
-    for user in users():
-        assert f"${{STORE_{user.upper()}_KEY:-" in compose and f"${{STORE_{user.upper()}_SECRET:-" in compose
+    keys = {f"STORE_{user.upper()}_{kind}" for user in users() for kind in ("KEY", "SECRET")}
+    environment = stack_files.services()["minio-init"]["environment"]
+    assert {name for name, value in environment.items() if value is None} == keys, "handed on as .env has them"
+
+
+def test_a_service_has_the_keys_of_other_users_only_to_hand_them_on():
+    held = {
+        name: {key for key in said.get("environment", {}) if re.fullmatch(r"STORE_[A-Z]+_(KEY|SECRET)", key)}
+        for name, said in stack_files.services().items()
+    }
+    jobs = {"SPARK", "SYNC", "MAINTAIN", "INVENTORY", "VACUUM"}
+    assert held["scheduler"] == {f"STORE_{user}_{kind}" for user in jobs for kind in ("KEY", "SECRET")}
+    assert {name for name, keys in held.items() if keys} == {"minio-init", "versity-init", "scheduler", "stack-tests"}
 
 
 @pytest.mark.parametrize("store", ["minio", "versity"])
@@ -130,15 +140,17 @@ def test_a_secret_that_was_changed_is_taken_and_its_user_named(project):
 @pytest.mark.parametrize("store", ["hdfs", "external"])
 def test_a_store_without_users_has_the_one_key_for_all(project, store):
     assert project("scripts/make-env", STORE=store, S3_ENDPOINT="http://s3.lan")[0] == 0
-    keys = {name for name in settings(project) if re.fullmatch(r"(STORE|S3)_[A-Z_]*(KEY|SECRET)", name)}
-    assert keys == {"S3_ACCESS_KEY", "S3_SECRET_KEY"}
+    found = settings(project)
+    assert not [name for name in found if re.fullmatch(r"S3_[A-Z]+_(ACCESS|SECRET)_KEY", name)]
+    assert set(secrets_of(project, "STORE_{}_KEY").values()) == {found["S3_ACCESS_KEY"]}
+    assert set(secrets_of(project, "STORE_{}_SECRET").values()) == {found["S3_SECRET_KEY"]}
 
 
 def test_a_store_without_users_is_not_asked_with_those_of_another(project):
     project("scripts/make-env")
     made = secrets_of(project)
     project("scripts/make-env", STORE="hdfs")
-    assert not [name for name in settings(project) if name.startswith("STORE_TRINO_")]
+    assert settings(project)["STORE_TRINO_SECRET"] == settings(project)["S3_SECRET_KEY"]
     project("scripts/make-env", STORE="minio")
     assert secrets_of(project, "STORE_{}_SECRET") == made
 
@@ -151,7 +163,7 @@ def test_an_s3_of_one_s_own_has_the_keys_that_env_says(project):
     assert project("scripts/make-env")[0] == 0
     found = settings(project)
     assert (found["STORE_TRINO_KEY"], found["STORE_TRINO_SECRET"]) == ("reader", "reads")
-    assert "STORE_SPARK_KEY" not in found
+    assert (found["STORE_SPARK_KEY"], found["STORE_SPARK_SECRET"]) == (found["S3_ACCESS_KEY"], found["S3_SECRET_KEY"])
 
 
 def given_to(project, *command, **env):
@@ -185,9 +197,22 @@ def test_a_user_that_is_not_there_is_said_and_nothing_is_run(project, user):
     assert f"There is no user {user} of the store. Next: AS_USER is one of: spark sync" in said
 
 
-def test_where_all_have_one_key_a_named_user_changes_nothing(project):
+def test_where_all_have_one_key_a_named_user_has_that_one(project):
     project("scripts/make-env", STORE="hdfs")
-    assert given_to(project, "scripts/stack-run", "submit", "vacuum") is None
+    found = settings(project)
+    assert given_to(project, "scripts/stack-run", "submit", "vacuum") == (
+        found["S3_ACCESS_KEY"],
+        found["S3_SECRET_KEY"],
+    )
+
+
+def test_another_key_for_all_is_not_said_of_each_user(project):
+    project("scripts/make-env", STORE="hdfs")
+    text = project.env.read_text()
+    old = settings(project)["S3_SECRET_KEY"]
+    project.env.write_text(text.replace(f"S3_SECRET_KEY={old}", "S3_SECRET_KEY=another-one"))
+    assert project("scripts/make-env", STORE="hdfs")[:2] == (0, "")
+    assert settings(project)["STORE_TRINO_SECRET"] == "another-one"
 
 
 def test_verify_gets_the_keys_of_those_whose_work_it_looks_at(project):

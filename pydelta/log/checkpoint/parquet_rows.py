@@ -35,10 +35,19 @@ _FREE_BYTES: Final = 256 * 1024 * 1024
 _TIMES: Final = 1_000
 _PLAIN_BYTES: Final = 16
 _RATIO: Final = 100
-_BATCH_ROWS: Final = 65_536
-_HINT: Final = (
+_INFLATED_HINT: Final = (
     "No writer of Delta tables makes such a file. Do not use the table before you know who wrote it; delete the file "
     "if the commits before it are there."
+)
+WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
+INT96_UNIT: Final = "ms"  # Nanoseconds would overflow, and no other timestamp of a checkpoint has this unit.
+_MAGIC: Final = b"PAR1"
+_BATCH_ROWS: Final = 65_536
+_WINDOW_BYTES: Final = 64 * 1024 * 1024
+_MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
+_HINT: Final = (
+    "The file is truncated or damaged. An older checkpoint and the commits after it are used where they reach; "
+    "if they do not, restore the file from a backup of _delta_log."
 )
 
 
@@ -110,15 +119,7 @@ def _leaf(array: Any) -> Any:
 
 def inflated(path: str, claims: str, size: int) -> LogCorruptedError:
     """Build the error for a file with impossible claims."""
-    return LogCorruptedError(f"{path} claims to hold {claims} in {size:,} bytes.", hint=_HINT)
-
-
-WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
-INT96_UNIT: Final = "ms"  # Nanoseconds would overflow, and no other timestamp of a checkpoint has this unit.
-_MAGIC: Final = b"PAR1"
-_BATCH_ROWS: Final = 65_536
-_WINDOW_BYTES: Final = 64 * 1024 * 1024
-_MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
+    return LogCorruptedError(f"{path} claims to hold {claims} in {size:,} bytes.", hint=_INFLATED_HINT)
 
 
 @contextmanager
@@ -141,12 +142,6 @@ def reading(path: str) -> Iterator[None]:
     ) as error:  # fmt: skip
         message = first_line(error) or type(error).__name__
         raise LogCorruptedError(f"{path} is not a readable checkpoint file: {message}", hint=_HINT) from error
-
-
-_HINT: Final = (
-    "The file is truncated or damaged. An older checkpoint and the commits after it are used where they reach; "
-    "if they do not, restore the file from a backup of _delta_log."
-)
 
 
 def _read(store: Store, path: str) -> bytes:
