@@ -1,4 +1,4 @@
-"""Tell the page of pydelta ui what the metastore knows: the tables, and how far their twins are. Changes nothing."""
+"""Give the page of pydelta ui the tables in the metastore and the state of their twins. Changes nothing."""
 
 from __future__ import annotations
 

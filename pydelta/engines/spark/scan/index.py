@@ -1,4 +1,4 @@
-"""Tell Spark's planner which files to read: a snapshot's files as a ``FileIndex``. The JVM reads them.
+"""Give Spark's planner the files to read: a snapshot's files as a ``FileIndex``. The JVM reads them.
 
 ::
 
