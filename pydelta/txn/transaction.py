@@ -53,10 +53,16 @@ from pydelta.txn.commit import (
     landed,
     publish,
 )
-from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.footprint import Isolation, Operation, ReadPredicate, ReadSet, Staged, key_frame, matcher_for
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
-from pydelta.txn.prepare import Base, Intention, check_staged, check_stats_columns, row_id_high_water_mark
+from pydelta.txn.prepare import (
+    Base,
+    Intention,
+    check_staged,
+    check_stats_columns,
+    row_id_high_water_mark,
+    with_kept_enablement,
+)
 
 if TYPE_CHECKING:
     from pydelta.predicate import Expr
