@@ -235,10 +235,10 @@ def vector_files(ids: pl.Series, *, offsets: bool = True) -> pl.DataFrame:
         bodies = pl.concat([bodies, bodies.with_columns(body=pl.col("body").str.replace(r"@\d+$", ""))]).unique()
     absolute = bodies.filter(pl.col("kind") == "p").select("id", path="body")
     relative = bodies.filter((pl.col("kind") == "u") & (pl.col("body").str.len_bytes() >= _UUID_LENGTH))
-    return pl.concat([absolute, _decoded(relative)])
+    return pl.concat([absolute, _decoded_ids(relative)])
 
 
-def _decoded(vectors: pl.DataFrame) -> pl.DataFrame:
+def _decoded_ids(vectors: pl.DataFrame) -> pl.DataFrame:
     """Convert ``id`` and ``body`` to ``id`` and ``path`` for bodies that end in a UUID."""
     text = pl.col("body").str.tail(_UUID_LENGTH)
     vectors = vectors.filter(text.str.len_bytes() == _UUID_LENGTH)

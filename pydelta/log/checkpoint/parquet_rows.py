@@ -36,7 +36,7 @@ _TIMES: Final = 1_000
 _PLAIN_BYTES: Final = 16
 _RATIO: Final = 100
 _BATCH_ROWS: Final = 65_536
-_HINT: Final = (
+_INFLATED_HINT: Final = (
     "No writer of Delta tables makes such a file. Do not use the table before you know who wrote it; delete the file "
     "if the commits before it are there."
 )
@@ -110,13 +110,12 @@ def _leaf(array: Any) -> Any:
 
 def inflated(path: str, claims: str, size: int) -> LogCorruptedError:
     """Build the error for a file with impossible claims."""
-    return LogCorruptedError(f"{path} claims to hold {claims} in {size:,} bytes.", hint=_HINT)
+    return LogCorruptedError(f"{path} claims to hold {claims} in {size:,} bytes.", hint=_INFLATED_HINT)
 
 
 WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
 INT96_UNIT: Final = "ms"  # Nanoseconds would overflow, and no other timestamp of a checkpoint has this unit.
 _MAGIC: Final = b"PAR1"
-_BATCH_ROWS: Final = 65_536
 _WINDOW_BYTES: Final = 64 * 1024 * 1024
 _MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
 
