@@ -30,7 +30,7 @@ BANNED = {
 """Forms that nobody reads aloud without stumbling, and what to write instead."""
 
 VERBS = frozenset((ROOT / "tests" / "verbs.txt").read_text().split())
-"""With these a function's docstring begins: what the function does, in the imperative. Add a verb that is missing."""
+"""With these a docstring of a function or a module begins, in the imperative. Add a verb that is missing."""
 
 TO_REWRITE = (
     "pydelta/api/cli/",

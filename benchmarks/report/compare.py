@@ -1,4 +1,4 @@
-"""Tell which figures of the latest runs differ from the kept ones, and which targets were lost or won."""
+"""Report which figures of the latest runs differ from the kept ones, and which targets were lost or won."""
 
 from __future__ import annotations
 

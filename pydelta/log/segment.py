@@ -119,12 +119,6 @@ class LogSegment:
             latest = time_ms if latest is None else max(time_ms, latest + 1)
         return self.last_commit.modification_time_ms if latest is None else latest
 
-    @property
-    def file_names(self) -> tuple[str, ...]:
-        """Paths of all files that replay reads, except sidecars."""
-        checkpoint = [info.path for info in self.checkpoint.files] if self.checkpoint else []
-        return (*checkpoint, *(commit.info.path for commit in self.commits))
-
 
 def _name(info: ObjectInfo) -> str:
     return info.path.rsplit("/", 1)[-1]

@@ -34,7 +34,6 @@ __all__ = [
     "encode_commit",
 ]
 
-Version: TypeAlias = int
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """The format's long type. A larger number fits in no column."""
 

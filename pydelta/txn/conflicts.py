@@ -85,7 +85,7 @@ def find_conflict(*, reads: ReadSet, staged: Staged, winner: WinningCommit, leve
         reads: What this transaction read.
         staged: The changes to publish, without ``commitInfo``.
         winner: The commit that took the version.
-        level: The isolation level; see ``effective_level``.
+        level: The isolation level; see ``Staged.effective_level``.
 
     Returns:
         The first conflict in the order of the table above.

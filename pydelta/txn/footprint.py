@@ -48,7 +48,6 @@ __all__ = [
     "ReadSet",
     "Staged",
     "WinningCommit",
-    "effective_level",
     "key_frame",
     "match_any_file",
     "matcher_for",
@@ -92,16 +91,20 @@ def match_any_file(predicate: ReadPredicate, adds: Sequence[AddFile]) -> AddFile
     return adds[0] if adds else None
 
 
-def matcher_for(metadata: Metadata, *, root: str, mode: str) -> FileMatcher:
+def matcher_for(metadata: Metadata | None, *, root: str, mode: str) -> FileMatcher:
     """Build a function that finds, among a winner's adds, the first file that a scan would have had to read.
 
     It uses the same pruning that selected the files to read, so the two always agree on a condition.
 
     Args:
-        metadata: The metadata that was read. A winner that changed it is refused before files are compared.
+        metadata: The metadata that was read; None if there is no table, so that every file counts. A winner that
+            changed it is refused before files are compared.
         root: URI of the table.
         mode: The column mapping mode in effect, which the protocol must support.
     """
+
+    if metadata is None:
+        return match_any_file
 
     @functools.cache
     def spec() -> PartitionSpec:
@@ -293,10 +296,9 @@ class Staged:
         domains = [item for item in self.domains if item.domain != ROW_TRACKING_DOMAIN]
         return self.has_files and not self.changes_rows and not others and not domains
 
-
-def effective_level(level: Isolation, staged: Staged) -> Isolation:
-    """Return the level to check at. A commit that only rearranges rows only needs its files to exist."""
-    return Isolation.SNAPSHOT if staged.only_rearranges else level
+    def effective_level(self, level: Isolation) -> Isolation:
+        """Return the level to check at. A commit that only rearranges rows only needs its files to exist."""
+        return Isolation.SNAPSHOT if self.only_rearranges else level
 
 
 def changes_rows(files: Sequence[AddFile] | Sequence[RemoveFile]) -> bool:

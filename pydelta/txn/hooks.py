@@ -116,7 +116,6 @@ behind_commits = Behind()
 
 
 ENTRY_POINT_GROUP: Final = "pydelta.hooks"
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,23 @@
 
 ``check_staged`` runs once and refuses actions that must never be in a log. ``render`` runs for each attempt and fills
 in all that depends on the version: ``commitInfo``, in-commit timestamps, row ids.
+
+``with_kept_enablement`` records when in-commit timestamps begin, for all commands (REPLACE, CLONE, RESTORE, ALTER …)::
+
+    on before the commit    on after it           enablement version and time
+    no                      no                    removed
+    no                      yes                   this commit's, set by ``render``; none in a table's first version
+    yes                     yes                   unchanged, whatever the new metadata contains
+    yes                     no                    removed
+
+Protocol: "In-Commit Timestamps".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import polars as pl
@@ -32,10 +42,37 @@ from pydelta.protocol.schema_edits import field_at, name_of, parse_path, resolve
 from pydelta.protocol.stats import has_bounds, indexed_leaves
 from pydelta.protocol.types import StructType
 from pydelta.settings import TableProperties
-from pydelta.txn.enablement import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from pydelta.txn.footprint import ROW_TRACKING_DOMAIN, Isolation, Operation, Staged, WinningCommit, changes_rows
 
-__all__ = ["Base", "Intention", "check_staged", "check_stats_columns", "render"]
+__all__ = [
+    "ENABLEMENT_TIMESTAMP",
+    "ENABLEMENT_VERSION",
+    "Base",
+    "Intention",
+    "check_staged",
+    "check_stats_columns",
+    "render",
+    "with_kept_enablement",
+]
+
+ENABLEMENT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
+ENABLEMENT_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def with_kept_enablement(after: Metadata, before: Metadata | None, *, was_on: bool, is_on: bool) -> Metadata:
+    """Return the new metadata with the enablement properties of the old one, or without them.
+
+    Args:
+        after: The metadata to commit.
+        before: The table's metadata; None if there is no table.
+        was_on: Whether commits had in-commit timestamps before.
+        is_on: Whether they will have them.
+    """
+    names = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+    configuration = {key: value for key, value in after.configuration.items() if key not in names}
+    if before is not None and was_on and is_on:
+        configuration |= {key: before.configuration[key] for key in names if key in before.configuration}
+    return after if configuration == after.configuration else after.replace(configuration=configuration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,18 +31,12 @@ from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.log.runs import gathered, joined, other_than
 from pydelta.protocol import features
 from pydelta.protocol.actions import Action, AddFile, Metadata, Protocol, SetTransaction
-from pydelta.protocol.iceberg_compat import (
-    check_added,
-    check_definition,
-    check_files_made_for,
-    with_compat_tag,
-)
+from pydelta.protocol.iceberg_compat import check_added, check_definition, check_files_made_for, with_compat_tag
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import parse_schema, physical_name
-from pydelta.settings import TableProperties
 from pydelta.settings.clock import epoch_ms
-from pydelta.settings.table import iceberg_compat_version
+from pydelta.settings.table import TableProperties, iceberg_compat_version
 from pydelta.storage.backoff import Backoff
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
@@ -59,20 +53,16 @@ from pydelta.txn.commit import (
     landed,
     publish,
 )
-from pydelta.txn.enablement import with_kept_enablement
-from pydelta.txn.footprint import (
-    KEY_SCHEMA,
-    Isolation,
-    Operation,
-    ReadPredicate,
-    ReadSet,
-    Staged,
-    effective_level,
-    match_any_file,
-    matcher_for,
-)
+from pydelta.txn.footprint import Isolation, Operation, ReadPredicate, ReadSet, Staged, key_frame, matcher_for
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
-from pydelta.txn.prepare import Base, Intention, check_staged, check_stats_columns, row_id_high_water_mark
+from pydelta.txn.prepare import (
+    Base,
+    Intention,
+    check_staged,
+    check_stats_columns,
+    row_id_high_water_mark,
+    with_kept_enablement,
+)
 
 if TYPE_CHECKING:
     from pydelta.predicate import Expr
@@ -195,18 +185,15 @@ class OptimisticTransaction:
     def reads(self) -> ReadSet:
         """Everything read so far."""
         metadata = self.snapshot.metadata
-        files = pl.concat(self._files) if self._files else pl.DataFrame(schema=KEY_SCHEMA)
         return ReadSet(
             predicates=tuple(self._predicates),
-            files=files,
+            files=pl.concat([key_frame(()), *self._files]),
             app_ids=frozenset(self._app_ids),
             whole_table=self._whole_table,
             exactly=self._exactly,
             brings_back=self._brings_back,
             rows_stand_alone=self._rows_stand_alone,
-            matcher=match_any_file
-            if metadata is None
-            else matcher_for(metadata, root=self.snapshot.table_uri, mode=self.snapshot.column_mapping_mode),
+            matcher=matcher_for(metadata, root=self.snapshot.table_uri, mode=self.snapshot.column_mapping_mode),
             root=self.snapshot.table_uri,
             metadata=metadata,
         )
@@ -427,7 +414,7 @@ class OptimisticTransaction:
         staged = self._with_enablement(staged, stamped=stamped)
         read = self.snapshot.properties if self.table_exists else TableProperties()
         check_staged(staged, metadata=metadata, protocol=protocol, append_only=read.append_only)
-        level = effective_level(Isolation(properties.isolation_level), staged)
+        level = staged.effective_level(Isolation(properties.isolation_level))
         if blind_append is None:
             blind_append = staged.only_adds_files and not self.reads.depends_on_files
         elif blind_append and not staged.only_adds_files:

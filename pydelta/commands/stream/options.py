@@ -18,29 +18,33 @@ __all__ = ["HONOURED", "LATEST", "SourceOptions"]
 
 LATEST: Final = "latest"
 
-HONOURED: Final[Mapping[str, str]] = {
-    "allowSourceColumnDrop": "follow dropped columns: `always`, or up to this version; with `schemaTrackingLocation`",
-    "allowSourceColumnRename": "follow renamed columns, likewise",
-    "allowSourceColumnTypeChange": "follow widened columns, likewise",
-    "excludeRegex": "files whose path in the log matches are left out",
-    "failOnDataLoss": "false: continue at the oldest version in the log if it was cleaned past the checkpoint",
-    "ignoreChanges": "pass commits that rewrite files: all rows of the new files come, also unchanged ones",
-    "ignoreDeletes": "pass commits that only remove rows",
-    "ignoreFileDeletion": "the older name of `ignoreChanges`",
-    "maxBytesPerTrigger": "about this many bytes per batch",
-    "maxFilesPerTrigger": "this many files per batch; 1,000 unless bytes are limited",
-    "path": "location of the table",
-    "readChangeData": "the older name of `readChangeFeed`",
-    "readChangeFeed": "stream the change feed instead of rows that were added",
-    "schemaLocation": "the older name of `schemaTrackingLocation`",
-    "schemaTrackingLocation": "a folder below `checkpointLocation` that keeps the schemas the stream read with",
-    "skipChangeCommits": "leave out commits that change or remove rows",
-    "startingTimestamp": "begin with the first version that is not before this time",
-    "startingVersion": "begin with the commit of this version, or after the newest one (`latest`)",
-    "streamingSourceTrackingId": "distinguishes the schemas of two streams of one table in one query",
-    "withEventTimeOrder": "read the initial snapshot by the time of its rows, for a query with a watermark",
-}
-"""The options of a streaming reader, and their meanings."""
+HONOURED: Final = (
+    "allowSourceColumnDrop",
+    "allowSourceColumnRename",
+    "allowSourceColumnTypeChange",
+    "excludeRegex",
+    "failOnDataLoss",
+    "ignoreChanges",
+    "ignoreDeletes",
+    "ignoreFileDeletion",
+    "maxBytesPerTrigger",
+    "maxFilesPerTrigger",
+    "path",
+    "readChangeData",
+    "readChangeFeed",
+    "schemaLocation",
+    "schemaTrackingLocation",
+    "skipChangeCommits",
+    "startingTimestamp",
+    "startingVersion",
+    "streamingSourceTrackingId",
+    "withEventTimeOrder",
+)
+"""The options of a streaming reader; docs/guides/streams.md explains them.
+
+``ignoreFileDeletion``, ``readChangeData`` and ``schemaLocation`` are older names of ``ignoreChanges``,
+``readChangeFeed`` and ``schemaTrackingLocation``.
+"""
 
 _TRAVEL: Final = ("versionAsOf", "timestampAsOf")
 _OF_BATCHES: Final = (*_TRAVEL, "endingVersion", "endingTimestamp")

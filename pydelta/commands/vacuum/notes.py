@@ -24,7 +24,7 @@ from pydelta.errors import CannotVacuumLiteError, DeltaError, ObjectNotFoundErro
 from pydelta.log import CommitRecord, DeltaLog
 from pydelta.protocol.malformed import MALFORMED_JSON, reason
 from pydelta.protocol.paths import LOG_DIR
-from pydelta.protocol.vector_files import vector_files
+from pydelta.protocol.vectors import vector_files
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store
 from pydelta.storage.whole import read_listed

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from pydelta.protocol.paths import decoded_paths, plain_root
-from pydelta.protocol.vector_files import vector_files
+from pydelta.protocol.vectors import vector_files
 from pydelta.storage.uris import scheme_of
 
 __all__ = ["PlainPaths"]

@@ -26,7 +26,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing.commands import restore
 from pydelta.testing.tables import TableBuilder
 from pydelta.txn import Operation, start_transaction
-from pydelta.txn.enablement import with_kept_enablement
+from pydelta.txn.prepare import with_kept_enablement
 
 _NAMES = itertools.count()
 WITH_VECTORS = Protocol(

@@ -33,7 +33,9 @@ def commits(first: int, last: int) -> list[str]:
 
 
 def names(segment) -> list[str]:
-    return [name.removeprefix("_delta_log/") for name in segment.file_names]
+    checkpoint = segment.checkpoint.files if segment.checkpoint else ()
+    files = [*checkpoint, *(commit.info for commit in segment.commits)]
+    return [info.path.removeprefix("_delta_log/") for info in files]
 
 
 def test_without_a_checkpoint_all_commits_are_replayed():

@@ -20,7 +20,7 @@ from pydelta.protocol.actions import (
     SetTransaction,
 )
 from pydelta.txn import Isolation, ReadPredicate, ReadSet, Staged, WinningCommit, find_conflict
-from pydelta.txn.footprint import effective_level, key_frame
+from pydelta.txn.footprint import key_frame
 
 APPEND = errors.ConcurrentAppendException
 READ = errors.ConcurrentDeleteReadException
@@ -251,7 +251,7 @@ def check(read_set, staged, winner, level):
         reads=read_set,
         staged=staged,
         winner=WinningCommit.of(winner, version=7),
-        level=effective_level(level, staged),
+        level=staged.effective_level(level),
     )
 
 
