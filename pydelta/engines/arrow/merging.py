@@ -432,7 +432,7 @@ class _Change:
         clauses: npt.NDArray[np.int64],
         sources: npt.NDArray[np.int64],
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], pa.RecordBatch | None]:
-        """Compute updated values. Returns the batch with them, the rows that change their partition, and these rows."""
+        """Compute updated values. Returns the batch, a mask of rows that change their partition, and those rows."""
         arrays: list[Any] = list(batch.columns)
         where = np.flatnonzero(updated)
         going: list[tuple[npt.NDArray[np.bool_], list[pa.Array]]] = []
