@@ -150,8 +150,8 @@ class GeneratedPartitions:
             low, high = _bounds(op, value)
             old_low, old_high = bounds.get(key, (None, None))
             try:
-                low = old_low if low is None else low if old_low is None else max(low, old_low)
-                high = old_high if high is None else high if old_high is None else min(high, old_high)
+                low = _tighter(max, low, old_low)
+                high = _tighter(min, high, old_high)
             except TypeError:
                 continue
             bounds[key] = low, high
@@ -296,6 +296,13 @@ def _bounds(op: str, value: Any) -> tuple[Bound, Bound]:
     if op in ("<", "<="):
         return None, value
     return (value, None) if op in (">", ">=") else (value, value)
+
+
+def _tighter(choose: Callable[[Bound, Bound], Bound], bound: Bound, other: Bound) -> Bound:
+    """Choose between two bounds, either of which may be missing."""
+    if bound is None or other is None:
+        return other if bound is None else bound
+    return choose(bound, other)
 
 
 def _key(column: Column) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ _ESCAPED: Final = {
 _BITS: Final = {"Y": ("byte", 8), "S": ("short", 16), "L": ("long", 64)}
 _PLAIN_DIGITS: Final = 9
 _MOST_DIGITS: Final = 38
-_MOST_CHARACTERS: Final = 400  # The smallest double in full has fewer.
+_MOST_CHARACTERS: Final = 400  # The smallest double, written in full, has fewer.
 
 
 class NotRead(Exception):

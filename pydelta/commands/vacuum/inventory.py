@@ -273,13 +273,14 @@ class InventoryReader:
         if not isinstance(newest, int) or newest <= 0:
             return
         self.newest_ms = max(self.newest_ms, newest)
-        unit = "seconds" if newest < _IN_SECONDS else "microseconds" if newest > _IN_MICROSECONDS else None
-        if unit is not None:
-            raise InvalidArgumentError(
-                f"The modification times of {self.inventory.description} are in {unit} (the newest is {newest}): "
-                "files would look far older or newer than they are.",
-                hint="modificationTime is in milliseconds since 1970.",
-            )
+        if _IN_SECONDS <= newest <= _IN_MICROSECONDS:
+            return
+        unit = "seconds" if newest < _IN_SECONDS else "microseconds"
+        raise InvalidArgumentError(
+            f"The modification times of {self.inventory.description} are in {unit} (the newest is {newest}): "
+            "files would look far older or newer than they are.",
+            hint="modificationTime is in milliseconds since 1970.",
+        )
 
     def _spelt(self, files: pl.DataFrame) -> pl.DataFrame:
         """Return plain paths, without files whose path is needed in either spelling."""

@@ -96,7 +96,8 @@ def running_vacuum(records: Sequence[CommitRecord], *, now_ms: int) -> RunningVa
             run = RunningVacuum(
                 version=record.version,
                 started_ms=record.timestamp_ms,
-                cutoff_ms=record.timestamp_ms - (_number(record, *_RETENTIONS) or 0),  # without one, everything
+                # Without a retention it may delete everything.
+                cutoff_ms=record.timestamp_ms - (_number(record, *_RETENTIONS) or 0),
             )
             if _is_ours(record):
                 ours[run.version] = run

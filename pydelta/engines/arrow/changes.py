@@ -75,10 +75,10 @@ def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: 
         snapshot: The table.
         files: Rows of its file table.
         condition: The condition over its columns.
-        place: Place of the files.
+        place: Store of the files.
 
     Raises:
-        NotHere, NeedsSpark: Only Spark is sure to find them.
+        NotHere, NeedsSpark: Only Spark can find them reliably.
         StorageError: A file is missing or damaged, or the store failed.
     """
     columns = check_condition(snapshot, condition)
@@ -143,14 +143,14 @@ def rewrite(
         rows: The rows that matched, by place in ``files`` (every place must be present), or None for all.
         change: Change of these rows and of the others.
         task: Options for writing files of the table.
-        place: Place of the files.
+        place: Store of the files.
 
     Returns:
         The new files. If the task has ``change_data``, also those of the change feed.
 
     Raises:
-        NotHere, NeedsSpark: Only Spark is sure to do it. Files written before the error are deleted.
-        StorageError: A file is missing or damaged, or the store refused.
+        NotHere, NeedsSpark: Only Spark can do it reliably. Files written before the error are deleted.
+        StorageError: A file is missing or damaged, or the store refused a request.
         RowsDoNotAddUpError: The new files hold other rows than they were given.
     """
     refuse_table(snapshot)

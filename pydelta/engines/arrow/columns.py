@@ -233,7 +233,7 @@ def files_of_partitions(snapshot: Snapshot, files: pl.DataFrame, condition: Exac
         condition: The condition, over partition columns alone.
 
     Raises:
-        NotHere: Only Spark is sure of some value.
+        NotHere: Only Spark can determine some value.
     """
     refuse_table(snapshot)
     columns = ArrowColumns(snapshot, fields_of(condition))

@@ -195,7 +195,7 @@ class ArrowEngine(RefusingEngine):
         """Bind a merge of rows with the table's types and names to a version of the table.
 
         Raises:
-            UnsupportedFeatureError: Only Spark is sure to do it. The message has the reason.
+            UnsupportedFeatureError: Only Spark can do it reliably. The message has the reason.
         """
         return LocalMerging(
             snapshot,

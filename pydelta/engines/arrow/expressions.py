@@ -186,7 +186,8 @@ def like(child: Exact, pattern: Exact, escape: str) -> Exact:
         raise NotHere("LIKE with a pattern of several parts")
     if text == body:
         return compare("=", child, pattern)
-    kind = "ends" if not text.endswith("%") else "contains" if text.startswith("%") else "starts"
+    kinds = {(True, True): "contains", (False, True): "starts", (True, False): "ends"}
+    kind = kinds[text.startswith("%"), text.endswith("%")]
     return text_test(kind, child, Literal(body, STRING))
 
 

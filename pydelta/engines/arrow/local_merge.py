@@ -60,7 +60,7 @@ class LocalMerging:
         on: Names of the columns that are equal in rows that match.
         clauses: Clauses from ``clauses_of``.
         task: Options for writing files of the table.
-        place: Place of the files.
+        place: Store of the files.
         refused: Function that makes the error for work that only Spark can do.
 
     Raises:

@@ -80,7 +80,7 @@ class MergeRule:
     Args:
         keys: Pairs of expressions, over the table and over the source, that are equal in every pair of rows.
         rest: Further conditions on a pair of rows.
-        clauses: Clauses in their order.
+        clauses: The clauses, in order.
     """
 
     keys: tuple[tuple[Exact, Exact], ...]

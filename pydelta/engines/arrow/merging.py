@@ -77,10 +77,10 @@ class ArrowMerge:
         rule: The merge.
         source: Rows of the source, with columns named by their places.
         task: Options for writing files of the table.
-        place: Place of the files.
+        place: Store of the files.
 
     Raises:
-        NotHere: Only Spark is sure to handle the table, a clause or a type.
+        NotHere: Only Spark can handle the table, a clause or a type.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class ArrowMerge:
         """Pair the rows of files with the source. See ``Merging.find``.
 
         Raises:
-            NotHere, NeedsSpark: Only Spark is sure to do it, or to report the error.
+            NotHere, NeedsSpark: Only Spark can do it reliably, or report the error.
             StorageError: A file is missing or damaged, or the store failed.
         """
         adds = self._snapshot.files.adds(files)
@@ -268,8 +268,8 @@ class ArrowMerge:
         """Write updated, copied and inserted rows. See ``Merging.write``.
 
         Raises:
-            NotHere, NeedsSpark: Only Spark is sure to do it. Files written before the error are deleted.
-            StorageError: A file is missing or damaged, or the store refused.
+            NotHere, NeedsSpark: Only Spark can do it reliably. Files written before the error are deleted.
+            StorageError: A file is missing or damaged, or the store refused a request.
             RowsDoNotAddUpError: The new files hold other rows than they were given.
         """
         passed, written = Passed(), NOTHING_WRITTEN
@@ -432,7 +432,7 @@ class _Change:
         clauses: npt.NDArray[np.int64],
         sources: npt.NDArray[np.int64],
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], pa.RecordBatch | None]:
-        """Compute updated values. Returns the batch with them, the rows that change their partition, and these rows."""
+        """Compute updated values. Returns the batch, a mask of rows that change their partition, and those rows."""
         arrays: list[Any] = list(batch.columns)
         where = np.flatnonzero(updated)
         going: list[tuple[npt.NDArray[np.bool_], list[pa.Array]]] = []

@@ -105,11 +105,11 @@ def compact(
         files: The files to rewrite.
         plan: The same files with ``bin``.
         task: Options for writing files, with ``ANY_SIZE``.
-        place: Place of the files.
+        place: Store of the files.
 
     Raises:
-        NotHere, NeedsSpark: Only Spark is sure to do it. Files written before the error are deleted.
-        StorageError: A file is missing or damaged, or the store refused.
+        NotHere, NeedsSpark: Only Spark can do it reliably. Files written before the error are deleted.
+        StorageError: A file is missing or damaged, or the store refused a request.
     """
     bins = _bins_here(snapshot, files, plan, task)
     stop, write = threading.Event(), with_small_groups(task)
@@ -145,7 +145,7 @@ def check_plan(
         task: Options for writing files.
 
     Raises:
-        NotHere: Only Spark is sure to do it.
+        NotHere: Only Spark can do it reliably.
     """
     if layout is not None:
         _order_here(snapshot, layout, task)
@@ -194,11 +194,11 @@ def lay_out(
         plan: The same files with ``bin``, one per partition.
         order: Order of the rows.
         task: Options for writing files, with ``ANY_SIZE``.
-        place: Place of the files.
+        place: Store of the files.
 
     Raises:
-        NotHere, NeedsSpark: Only Spark is sure to do it, or there are too many rows to sort here.
-        StorageError: A file is missing or damaged, or the store refused.
+        NotHere, NeedsSpark: Only Spark can do it reliably, or there are too many rows to sort here.
+        StorageError: A file is missing or damaged, or the store refused a request.
     """
     order_by = _order_here(snapshot, order.layout, task)
     bins = _bins_here(snapshot, files, plan, task)

@@ -116,7 +116,9 @@ def file_places(snapshot: Snapshot, task: WriteTask, columns: Iterable[str]) -> 
     found = {}
     for column in columns:
         field = snapshot.schema.field(column)
-        name = None if field is None else field.name if mode == "none" else physical_name(field)
+        if field is None:
+            continue
+        name = field.name if mode == "none" else physical_name(field)
         if name in names:
             found[column] = names.index(name)
     return found

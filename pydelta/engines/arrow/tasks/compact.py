@@ -88,7 +88,7 @@ def run_bins(
         staged: Function that is called with the paths of finished files.
 
     Raises:
-        StorageError: A file is missing, or the store refused. The files of the current bin are removed.
+        StorageError: A file is missing, or the store refused a request. The files of the current bin are removed.
     """
     store = store or open_store(task.table_uri, task.store_options)
     with ThreadPoolExecutor(max_workers=_READERS) as pool:

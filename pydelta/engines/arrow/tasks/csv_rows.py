@@ -235,8 +235,11 @@ class CsvRows:
             place = found.end() + 1
             if data[found.end() : place] != self._delimiter:
                 break
-        stop = found.end()
-        end = stop + (2 if data[stop : stop + 2] == b"\r\n" else 1 if stop < len(data) else 0)
+        stop = end = found.end()
+        if data[stop : stop + 2] == b"\r\n":
+            end += 2
+        elif stop < len(data):
+            end += 1
         value = data[start:stop]
         breaks = value.count(b"\n") + value.count(b"\r") - value.count(b"\r\n")
         return _Record(line, value, values, end, line + breaks + 1)

@@ -200,7 +200,7 @@ def run_task(
         store: The store to write to, opened from ``task`` by default.
 
     Raises:
-        StorageError: The store refused (full, read-only, no permission).
+        StorageError: The store refused a write (full, read-only, no permission).
         SchemaError: A batch does not fit the files' schema.
         RowsDoNotAddUpError: The files hold other rows than were given.
     """
@@ -407,7 +407,7 @@ def _constants(task: WriteTask, values: tuple[str | None, ...]) -> list[pa.Scala
     """Return the partition values of a file as it holds them.
 
     Raises:
-        SchemaError: Its type cannot hold a value.
+        SchemaError: A type cannot hold its value.
     """
     found = []
     for column, text, target in zip(task.partition_columns, values, task.constants, strict=False):

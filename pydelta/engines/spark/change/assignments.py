@@ -145,8 +145,8 @@ def bind_assignments(
         given: Targets (``name``, ``struct.field``, possibly qualified) with SQL text or a Column.
         frame: Rows that the expressions can read.
         clause: The clause that holds the assignments.
-        moment: Moment of the command. Values are resolved once, for all frames whose columns have the ids of those of
-            ``frame``.
+        moment: Clock, zone and user of the command. Values are resolved once, for all frames whose columns have the ids
+            of those of ``frame``.
 
     Raises:
         BindError: A target or a column in an expression does not exist.

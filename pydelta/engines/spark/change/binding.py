@@ -234,7 +234,7 @@ def bind_condition(moment: Moment, rows: DataFrame, condition: Column) -> BoundE
     """Resolve a condition against rows, and freeze it.
 
     Args:
-        moment: Moment of the command.
+        moment: Clock, zone and user of the command.
         rows: The rows that the condition reads.
         condition: The condition as the user wrote it.
 

@@ -94,7 +94,7 @@ class MergeStatement:
 
     Args:
         condition: SQL text or a Column.
-        clauses: Clauses in their order.
+        clauses: The clauses, in order.
         alias: Name by which conditions and values may qualify the table.
         evolve: Whether clauses may add columns and fields that the source has.
         kept: State of all attempts: a merge that is run again keeps the clock and the source rows of the first attempt.

@@ -66,7 +66,7 @@ class BoundMerge:
 
     Args:
         condition: The condition that pairs rows of the table with rows of the source.
-        clauses: Clauses in their order.
+        clauses: The clauses, in order.
         columns: Columns of the table that the condition or a clause reads.
     """
 
@@ -182,10 +182,10 @@ def bind_merge(
     """Resolve a merge.
 
     Args:
-        moment: Moment of the command.
+        moment: Clock, zone and user of the command.
         sides: The table and the source.
         condition: SQL text or a Column.
-        clauses: Clauses in their order.
+        clauses: The clauses, in order.
         schema: Schema of the table after the merge.
 
     Raises:
@@ -226,7 +226,7 @@ def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *,
     """Resolve a condition over rows of the table, of a source, or of both.
 
     Args:
-        moment: Moment of the command.
+        moment: Clock, zone and user of the command.
         frame: The rows. They are not read.
         column: The condition as the user wrote it.
         what: Name of the condition, for messages.

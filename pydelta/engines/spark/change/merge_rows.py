@@ -62,7 +62,7 @@ class MergedRows:
         snapshot: The table.
         schema: Schema of the table after the merge.
         bound: Condition and clauses.
-        moment: Moment of the command. Defaults, generated columns and checks see its clock too.
+        moment: Clock, zone and user of the command. Defaults, generated columns and checks use them too.
         table: The scan that clauses were resolved against.
         alias: Alias of scans of the table.
     """

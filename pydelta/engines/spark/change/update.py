@@ -42,7 +42,7 @@ def write_updated(
         rows: Rows of the touched files, with ``MATCHED_COLUMN``: rows for which it is true change, the others are
             copied. With ids and versions if the table tracks rows.
         assignments: The new values, over the columns of ``rows``.
-        moment: Moment of the command. Defaults, generated columns and checks see its clock too.
+        moment: Clock, zone and user of the command. Defaults, generated columns and checks use them too.
     """
     schema, properties = snapshot.schema, snapshot.properties
     old = {field.name: name(field.name) for field in schema.fields}

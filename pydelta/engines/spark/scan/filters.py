@@ -151,7 +151,7 @@ class Tree:
         """Return the meaning of the expression, for this process to compute.
 
         Args:
-            schema: Schema of the table, which must have every other column that the expression reads, with its type.
+            schema: Schema of the table. It must have every column that is not in ``sources``, with its type.
             sources: Columns of both sides of a MERGE.
 
         Raises:

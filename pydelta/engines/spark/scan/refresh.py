@@ -215,7 +215,8 @@ def with_newest(
             index = next((item for item in indexes_in(node) if item.files.shared), None)
         elif name == "Project" and is_tracked_scan(jvm, node):
             index = indexes_in(node)[0]
-        elif index is not None and index.files.identity.subset:  # below the top of a vector scan, or a command's
+        elif index is not None and index.files.identity.subset:
+            # It is below the top of a vector scan, or belongs to a command.
             return None
         if index is None or index.files.pinned or index.files.fixed:
             return None
