@@ -115,7 +115,8 @@ def test_a_struct_of_chance_is_made_once_a_row(spark, table):
     [
         "UPDATE {t} SET c = raise_error('refused')",
         "UPDATE {t} SET s.a = raise_error('refused')",
-        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET c = raise_error('refused')",
+        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET c = raise_error('refused')",
         "MERGE INTO {t} t USING (SELECT 9 AS id) s ON t.id = s.id "
         "WHEN NOT MATCHED THEN INSERT (id, c) VALUES (s.id, raise_error('refused'))",
     ],
