@@ -57,13 +57,13 @@ def fields_by_name(jvm: Jvm, plan: Any, view: Any, settings: Mapping[str, str]) 
     changed = False
     free = list(range(len(attributes)))
     for name, cast, field in zip(names, casts, wanted, strict=True):
-        place = next((at for at in free if found[at].name.lower() == name.lower()), None)
+        place = next((at for at in free if found.fields[at].name.lower() == name.lower()), None)
         if place is None:
             continue  # Spark refuses the view.
         free.remove(place)
-        if cast and not _is_arranged(found[place].dataType, field.dataType, name):
-            arranged = _arranged(columns[place], found[place].dataType, field.dataType)
-            columns[place] = arranged.alias(found[place].name)
+        if cast and not _is_arranged(found.fields[place].dataType, field.dataType, name):
+            there = found.fields[place]
+            columns[place] = _arranged(columns[place], there.dataType, field.dataType).alias(there.name)
             changed = True
     if not changed:
         return plan
@@ -106,7 +106,9 @@ def _is_arranged(found: DataType, wanted: DataType, path: str) -> bool:
         )
     if missing and not by_position:
         return True  # The numbers of fields differ, so Spark's cast refuses them.
-    pairs = [(found[place if by_position else there[field.name.lower()]], field) for place, field in enumerate(wanted)]
+    pairs = [
+        (found.fields[place if by_position else there[field.name.lower()]], field) for place, field in enumerate(wanted)
+    ]
     inner = [_is_arranged(have.dataType, field.dataType, f"{path}.{field.name}") for have, field in pairs]
     return by_position and all(inner)
 
@@ -125,7 +127,7 @@ def _arranged(column: Column, found: DataType, wanted: DataType) -> Column:
         return column
     there, parts = _places(found), []
     for place, field in enumerate(wanted):
-        have = found[there.get(field.name.lower(), place)]
+        have = found.fields[there.get(field.name.lower(), place)]
         parts.append(_arranged(column.getField(have.name), have.dataType, field.dataType).alias(have.name))
     return F.when(column.isNull(), F.lit(None)).otherwise(F.struct(*parts))
 
