@@ -10,7 +10,7 @@ from typing import Final
 
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
-__all__ = ["LENGTH", "SIZED", "has_limits", "sized_field", "sized_schema"]
+__all__ = ["LENGTH", "SIZED", "fitted_text", "has_limits", "sized_field", "sized_schema"]
 
 LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
 """Field metadata: the declared type."""
@@ -41,6 +41,24 @@ def has_limits(data_type: DataType) -> bool:
     if isinstance(data_type, MapType):
         return has_limits(data_type.key_type) or has_limits(data_type.value_type)
     return isinstance(data_type, PrimitiveType) and SIZED.fullmatch(data_type.name) is not None
+
+
+def fitted_text(text: str, field: StructField) -> str:
+    """Return a text as a column stores it: padded for ``char(n)``, without the spaces that are too many.
+
+    A text that is too long comes back unchanged, for the write to refuse it.
+
+    Example:
+        >>> fitted_text("ab", StructField("c", PrimitiveType("string"), metadata={LENGTH: "char(4)"}))
+        'ab  '
+    """
+    declared = SIZED.fullmatch(str(field.metadata.get(LENGTH, "")))
+    if declared is None:
+        return text
+    kind, limit = declared.group(1), int(declared.group(2))
+    if len(text) > limit:
+        return text[:limit] if not text[limit:].strip(" ") else text
+    return text.ljust(limit) if kind == "char" else text
 
 
 def _plain(data_type: DataType) -> DataType:

@@ -38,9 +38,9 @@ def optional_text(value: Any, what: str) -> str | None:
     Raises:
         InvalidArgumentError: It is something else.
     """
-    if value is not None and not isinstance(value, str):
-        raise _wrong(what, "text", value)
-    return value
+    if value is None or isinstance(value, str):
+        return value
+    raise _wrong(what, "text", value)
 
 
 def options_of(options: Any) -> Mapping[str, str] | None:

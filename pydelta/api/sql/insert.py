@@ -38,6 +38,7 @@ from pydelta.errors import (
 )
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.names import quoted
+from pydelta.protocol.sized_texts import fitted_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,6 +50,7 @@ __all__ = ["INSERTS", "insert", "insert_all", "insert_directory", "replace_where
 INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
 """Node names of an INSERT; Spark 4.3 uses the second for a target named by ``IDENTIFIER(…)``."""
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+_LOST_BYTES: Final = "\ufffd"
 _MISSING_ARE_NULL: Final = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 _COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
@@ -139,7 +141,7 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
             )
         snapshot = log.update()
         schema = snapshot.schema
-        static = {} if partition is None else _static(partition, target, snapshot.partition_columns)
+        static = {} if partition is None else _static(partition, target, snapshot.partition_columns, schema)
         columns = list(wanted.columns)
         if by_name and columns:
             raise InvalidArgumentError("INSERT has both BY NAME and a list of columns.", hint="Leave out one of them.")
@@ -230,8 +232,13 @@ def _field(node: Any, method: str, otherwise: Any) -> Any:
         return otherwise
 
 
-def _static(given: Any, target: StatementTarget, partitions: tuple[str, ...]) -> dict[str, str | None]:
-    """Return the columns that ``PARTITION (p = 1, q)`` gives a value, with the value as Spark's parser writes it."""
+def _static(
+    given: Any, target: StatementTarget, partitions: tuple[str, ...], schema: StructType
+) -> dict[str, str | None]:
+    """Return the columns that ``PARTITION (p = 1, q)`` gives a value, with the text that Spark's parser makes of it.
+
+    A text that the table stores in another form is in that form here: the rows that it selects have it, too.
+    """
     known = {column.lower(): column for column in partitions}
     found = {}
     items = given.toSeq()
@@ -245,8 +252,23 @@ def _static(given: Any, target: StatementTarget, partitions: tuple[str, ...]) ->
             )
         if value.isDefined():
             text = value.get()
-            found[known[key.lower()]] = None if text is None or text == _NULL_PARTITION else str(text)
+            name = known[key.lower()]
+            found[name] = None if text is None or text == _NULL_PARTITION else _stored(str(text), schema, name)
     return found
+
+
+def _stored(text: str, schema: StructType, name: str) -> str | None:
+    field = schema.field(name)
+    assert field is not None, "partition columns are in the schema"
+    kind = str(field.data_type)
+    if kind == "binary" and _LOST_BYTES in text:
+        raise InvalidArgumentError(
+            f"PARTITION gives {name!r} bytes that are not UTF-8, which Spark's parser replaces.",
+            hint="Give the value in the query, as in INSERT INTO t SELECT 1, X'00FF'.",
+        )
+    if not text and kind in ("string", "binary"):
+        return None  # An empty text in a partition column is null.
+    return fitted_text(text, field)
 
 
 def _with_static(

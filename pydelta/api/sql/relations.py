@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.classic.column import Column
 
+from pydelta.api.sql.view_columns import fields_by_name
 from pydelta.api.streams.opening import open_stream
 from pydelta.engines.spark.catalog.absent import absent_name
 from pydelta.engines.spark.catalog.entries import note_difference
@@ -254,8 +255,9 @@ class RelationResolver:
         if not inner.replaced:
             return None
         self.replaced += inner.replaced
-        settings = self._jvm.python_utils_map(shown.desc().viewSQLConfigs())
-        resolved = self._jvm.analysed_under(plan, self._jvm.to_dict(settings))
+        settings = self._jvm.to_dict(self._jvm.python_utils_map(shown.desc().viewSQLConfigs()))
+        plan = fields_by_name(self._jvm, plan, shown.desc(), settings)
+        resolved = self._jvm.analysed_under(plan, settings)
         return self._alias(view.qualifier, shown.withNewChildren(self._jvm.indexed_seq([resolved])))
 
     def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:

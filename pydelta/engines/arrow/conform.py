@@ -91,7 +91,7 @@ def _slices(column: pa.ChunkedArray, path: str) -> Iterator[pa.Array]:
 
 
 def _fit(array: pa.Array, data_type: DataType, target: pa.DataType, path: str) -> pa.Array:
-    array = _plain(array, path)
+    array = _plain(array, data_type, path)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if data_type == PrimitiveType("variant"):
@@ -105,13 +105,13 @@ def _fit(array: pa.Array, data_type: DataType, target: pa.DataType, path: str) -
     return _leaf(array, data_type, target, path)
 
 
-def _plain(array: pa.Array, path: str) -> pa.Array:
+def _plain(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
     """Unwrap dictionaries, runs and extensions around an array's values."""
     while True:
         source = array.type
         if isinstance(source, pa.BaseExtensionType):
             if source.extension_name not in _OPENED:
-                raise _mismatch(path, f"the extension type {source.extension_name}", "types of Arrow itself only")
+                raise _mismatch(path, f"the extension type {source.extension_name}", str(data_type))
             array = array.storage
         elif pa.types.is_dictionary(source):
             array = _checked(partial(_of_dictionary, array), path, str(source))

@@ -122,7 +122,11 @@ OTHER = [
     (pa.array([b"0" * 16], pa.uuid()), STRING, "another kind"),
     (pa.array([0], pa.date32()), PrimitiveType("boolean"), "another kind"),
     (pa.array([Decimal(1)], pa.decimal128(38, 0)), BINARY, "another kind"),
-    (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())), LONG, "extension type arrow.bool8"),
+    (
+        pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+        LONG,
+        "is long in the table, and the rows have the extension type arrow.bool8",
+    ),
     (pa.array([1]), PrimitiveType("void"), "another kind"),
     (pa.array([[1]]), LONG, "another kind"),
     (pa.array([1]), ArrayType(LONG), r"array<long>"),

@@ -295,3 +295,15 @@ def test_files_whose_arrow_schema_says_dictionary_or_a_list_of_a_fixed_size_are_
     opened.purge()
     expected = [{**rows[1], "s": "new"}, {**rows[2], "v": [9]}]
     assert sorted(opened.scan().to_pylist(), key=lambda row: row["k"]) == expected
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=str)
+def test_columns_that_files_do_not_hold_have_as_many_rows_as_the_others(properties):
+    fields = (StructField("k", LONG), StructField("p", STRING), StructField("v", PrimitiveType("void")))
+    opened, _ = table(*fields, partition_columns=("p",), **properties)
+    opened.append(pa.table({"k": [1, 2, 3, 4], "p": ["x", "x", "y", None]}))
+    opened.delete("k = 2")
+    assert sorted(opened.scan(columns=["p"])["p"].to_pylist(), key=str) == [None, "x", "y"]
+    assert opened.scan("p = 'x'", columns=["p"]).to_pylist() == [{"p": "x"}]
+    assert opened.scan("p IS NULL", columns=["p", "v"]).to_pylist() == [{"p": None, "v": None}]
+    assert opened.scan(columns=["v"]).num_rows == 3

@@ -255,6 +255,8 @@ def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> boo
 
 
 def _as_written(batch: pa.RecordBatch, columns: Sequence[str | None], schema: pa.Schema) -> pa.RecordBatch:
+    if not columns:  # A batch that is made of no arrays would have no rows.
+        return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), batch.num_rows, [None]))
     arrays = []
     for name, field in zip(columns, schema, strict=True):
         if name is None:

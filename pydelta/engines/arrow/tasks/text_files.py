@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Final, cast
@@ -25,6 +26,8 @@ ABOUT: Final = ("__source", "__line", "__column", "__reason", "__value", "__whol
 """Columns about a row that does not fit, null for one that does. ``__whole_file``: its file cannot be read at all."""
 _ABOUT_TYPES: Final = (pa.string(), pa.int64(), pa.string(), pa.string(), pa.binary(), pa.bool_())
 _CHUNK: Final = 8 * 1024 * 1024
+_UNREADABLE: Final = (OSError, EOFError, zlib.error)
+"""What reading a file raises; the last two for a compressed file that is cut off or damaged."""
 
 
 class _Ranges(io.RawIOBase):
@@ -96,7 +99,7 @@ class TextFiles:
                 except DeltaError as error:
                     bad = BadRow(line=1, column=None, reason=error.message, value=b"")
                     yield self._batch(path, _no_rows(fields), [bad], kept, whole_file=True)
-                except OSError as error:
+                except _UNREADABLE as error:
                     bad = BadRow(line=1, column=None, reason=f"{path} cannot be read: {error}", value=b"")
                     yield self._batch(path, _no_rows(fields), [bad], kept, whole_file=True)
 

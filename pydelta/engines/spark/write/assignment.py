@@ -167,7 +167,7 @@ class StoreAssignment:
         if same_type(source, target):
             return value
         if source == _VOID:
-            return as_type(F.lit(None), target)
+            return as_type(value, target)  # It may be more than NULL: raise_error has this type.
         if isinstance(source, StructType) and isinstance(target, StructType):
             _check_fields(source, target, path, fill=fill)
             parts = []

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.errors import UnsupportedFeatureError
+from pydelta.errors import SchemaMismatchError, UnsupportedFeatureError
 
 pytestmark = pytest.mark.spark
 
@@ -76,6 +76,48 @@ def test_a_view_without_one_of_its_columns_is_refused_and_one_that_evolves_shows
         ("star", "listed", "nested", "typed", "temporary"), REFUSED
     )
     assert shown(spark, "evolving") == {"b": 1}
+
+
+NESTED = {
+    "struct": "s STRUCT<x: INT, y: STRING>",
+    "list": "s ARRAY<STRUCT<x: INT, y: STRING>>",
+    "map": "s MAP<STRING, STRUCT<x: INT, y: STRING>>",
+    "deep": "s STRUCT<n: ARRAY<STRUCT<x: INT, y: STRING>>, m: INT>",
+}
+VALUE = "named_struct('x', 2, 'y', 'q')"
+VALUES = {
+    "struct": VALUE, "list": f"array({VALUE}, NULL)", "map": f"map('k', {VALUE})",
+    "deep": f"named_struct('n', array({VALUE}), 'm', 3)",
+}  # fmt: skip
+PATHS = {"struct": "s", "list": "s.element", "map": "s.value", "deep": "s.n.element"}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("made", ["VIEW", "TEMP VIEW"])
+def test_fields_within_columns_of_a_view_are_found_by_name_too(spark, views, kind, made):
+    view = "viewed_fields" if made == "TEMP VIEW" else "viewed.fields"
+    spark.sql(f"CREATE TABLE viewed.f (a INT, {NESTED[kind]}) USING delta {MAPPED}")
+    spark.sql(f"INSERT INTO viewed.f SELECT 1, {VALUES[kind]} UNION ALL SELECT 2, NULL")
+    spark.sql(f"CREATE {made} {view} AS SELECT * FROM viewed.f")
+    try:
+        before = spark.sql(f"SELECT * FROM {view} ORDER BY a").collect()
+        for change in (f"ALTER COLUMN {PATHS[kind]}.y FIRST", f"ADD COLUMN {PATHS[kind]}.z INT"):
+            spark.sql(f"ALTER TABLE viewed.f {change}")
+            assert spark.sql(f"SELECT * FROM {view} ORDER BY a").collect() == before, change
+        spark.sql(f"ALTER TABLE viewed.f DROP COLUMN {PATHS[kind]}.x")
+        with pytest.raises(SchemaMismatchError, match="x', which the table lacks"):
+            spark.sql(f"SELECT a FROM {view}")
+    finally:
+        spark.catalog.dropTempView("viewed_fields")
+
+
+def test_fields_of_a_view_that_swap_their_names_are_those_of_the_names(spark, views):
+    spark.sql(f"CREATE TABLE viewed.f (s STRUCT<x: INT, y: INT>) USING delta {MAPPED}")
+    spark.sql("INSERT INTO viewed.f SELECT named_struct('x', 1, 'y', 2)")
+    spark.sql("CREATE VIEW viewed.fields AS SELECT * FROM viewed.f")
+    for old, new in (("x", "z"), ("y", "x"), ("z", "y")):
+        spark.sql(f"ALTER TABLE viewed.f RENAME COLUMN s.{old} TO {new}")
+    assert spark.sql("SELECT s.x, s.y FROM viewed.fields").first() == (2, 1)
 
 
 def test_a_widened_column_is_read_as_the_kind_of_the_view_says(spark, views):

@@ -255,6 +255,39 @@ def test_values_of_a_partition_clause_are_those_of_a_cast(spark, kind, values):
     spark.sql("DROP TABLE sql_typed")
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "stored"),
+    [
+        ("CHAR(5)", "ab", "ab   "),
+        ("CHAR(2)", "ab   ", "ab"),
+        ("VARCHAR(3)", "ab   ", "ab "),
+        ("VARCHAR(3)", "a", "a"),
+        ("STRING", "", None),
+    ],
+)
+def test_a_text_of_a_partition_clause_overwrites_the_rows_that_have_it_as_the_column_stores_it(
+    spark, kind, given, stored
+):
+    spark.sql("DROP TABLE IF EXISTS sql_typed")
+    spark.sql(f"CREATE TABLE sql_typed (a INT, p {kind}) USING delta PARTITIONED BY (p)")
+    spark.sql("INSERT INTO sql_typed VALUES (0, 'z')")
+    spark.sql(f"INSERT INTO sql_typed PARTITION (p = '{given}') SELECT 1")
+    spark.sql(f"INSERT OVERWRITE sql_typed PARTITION (p = '{given}') SELECT 2")
+    found = {row.a: row.p for row in spark.table("sql_typed").collect()}
+    assert set(found) == {0, 2} and found[2] == stored
+    spark.sql("DROP TABLE sql_typed")
+
+
+def test_bytes_of_a_partition_clause_that_are_not_utf_8_are_refused(spark):
+    spark.sql("DROP TABLE IF EXISTS sql_typed")
+    spark.sql("CREATE TABLE sql_typed (a INT, p BINARY) USING delta PARTITIONED BY (p)")
+    spark.sql("INSERT INTO sql_typed PARTITION (p = X'61') SELECT 1")
+    with pytest.raises(InvalidArgumentError, match="not UTF-8"):
+        spark.sql("INSERT INTO sql_typed PARTITION (p = X'00FF') SELECT 2")
+    assert [(row.a, bytes(row.p)) for row in spark.table("sql_typed").collect()] == [(1, b"a")]
+    spark.sql("DROP TABLE sql_typed")
+
+
 @pytest.mark.parametrize("policy", ["ANSI", "STRICT", "LEGACY"])
 def test_a_value_of_a_partition_clause_is_cast_by_spark_whatever_the_policy_of_assignment(spark, policy):
     spark.sql("DROP TABLE IF EXISTS sql_typed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pytest
-from pyspark.errors import AnalysisException, ArithmeticException, NumberFormatException
+from pyspark.errors import AnalysisException, ArithmeticException, NumberFormatException, PySparkException
 
 from pydelta.errors import CastOverflowError, SchemaMismatchError
 from tests.built_once import built_once
@@ -108,6 +108,25 @@ def test_a_struct_of_chance_is_made_once_a_row(spark, table):
     spark.sql(f"UPDATE {table} SET s = {chance}")
     found = {tuple(row) for row in spark.sql(f"SELECT s IS NULL, s.a, s.b FROM {table}").collect()}
     assert found == {(True, None, None), (False, 1, "q")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "UPDATE {t} SET c = raise_error('refused')",
+        "UPDATE {t} SET s.a = raise_error('refused')",
+        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET c = raise_error('refused')",
+        "MERGE INTO {t} t USING (SELECT 9 AS id) s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT (id, c) VALUES (s.id, raise_error('refused'))",
+    ],
+)
+def test_a_value_that_raises_an_error_raises_it_and_is_not_null(spark, table, command):
+    with pytest.raises(PySparkException, match="refused"):
+        spark.sql(command.format(t=table))
+    assert values(spark, table) == [(1, 1)]
+    spark.sql(f"UPDATE {table} SET c = NULL, s.a = NULL")
+    assert values(spark, table, "c, s.a") == [(None, None)]
 
 
 def test_parts_of_arrays_and_maps_are_cast(spark, tmp_path):
