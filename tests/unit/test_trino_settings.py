@@ -19,7 +19,7 @@ def start(tmp_path):
     """Start Trino with a copy of the settings; gives the folder that it made, and notes the server's words."""
     kept, made = tmp_path / "trino_conf", tmp_path / "made"
     shutil.copytree(SETTINGS, kept)
-    (tmp_path / "launcher").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/words\n')
+    (tmp_path / "launcher").write_text(f'#!/bin/sh\necho "$@ $TRINO_CATALOGS" >{tmp_path}/words\n')
     (tmp_path / "launcher").chmod(0o755)
 
     def run(root=S3, secure="no"):
@@ -40,9 +40,9 @@ def test_the_server_starts_with_the_files_that_were_joined(start):
     made = start()
     assert start.words.read_text().split() == [
         *("--etc-dir", str(start.kept), "--config", f"{made}/config.properties"),
-        *("--jvm-config", f"{made}/jvm.config", "--data-dir", "/data", "run"),
+        *("--jvm-config", f"{made}/jvm.config", "--data-dir", "/data", "run", f"{made}/catalog"),
     ]
-    assert "catalog.config-dir=/tmp/trino/catalog" in lines(made / "config.properties")
+    assert "catalog.config-dir=${ENV:TRINO_CATALOGS}" in lines(made / "config.properties")
 
 
 @pytest.mark.parametrize("name", ["config.properties", "jvm.config"])
