@@ -170,6 +170,14 @@ class Local:
                 case "append":
                     assert command.rows is not None
                     table.append(command.rows.odd)
+                case "overwrite":
+                    assert command.rows is not None
+                    table.overwrite(command.rows.odd)
+                case "replace where":
+                    assert command.rows is not None
+                    table.overwrite(command.rows.odd, command.where)
+                case "restore":
+                    table.restore(command.version)
                 case "delete":
                     table.delete(command.where)
                 case "update":

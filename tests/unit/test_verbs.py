@@ -18,7 +18,7 @@ PROGRAMS = {"sql", "serve", "ui", "doctor", "certify", "maintenance"}
 """Commands that are programs, not verbs of a table."""
 JOBS = {"inventory", "load_inventory", "maintain", "schedule", "verify", "demo"}
 """Jobs over many tables, which run other jobs or make lists."""
-OF_SESSIONS = {"df.write", "the statement", "log.DeltaLog.checkpoint", "log.DeltaLog.cleanup"}
+OF_SESSIONS = {"df.write", "the statement"}
 
 
 def named(attribute):

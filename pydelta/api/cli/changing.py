@@ -1,10 +1,11 @@
-"""Change tables from the command line, in a process without a JVM: DELETE, UPDATE, MERGE, append, OPTIMIZE.
+"""Change tables from the command line, in a process without a JVM: DELETE, UPDATE, MERGE, append, overwrite, OPTIMIZE.
 
 ::
 
     pydelta delete PATH --where "id = 5"
     pydelta update PATH --set "state='paid'" --where "id = 5"
     pydelta append PATH rows.parquet
+    pydelta overwrite PATH rows.parquet --where "day = '2024-01-01'"
     pydelta merge PATH rows.parquet --on id
     pydelta optimize PATH [--zorder-by day] [--purge]
 
@@ -13,28 +14,19 @@ The commands are those of a session. What only Spark computes is refused, with t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from pydelta.api.cli.results import open_local, print_result, rows_of, set_aside
 from pydelta.api.console.command_line import (
     AsJson,
     StorageOptions,
     TablePath,
     TimeZone,
     named_values,
-    storage_options,
 )
 from pydelta.errors import InvalidArgumentError
-from pydelta.protocol.names import camel_case
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from pydelta.api.python.local import LocalTable
-    from pydelta.engines.arrow.text_source import TextFile
 
 __all__ = ["add_changes"]
 
@@ -56,7 +48,9 @@ _HINT = "Write it as column=value, such as --set \"state='paid'\" or --set amoun
 def add_changes(app: typer.Typer) -> None:
     """Add the commands to an application."""
     _add_delete_and_update(app)
-    _add_append_and_merge(app)
+    _add_append(app)
+    _add_overwrite(app)
+    _add_merge(app)
     _add_optimize(app)
 
 
@@ -72,8 +66,8 @@ def _add_delete_and_update(app: typer.Typer) -> None:
     ) -> None:
         """Delete the rows for which a condition is true."""
         _refuse_everything(where, every, "delete")
-        result = _open(path, option, time_zone).delete(where)
-        _say(as_json, "Deleted", result.version, {
+        result = open_local(path, option, time_zone).delete(where)
+        print_result(as_json, "Deleted", result.version, {
             "rows deleted": result.num_deleted_rows,
             "rows copied": result.num_copied_rows,
             "files touched": result.num_touched_files,
@@ -94,15 +88,15 @@ def _add_delete_and_update(app: typer.Typer) -> None:
         """Set columns of the rows for which a condition is true."""
         _refuse_everything(where, every, "change")
         values = named_values(assignments, what="An assignment", hint=_HINT)
-        result = _open(path, option, time_zone).update(values, where)
-        _say(as_json, "Updated", result.version, {
+        result = open_local(path, option, time_zone).update(values, where)
+        print_result(as_json, "Updated", result.version, {
             "rows updated": result.num_updated_rows,
             "rows copied": result.num_copied_rows,
             "files touched": result.num_touched_files,
         })  # fmt: skip
 
 
-def _add_append_and_merge(app: typer.Typer) -> None:
+def _add_append(app: typer.Typer) -> None:
     @app.command()
     def append(
         path: TablePath,
@@ -114,11 +108,35 @@ def _add_append_and_merge(app: typer.Typer) -> None:
         option: StorageOptions = None,
     ) -> None:
         """Add the rows of a file in one version; columns are matched by name."""
-        given = _rows_of(rows, form, bad_records, option)
-        result = _open(path, option, time_zone).append(given)
+        given = rows_of(rows, form, bad_records, option)
+        result = open_local(path, option, time_zone).append(given)
         counts = {"rows added": result.num_rows, "files added": result.num_files}
-        _say(as_json, "Appended", result.version, {**counts, **_aside(given)})
+        print_result(as_json, "Appended", result.version, {**counts, **set_aside(given)})
 
+
+def _add_overwrite(app: typer.Typer) -> None:
+    @app.command()
+    def overwrite(
+        path: TablePath,
+        rows: _Rows,
+        where: Annotated[
+            str | None, typer.Option("--where", "-w", help="Replace only rows for which this is true.")
+        ] = None,
+        form: _Format = None,
+        bad_records: _BadRecords = None,
+        time_zone: TimeZone = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
+    ) -> None:
+        """Replace the rows of the table, or those of a condition, with the rows of a file, in one version."""
+        given = rows_of(rows, form, bad_records, option)
+        result = open_local(path, option, time_zone).overwrite(given, where)
+        counts = {"rows added": result.num_rows, "files added": result.num_files}
+        counts["files removed"] = result.num_removed_files
+        print_result(as_json, "Overwritten", result.version, {**counts, **set_aside(given)})
+
+
+def _add_merge(app: typer.Typer) -> None:
     @app.command()
     def merge(
         path: TablePath,
@@ -137,21 +155,21 @@ def _add_append_and_merge(app: typer.Typer) -> None:
     ) -> None:
         """Merge the rows of a file into the table, in one version."""
         nothing = {"keep", "skip"}
-        given = _rows_of(rows, form, bad_records, option)
-        result = _open(path, option, time_zone).merge(
+        given = rows_of(rows, form, bad_records, option)
+        result = open_local(path, option, time_zone).merge(
             given,
             on,
             matched=None if matched in nothing else matched,
             not_matched=None if not_matched in nothing else not_matched,
             not_matched_by_source=None if not_matched_by_source in nothing else not_matched_by_source,
         )
-        _say(as_json, "Merged", result.version, {
+        print_result(as_json, "Merged", result.version, {
             "rows updated": result.num_updated_rows,
             "rows deleted": result.num_deleted_rows,
             "rows inserted": result.num_inserted_rows,
             "rows copied": result.num_copied_rows,
             "files touched": result.num_touched_files,
-            **_aside(given),
+            **set_aside(given),
         })  # fmt: skip
 
 
@@ -174,20 +192,14 @@ def _add_optimize(app: typer.Typer) -> None:
             raise InvalidArgumentError(
                 "--purge goes with neither --zorder-by nor --full.", hint="Run one after the other."
             )
-        table = _open(path, option, time_zone)
+        table = open_local(path, option, time_zone)
         result = table.purge(where).rewritten if purge else table.optimize(where, zorder_by=zorder_by or (), full=full)
-        _say(as_json, "Purged" if purge else "Optimized", result.version, {
+        print_result(as_json, "Purged" if purge else "Optimized", result.version, {
             "files removed": len(result.removed),
             "files added": len(result.added),
             "bytes removed": sum(add.size for add in result.removed),
             "bytes added": sum(add.size for add in result.added),
         })  # fmt: skip
-
-
-def _open(path: str, options: _Many, time_zone: str | None = None) -> LocalTable:
-    from pydelta.api.python.local import open_table
-
-    return open_table(path, options=storage_options(options), time_zone=time_zone)
 
 
 def _refuse_everything(where: str | None, every: bool, what: str) -> None:
@@ -196,51 +208,3 @@ def _refuse_everything(where: str | None, every: bool, what: str) -> None:
         raise InvalidArgumentError(f"Without a condition this would {what} every row.", hint="Give --where, or --all.")
     if where is not None and every:
         raise InvalidArgumentError("--where and --all exclude each other.", hint="Give one of them.")
-
-
-def _rows_of(file: str, form: str | None, bad_records: str | None, options: _Many) -> pl.DataFrame | TextFile:
-    """The rows of a file, by the format given or by its ending; text is read by the table's schema."""
-    import polars as pl
-
-    from pydelta.engines.arrow.text_source import TextFile
-
-    readers: Mapping[str, Any] = {
-        "parquet": lambda: pl.read_parquet(file, hive_partitioning=False, glob=False),
-        "arrow": lambda: pl.read_ipc(file),
-        "csv": None,
-        "ndjson": None,
-    }
-    named = form or file.lower().rpartition(".")[2]
-    if named not in readers:
-        raise InvalidArgumentError(
-            f"{file} is not a file of rows that this command reads.",
-            hint=f"Give one of .{', .'.join(readers)}, or say what it is with --format.",
-        )
-    if named in ("csv", "ndjson"):
-        return TextFile(file, named, bad_records=bad_records, options=storage_options(options))
-    if bad_records is not None:
-        raise InvalidArgumentError("--bad-records is for .csv and .ndjson.", hint="Leave it out: values have types.")
-    try:
-        rows: pl.DataFrame = readers[named]()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InvalidArgumentError(f"The rows of {file} cannot be read: {text}", hint="Check the file.") from error
-    return rows
-
-
-def _aside(rows: pl.DataFrame | TextFile) -> dict[str, int]:
-    """How many rows were set aside, if any were."""
-    from pydelta.engines.arrow.text_source import TextFile
-
-    return {"rows set aside": rows.set_aside} if isinstance(rows, TextFile) and rows.set_aside else {}
-
-
-def _say(as_json: bool, done: str, version: int | None, counts: Mapping[str, int | None]) -> None:
-    if as_json:
-        names = {camel_case(name.replace(" ", "_")): count for name, count in counts.items()}
-        print(json.dumps({"version": version, **names}, indent=2))  # noqa: T201
-    elif version is None:
-        print("Nothing to do: no version was made.")  # noqa: T201
-    else:
-        known = [f"{count} {name}" for name, count in counts.items() if count is not None]
-        print(f"{done} in version {version}: {', '.join(known)}.")  # noqa: T201

@@ -8,7 +8,8 @@
     pydelta checkpoint PATH   write a checkpoint now
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
-    pydelta delete PATH       delete rows; likewise update, append, merge, without a JVM
+    pydelta create PATH       make a table; likewise clone; restore goes back to an earlier version
+    pydelta delete PATH       delete rows; likewise update, append, overwrite, merge, without a JVM
     pydelta optimize PATH     rewrite small files, or rows in an order
     pydelta vacuum PATH       delete the files that no retained version needs
     pydelta maintenance TABLE what it needs by its policy, and why
@@ -23,7 +24,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import enum
 import json
 import sys
@@ -36,11 +36,15 @@ import typer
 
 from pydelta.api.cli.changing import add_changes
 from pydelta.api.cli.history import show_history
+from pydelta.api.cli.making import add_making
 from pydelta.api.console.command_line import (
     AsJson,
+    AtTimestamp,
+    AtVersion,
     StorageOptions,
     TablePath,
     TimeZone,
+    given_time,
     make_app,
     named_values,
     run_app,
@@ -65,11 +69,6 @@ app = make_app(
     "Inspect, change and maintain Delta tables. Only sql and serve start a JVM.",
 )
 
-_Version = Annotated[int | None, typer.Option("--version", "-v", help="The table as of this version.")]
-_Timestamp = Annotated[
-    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
-]
-
 
 def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
     from pydelta.log import DeltaLog
@@ -77,26 +76,10 @@ def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
     return DeltaLog.for_table(path, options=storage_options(options))
 
 
-def parse_time(text: str) -> int:
-    """ISO 8601 text -> epoch milliseconds; UTC where it names no zone.
-
-    Raises:
-        InvalidArgumentError: The text is not a time.
-    """
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgumentError(
-            f"{text!r} is not a time.", hint="Write it as 2024-05-31, 2024-05-31T12:00:00 or 2024-05-31T12:00:00+02:00."
-        ) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-    return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
-
-
 def _snapshot(log: DeltaLog, version: int | None, timestamp: str | None) -> Snapshot:
     if version is not None and timestamp is not None:
         raise InvalidArgumentError("--version and --timestamp exclude each other.", hint="Give one of them.")
-    return log.snapshot(version=version, timestamp_ms=parse_time(timestamp) if timestamp is not None else None)
+    return log.snapshot(version=version, timestamp_ms=given_time(timestamp) if timestamp is not None else None)
 
 
 def _statistics(text: str | None) -> dict[str, Any] | None:
@@ -127,8 +110,8 @@ def history(
 @app.command()
 def detail(
     path: TablePath,
-    version: _Version = None,
-    timestamp: _Timestamp = None,
+    version: AtVersion = None,
+    timestamp: AtTimestamp = None,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
@@ -158,8 +141,8 @@ def files(
     ] = None,
     time_zone: TimeZone = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many files.")] = None,
-    version: _Version = None,
-    timestamp: _Timestamp = None,
+    version: AtVersion = None,
+    timestamp: AtTimestamp = None,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
@@ -505,6 +488,7 @@ def serve(
 
 
 add_changes(app)
+add_making(app)
 for _point in sorted(entry_points(group=_COMMANDS), key=lambda point: point.name):
     _point.load()(app)
 

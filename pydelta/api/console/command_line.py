@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, Any, Final
@@ -10,13 +11,17 @@ import typer
 
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.log.times import epoch_ms_of
 from pydelta.storage.kinds import KINDS
 
 __all__ = [
     "AsJson",
+    "AtTimestamp",
+    "AtVersion",
     "StorageOptions",
     "TablePath",
     "TimeZone",
+    "given_time",
     "make_app",
     "named_values",
     "run_app",
@@ -37,6 +42,10 @@ TimeZone = Annotated[
         metavar="ZONE",
         help="Zone of times that name none, such as Europe/Berlin or UTC; without it they are refused.",
     ),
+]
+AtVersion = Annotated[int | None, typer.Option("--version", "-v", help="The table as of this version.")]
+AtTimestamp = Annotated[
+    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
 ]
 
 
@@ -102,6 +111,15 @@ def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[s
 def storage_options(items: Iterable[str] | None) -> dict[str, str]:
     """Parse ``--option NAME=VALUE`` as ``named_values`` does."""
     return named_values(items, what="A storage option", hint="Write --option NAME=VALUE.")
+
+
+def given_time(text: str) -> int:
+    """Parse a time of ``--timestamp`` into epoch milliseconds. A time without a zone is in UTC.
+
+    Raises:
+        InvalidArgumentError: The text is not a time.
+    """
+    return epoch_ms_of(text, dt.UTC)
 
 
 def run_app(app: Callable[..., Any], argv: Sequence[str] | None, *, printing: Collection[str] = ()) -> None:

@@ -21,11 +21,12 @@ from pydelta.engines.spark.running import run_in_session
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from pydelta.api.python.wire import Call
     from pydelta.commands.change.merge import Merging
     from pydelta.commands.engine import Assignments
     from pydelta.log import DeltaLog, Snapshot
 
-__all__ = ["DeltaMergeBuilder", "RemoteMergeBuilder"]
+__all__ = ["DeltaMergeBuilder", "RemoteMergeBuilder", "merging"]
 
 _Values = Mapping[str, "str | Column"] | None
 
@@ -175,3 +176,10 @@ class RemoteMergeBuilder(Remote):
     whenNotMatchedBySourceDelete = sent(DeltaMergeBuilder.whenNotMatchedBySourceDelete, further)
     withSchemaEvolution = sent(DeltaMergeBuilder.withSchemaEvolution, further)
     execute = sent(DeltaMergeBuilder.execute, rows)
+
+
+def merging(table: Any, call: Call) -> RemoteMergeBuilder:
+    """Start the merge of a remote table; see ``sent``."""
+    chain = table.chain
+    given = chain.given.merging(call.arguments[0], chain.spark.client, TARGET_ALIAS)
+    return RemoteMergeBuilder(replace(chain, given=given).then(call))

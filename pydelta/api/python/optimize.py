@@ -11,7 +11,7 @@ The names and signatures are those that Delta users know.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydelta.api.python.arguments import check_columns, checked, of_type
 from pydelta.api.python.remote import Remote, further, rows, sent
@@ -23,9 +23,10 @@ from pydelta.engines.spark.running import run_in_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pydelta.api.python.wire import Call
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaOptimizeBuilder", "RemoteOptimizeBuilder"]
+__all__ = ["DeltaOptimizeBuilder", "RemoteOptimizeBuilder", "optimizing"]
 
 
 class DeltaOptimizeBuilder:
@@ -96,3 +97,8 @@ class RemoteOptimizeBuilder(Remote):
     where = sent(DeltaOptimizeBuilder.where, further)
     executeCompaction = sent(DeltaOptimizeBuilder.executeCompaction, rows)
     executeZOrderBy = sent(DeltaOptimizeBuilder.executeZOrderBy, rows)
+
+
+def optimizing(table: Any, call: Call) -> RemoteOptimizeBuilder:
+    """Start the OPTIMIZE of a remote table; see ``sent``."""
+    return RemoteOptimizeBuilder(table.chain.then(call))

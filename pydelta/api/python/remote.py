@@ -4,7 +4,7 @@
 
     class RemoteDeltaTable(Remote):
         delete = sent(DeltaTable.delete, counts)  --> the signature, text and checks of DeltaTable.delete
-        merge = sent(DeltaTable.merge, _merging)  --> RemoteMergeBuilder … execute()
+        merge = sent(DeltaTable.merge, merging)   --> RemoteMergeBuilder … execute()
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pydelta.api.python.arguments import accepted
-from pydelta.api.python.remote_calls import Chain
+from pydelta.api.python.remote_calls import Chain, Given
 from pydelta.api.python.wire import Call, result_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Remote", "counts", "further", "nothing", "rows", "sent"]
+__all__ = ["Remote", "counts", "further", "named", "nothing", "rows", "sent"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -78,3 +78,10 @@ def further(owner: Any, call: Call) -> Any:
         return replace(owner, chain=chain)
     owner.chain = chain
     return owner
+
+
+def named(owner: Any, call: Call) -> Any:
+    """Name a table for conditions: return it with the name."""
+    (label,) = call.arguments
+    chain = replace(owner.chain.then(call), given=Given(owner.chain.given.ids, label))
+    return replace(owner, chain=chain, label=label)

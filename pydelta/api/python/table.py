@@ -34,14 +34,14 @@ from pydelta.api.python.arguments import (
     of_type,
 )
 from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator, RemoteTableBuilder
-from pydelta.api.python.merge import DeltaMergeBuilder, RemoteMergeBuilder
-from pydelta.api.python.optimize import DeltaOptimizeBuilder, RemoteOptimizeBuilder
+from pydelta.api.python.merge import DeltaMergeBuilder, merging
+from pydelta.api.python.optimize import DeltaOptimizeBuilder, optimizing
 from pydelta.api.python.own_columns import OwnColumns
-from pydelta.api.python.remote import Remote, counts, nothing, rows, sent
-from pydelta.api.python.remote_calls import Chain, Given, active_remote, is_remote
+from pydelta.api.python.remote import Remote, counts, named, nothing, rows, sent
+from pydelta.api.python.remote_calls import Chain, active_remote, is_remote
 from pydelta.api.python.wire import Call
 from pydelta.api.sql.targets import clone_target, log_for_name, register_table
-from pydelta.api.sql.vacuum import run_vacuum, vacuum_frame
+from pydelta.api.sql.vacuum import run_fsck, run_vacuum, vacuum_frame
 from pydelta.commands.alter.features import AddFeature, DropFeature, UpgradeProtocol
 from pydelta.commands.alter.track_rows import EnableRowTracking
 from pydelta.commands.change.delete import Delete, DeleteResult
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from pydelta.commands.vacuum.inventory import Inventory
-    from pydelta.log import DeltaLog
+    from pydelta.log import CheckpointResult, CleanupResult, DeltaLog
 
 __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
@@ -372,6 +372,33 @@ class DeltaTable:
         with user_errors(self._log):
             return detail_frame(self._spark, self._log)
 
+    @checked(repair=of_type(bool))
+    def fsck(self, repair: bool = False) -> DataFrame:
+        """Look for live files, and deletion vectors, that no longer exist, as FSCK REPAIR TABLE does.
+
+        Args:
+            repair: Remove the entries of missing files from the log, and replace damaged checkpoints.
+
+        Returns:
+            One row per file: ``dataFilePath``, ``dataFileMissing``, ``deletionVectorFileMissing``.
+
+        Raises:
+            LogCorruptedError: The newest version cannot be read.
+            UnsafeOperationError: With ``repair``: the table is append-only, or a folder cannot be reached.
+        """
+        with user_errors(self._log):
+            return run_fsck(self._spark, self._log, repair=repair)
+
+    def checkpoint(self) -> CheckpointResult:
+        """Write a checkpoint of the newest version, and verify it by reading it back."""
+        with user_errors(self._log):
+            return self._log.checkpoint()
+
+    def cleanup(self) -> CleanupResult:
+        """Delete log files that are older than ``delta.logRetentionDuration`` and that no retained version needs."""
+        with user_errors(self._log):
+            return self._log.cleanup()
+
     @checked(version=needed(int))
     def restoreToVersion(self, version: int) -> DataFrame:
         """Make an earlier version the current state, as a new version; one row of counts comes back.
@@ -513,22 +540,6 @@ class DeltaTable:
             return restore_frame(self._spark, result)
 
 
-def _named(table: RemoteDeltaTable, call: Call) -> RemoteDeltaTable:
-    (label,) = call.arguments
-    chain = dataclasses.replace(table.chain.then(call), given=Given(table.chain.given.ids, label))
-    return dataclasses.replace(table, chain=chain, label=label)
-
-
-def _merging(table: RemoteDeltaTable, call: Call) -> RemoteMergeBuilder:
-    chain = table.chain
-    given = chain.given.merging(call.arguments[0], chain.spark.client, TARGET_ALIAS)
-    return RemoteMergeBuilder(dataclasses.replace(chain, given=given).then(call))
-
-
-def _optimizing(table: RemoteDeltaTable, call: Call) -> RemoteOptimizeBuilder:
-    return RemoteOptimizeBuilder(table.chain.then(call))
-
-
 def _cloned(table: RemoteDeltaTable, call: Call) -> DeltaTable:
     nothing(table, call)
     target = call.arguments[0 if call.method == "clone" else 1]
@@ -554,16 +565,19 @@ class RemoteDeltaTable(Remote):
     forName = DeltaTable.forName
     isDeltaTable = DeltaTable.isDeltaTable
     convertToDelta = DeltaTable.convertToDelta
-    alias = sent(DeltaTable.alias, _named)
+    alias = sent(DeltaTable.alias, named)
     delete = sent(DeltaTable.delete, counts)
     update = sent(DeltaTable.update, counts)
-    merge = sent(DeltaTable.merge, _merging)
-    optimize = sent(DeltaTable.optimize, _optimizing)
+    merge = sent(DeltaTable.merge, merging)
+    optimize = sent(DeltaTable.optimize, optimizing)
     purge = sent(DeltaTable.purge, counts)
     vacuum = sent(DeltaTable.vacuum, rows)
     history = sent(DeltaTable.history, rows)
     detail = sent(DeltaTable.detail, rows)
     generate = sent(DeltaTable.generate, nothing)
+    fsck = sent(DeltaTable.fsck, rows)
+    checkpoint = sent(DeltaTable.checkpoint, counts)
+    cleanup = sent(DeltaTable.cleanup, counts)
     restoreToVersion = sent(DeltaTable.restoreToVersion, rows)
     restoreToTimestamp = sent(DeltaTable.restoreToTimestamp, rows)
     clone = sent(DeltaTable.clone, _cloned)

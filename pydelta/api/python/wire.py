@@ -21,6 +21,7 @@ from typing import Any, Final
 from pydelta.commands.change.delete import DeleteResult
 from pydelta.commands.change.update import UpdateResult
 from pydelta.commands.optimize.reorg import PurgeResult
+from pydelta.log import CheckpointResult, CleanupResult
 
 __all__ = [
     "COMMAND_URL",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 COMMAND_URL: Final = "type.googleapis.com/pydelta.Command"
-RESULTS: Final = (DeleteResult, PurgeResult, UpdateResult)
+RESULTS: Final = (CheckpointResult, CleanupResult, DeleteResult, PurgeResult, UpdateResult)
 """What a client gets as it is where the table is on the same machine: counts, not rows."""
 
 
@@ -132,7 +133,7 @@ def rewritten(data: bytes, plan: Callable[[bytes], bytes], expression: Callable[
     return json.dumps(change(json.loads(data))).encode()
 
 
-def result_text(result: DeleteResult | PurgeResult | UpdateResult) -> str:
+def result_text(result: Any) -> str:
     """Write what a command counted: what its ``repr`` shows, as JSON."""
     return json.dumps([type(result).__name__, {it.name: getattr(result, it.name) for it in fields(result) if it.repr}])
 
@@ -145,12 +146,17 @@ def result_of(text: str) -> Any:
     """
     try:
         name, counts = json.loads(text)
-        return {kind.__name__: kind for kind in RESULTS}[name](**counts)
+        return {kind.__name__: kind for kind in RESULTS}[name](**{key: _frozen(value) for key, value in counts.items()})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"not what a DELETE, UPDATE or purge counted, though it has run: {error}. "
+            f"not the counts of a command, although it has run: {error}. "
             "Install the same version of pydelta on the client and on the server."
         ) from error
+
+
+def _frozen(value: Any) -> Any:
+    """Turn lists of JSON into the tuples that results hold."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _out(value: Any) -> Any:
