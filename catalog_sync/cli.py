@@ -58,7 +58,7 @@ _Database = Annotated[
         "--database", "-d", help="Every Delta table that is registered in this database; several with commas; * is all."
     ),
 ]
-_Name = Annotated[str | None, typer.Option("--table", help="Name of the table's own entry: database.table.")]
+_Name = Annotated[str | None, typer.Option("--entry", help="Name of the table's own entry: database.table.")]
 _TwinName = Annotated[
     str | None, typer.Option("--twin", help="Name of the external table; by rule <database>_symlink.")
 ]
@@ -315,7 +315,7 @@ def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
 @app.command()
 def drop(
     tables: Annotated[
-        list[str], typer.Argument(help="Names of Delta tables or of their twins; or locations, with --table or --twin.")
+        list[str], typer.Argument(help="Names of Delta tables or of their twins; or locations, with --entry or --twin.")
     ],
     table: _Name = None,
     twin: _TwinName = None,
@@ -492,7 +492,7 @@ def _print_json(value: object) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see ``run_app``."""
-    run_app(app, argv, printing=("status", "verify", "preview", "ddl"))
+    run_app(app, argv, program="catalog_sync", printing=("status", "verify", "preview", "ddl"))
 
 
 if __name__ == "__main__":

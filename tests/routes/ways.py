@@ -181,7 +181,7 @@ class Local:
                 case "delete":
                     table.delete(command.where)
                 case "update":
-                    table.update(command.values, command.where)
+                    table.update(command.where, command.values)
                 case "merge":
                     assert command.rows is not None
                     names = ("matched", "not_matched", "not_matched_by_source")

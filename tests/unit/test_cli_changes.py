@@ -94,17 +94,17 @@ def test_a_table_is_compacted_put_in_order_and_purged(capsys, table, tmp_path):
     ("argv", "text"),
     [
         (["delete", "TABLE"], "Without a condition this would delete every row"),
-        (["delete", "TABLE", "--all", "-w", "id = 1"], "exclude each other"),
+        (["delete", "TABLE", "--all-rows", "-w", "id = 1"], "exclude each other"),
         (["update", "TABLE", "--set", "s='x'"], "would change every row"),
-        (["update", "TABLE", "--all"], "sets nothing"),
-        (["update", "TABLE", "--all", "--set", "s"], "has no value"),
-        (["update", "TABLE", "--all", "--set", "id=s"], "Only Spark is sure"),
+        (["update", "TABLE", "--all-rows"], "sets nothing"),
+        (["update", "TABLE", "--all-rows", "--set", "s"], "has no value"),
+        (["update", "TABLE", "--all-rows", "--set", "id=s"], "Only Spark is sure"),
         (["append", "TABLE", "rows.xlsx"], "not a file of rows"),
         (["append", "TABLE", "nowhere.parquet"], "cannot be read"),
         (["merge", "TABLE", "nowhere.parquet", "--on", "id"], "cannot be read"),
         (["optimize", "TABLE", "--purge", "--full"], "--purge goes with neither"),
         (["optimize", "TABLE", "--where", "id = 1"], "only partition columns"),
-        (["delete", "TABLE/none", "--all"], "no Delta table at"),
+        (["delete", "TABLE/none", "--all-rows"], "no Delta table at"),
     ],
 )
 def test_what_cannot_be_done_says_so_and_changes_nothing(capsys, table, argv, text):

@@ -21,6 +21,7 @@ import typer
 from pydelta.api.cli.results import open_local, print_result, rows_of, set_aside
 from pydelta.api.console.command_line import (
     AsJson,
+    Partitions,
     StorageOptions,
     TablePath,
     TimeZone,
@@ -42,6 +43,7 @@ _BadRecords = Annotated[
     ),
 ]
 _Where = Annotated[str | None, typer.Option("--where", "-w", help="Only rows for which this is true.")]
+_AllRows = Annotated[bool, typer.Option("--all-rows", help="Every row; required without --where.")]
 _HINT = "Write it as column=value, such as --set \"state='paid'\" or --set amount=0."
 
 
@@ -59,13 +61,13 @@ def _add_delete_and_update(app: typer.Typer) -> None:
     def delete(
         path: TablePath,
         where: _Where = None,
-        every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+        all_rows: _AllRows = False,
         time_zone: TimeZone = None,
         as_json: AsJson = False,
         option: StorageOptions = None,
     ) -> None:
         """Delete the rows for which a condition is true."""
-        _refuse_everything(where, every, "delete")
+        _refuse_everything(where, all_rows, "delete")
         result = open_local(path, option, time_zone).delete(where)
         print_result(as_json, "Deleted", result.version, {
             "rows deleted": result.num_deleted_rows,
@@ -80,15 +82,15 @@ def _add_delete_and_update(app: typer.Typer) -> None:
             _Many, typer.Option("--set", "-s", metavar="COLUMN=VALUE", help="A constant as SQL writes it, or a column.")
         ] = None,
         where: _Where = None,
-        every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+        all_rows: _AllRows = False,
         time_zone: TimeZone = None,
         as_json: AsJson = False,
         option: StorageOptions = None,
     ) -> None:
         """Set columns of the rows for which a condition is true."""
-        _refuse_everything(where, every, "change")
+        _refuse_everything(where, all_rows, "change")
         values = named_values(assignments, what="An assignment", hint=_HINT)
-        result = open_local(path, option, time_zone).update(values, where)
+        result = open_local(path, option, time_zone).update(where, values)
         print_result(as_json, "Updated", result.version, {
             "rows updated": result.num_updated_rows,
             "rows copied": result.num_copied_rows,
@@ -177,7 +179,7 @@ def _add_optimize(app: typer.Typer) -> None:
     @app.command()
     def optimize(
         path: TablePath,
-        where: Annotated[str | None, typer.Option("--where", "-w", help="Only these partitions.")] = None,
+        where: Partitions = None,
         zorder_by: Annotated[
             _Many, typer.Option("--zorder-by", metavar="COLUMN", help="Order rows by it; may be repeated.")
         ] = None,
@@ -203,8 +205,10 @@ def _add_optimize(app: typer.Typer) -> None:
 
 
 def _refuse_everything(where: str | None, every: bool, what: str) -> None:
-    """Ask for --all where a condition may have been forgotten."""
+    """Ask for --all-rows where a condition may have been forgotten."""
     if where is None and not every:
-        raise InvalidArgumentError(f"Without a condition this would {what} every row.", hint="Give --where, or --all.")
+        raise InvalidArgumentError(
+            f"Without a condition this would {what} every row.", hint="Give --where, or --all-rows."
+        )
     if where is not None and every:
-        raise InvalidArgumentError("--where and --all exclude each other.", hint="Give one of them.")
+        raise InvalidArgumentError("--where and --all-rows exclude each other.", hint="Give one of them.")

@@ -12,7 +12,7 @@
     pydelta delete PATH       delete rows; likewise update, append, overwrite, merge, without a JVM
     pydelta optimize PATH     rewrite small files, or rows in an order
     pydelta vacuum PATH       delete the files that no retained version needs
-    pydelta maintenance TABLE what it needs by its policy, and why
+    pydelta maintain TABLE    what it needs by its policy, and why
     pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
     pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
     pydelta certify URI       whether a store and engines keep a table's promises, by histories with faults
@@ -24,7 +24,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import json
 import sys
 from collections.abc import Sequence
@@ -41,9 +40,14 @@ from pydelta.api.console.command_line import (
     AsJson,
     AtTimestamp,
     AtVersion,
+    DryRun,
+    Inventory,
+    NoLogin,
+    Partitions,
     StorageOptions,
     TablePath,
     TimeZone,
+    Verbose,
     given_time,
     make_app,
     named_values,
@@ -217,7 +221,7 @@ def cleanup(path: TablePath, as_json: AsJson = False, option: StorageOptions = N
 @app.command()
 def generate(
     path: TablePath,
-    where: Annotated[str | None, typer.Option("--where", help="Publish only these partitions.")] = None,
+    where: Partitions = None,
     time_zone: TimeZone = None,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
@@ -257,21 +261,20 @@ def generate(
 @app.command()
 def vacuum(
     path: TablePath,
-    retain: Annotated[
-        float | None, typer.Option("--retain", metavar="HOURS", help="How far back versions stay readable.")
+    retention_hours: Annotated[
+        float | None, typer.Option("--retention-hours", metavar="HOURS", help="How far back versions stay readable.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: DryRun = False,
     lite: Annotated[bool, typer.Option("--lite", help="Use only the log; list nothing.")] = False,
-    inventory: Annotated[
-        str | None,
-        typer.Option("--inventory", metavar="LOCATION", help="A Delta table, Parquet or CSV that lists the files."),
-    ] = None,
-    where: Annotated[str | None, typer.Option("--where", help="Only these partitions.")] = None,
+    inventory: Inventory = None,
+    where: Partitions = None,
     time_zone: TimeZone = None,
     check: Annotated[
         bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
     ] = True,
-    rate: Annotated[float | None, typer.Option("--rate", min=1, help="Files deleted per second at most.")] = None,
+    deletes_per_second: Annotated[
+        float | None, typer.Option("--deletes-per-second", min=1, metavar="N", help="Files deleted per second at most.")
+    ] = None,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
@@ -284,7 +287,7 @@ def vacuum(
     log = _log(path, option)
     with nullcontext() if as_json else live_counts() as progress:
         command = Vacuum(
-            retention_hours=retain,
+            retention_hours=retention_hours,
             dry_run=dry_run,
             mode="lite" if lite else "full",
             inventory=inventory_at(inventory, log.options) if inventory is not None else None,
@@ -292,7 +295,7 @@ def vacuum(
             time_zone=time_zone,
             enforce_retention=check,
             progress=progress,
-            options=VacuumOptions(deletes_per_second=rate),
+            options=VacuumOptions(deletes_per_second=deletes_per_second),
         )
         result = run(command, Context(log))
     for text in result.warnings:
@@ -378,12 +381,6 @@ _Warehouse = Annotated[
 _Metastore = Annotated[str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")]
 
 
-class _Style(enum.Enum):
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-
-
 @app.command()
 def sql(
     execute: Annotated[
@@ -399,13 +396,17 @@ def sql(
     conf: _Conf = None,
     warehouse: _Warehouse = None,
     metastore: _Metastore = None,
-    style: Annotated[_Style, typer.Option("--format", help="How results are written.")] = _Style.TABLE,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print results as CSV.")] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="Rows of a result to show; 0 for all. [100 in a table]")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says while it starts.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """A SQL prompt over Spark; with --execute, --file or a pipe, a script: it ends at the first error."""
+    if as_json and as_csv:
+        raise InvalidArgumentError("--json and --csv exclude each other.", hint="Give one of them.")
+    style = "json" if as_json else "csv" if as_csv else "table"
     try:
         from pydelta.api.prompt.statements import run_sql
     except ModuleNotFoundError as error:
@@ -415,7 +416,7 @@ def sql(
     code = run_sql(
         statements=execute or (),
         files=file or (),
-        style=style.value,
+        style=style,
         limit=limit,
         remote=remote,
         master=master,
@@ -446,9 +447,7 @@ def serve(
         str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, PEM.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key, PEM.")] = None,
-    no_login: Annotated[
-        bool, typer.Option("--no-login", help="Let in whoever reaches --host, which has to be one private address.")
-    ] = False,
+    no_login: NoLogin = False,
     master: _Master = None,
     conf: _Conf = None,
     warehouse: _Warehouse = None,
@@ -460,7 +459,7 @@ def serve(
         int | None,
         typer.Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus, on this machine only."),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
     try:
@@ -495,7 +494,7 @@ for _point in sorted(entry_points(group=_COMMANDS), key=lambda point: point.name
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see ``run_app``."""
-    run_app(app, argv, printing=("history", "detail", "files", "doctor"))
+    run_app(app, argv, program="pydelta", printing=("history", "detail", "files", "doctor"))
 
 
 if __name__ == "__main__":

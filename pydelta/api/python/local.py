@@ -6,7 +6,7 @@
     table.scan(where="day >= '2024-01-01'", columns=["id", "day"])     an Arrow table; Polars by pl.from_arrow
     table.append(rows)                                                 Arrow or Polars; one version
     table.delete("id = 5")                                             as DELETE of a session, one version
-    table.update({"state": "'paid'"}, "id = 5")                        values are constants or columns
+    table.update("id = 5", {"state": "'paid'"})                        values are constants or columns
     table.merge(rows, on="id")                                         update what is there, insert what is not
     table.optimize()   table.purge()   table.vacuum()                  as the statements of a session
 
@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import polars as pl
 import pyarrow as pa
 
+from pydelta.api.console.old_names import warn_old_argument
 from pydelta.api.console.output import moment
 from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.merge import Merge, MergeResult, Merging
@@ -240,26 +241,50 @@ class LocalTable:
         options = WriteOptions(mode=WriteMode.OVERWRITE, overwrite_schema=overwrite_schema)
         return self._write(rows, options.narrowed(replace_where=where))
 
-    def delete(self, where: str | None = None) -> DeleteResult:
+    def delete(self, condition: str | None = None, *, where: str | None = None) -> DeleteResult:
         """Delete the rows for which a condition is true; all rows without one. See ``DeltaTable.delete``.
 
-        Raises:
-            UnsupportedFeatureError: The condition, or a file, takes Spark; the message says what.
-        """
-        return run(Delete(condition=where, always=("true",)), self._context)
+        Args:
+            condition: SQL text.
+            where: The former name of ``condition``.
 
-    def update(self, set: Mapping[str, str], where: str | None = None) -> UpdateResult:  # noqa: A002 - as in SQL
-        """Set columns of the rows for which a condition is true; of all rows without one.
+        Raises:
+            UnsupportedFeatureError: The condition or a file needs Spark; the error names the reason.
+        """
+        if where is not None:
+            warn_old_argument("delete(where=…)", "delete(condition=…)")
+        return run(Delete(condition=where if condition is None else condition, always=("true",)), self._context)
+
+    def update(
+        self,
+        condition: str | Mapping[str, str] | None = None,
+        set: Mapping[str, str] | str | None = None,  # noqa: A002 - as in DeltaTable
+        *,
+        where: str | None = None,
+    ) -> UpdateResult:
+        """Set columns of the rows for which a condition is true; of all rows without one. See ``DeltaTable.update``.
 
         Args:
+            condition: SQL text.
             set: Columns, named as in SQL, with SQL text: a constant (``"'paid'"``, ``"0"``, ``"NULL"``) or another
                 column.
-            where: A condition as SQL text.
+            where: The former name of ``condition``. The former order, a mapping before the condition, also works.
 
         Raises:
-            UnsupportedFeatureError: A value, the condition or the table takes Spark; the message says what.
+            UnsupportedFeatureError: A value, the condition or the table needs Spark; the error names the reason.
         """
-        return run(Update(assignments=list(set.items()), condition=where), self._context)
+        if isinstance(condition, Mapping):
+            warn_old_argument("update({…}, condition)", "update(condition, {…})")
+            _check_type("condition", set, str, type(None))
+            return self._update(cast("str | None", set) if where is None else where, condition)
+        if where is not None:
+            warn_old_argument("update(where=…)", "update(condition=…)")
+            condition = where if condition is None else condition
+        _check_type("set", set, Mapping)
+        return self._update(condition, cast("Mapping[str, str]", set))
+
+    def _update(self, condition: str | None, values: Mapping[str, str]) -> UpdateResult:
+        return run(Update(assignments=list(values.items()), condition=condition), self._context)
 
     def merge(
         self,
@@ -319,14 +344,20 @@ class LocalTable:
         """
         return run(Optimize(condition=where, zorder_by=tuple(zorder_by), full=full), self._context)
 
-    def purge(self, where: str | None = None) -> PurgeResult:
-        """Rewrite the files of which deletion vectors hide rows, without those rows; see ``REORG … APPLY (PURGE)``.
+    def purge(self, condition: str | None = None, *, where: str | None = None) -> PurgeResult:
+        """Rewrite the files of which deletion vectors hide rows, without those rows; see ``DeltaTable.purge``.
+
+        Args:
+            condition: SQL text over partition columns; None for the whole table.
+            where: The former name of ``condition``.
 
         Raises:
             UnsupportedFeatureError: A file takes Spark; the message says why.
             DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
         """
-        return run(Purge(condition=where), self._context)
+        if where is not None:
+            warn_old_argument("purge(where=…)", "purge(condition=…)")
+        return run(Purge(condition=where if condition is None else condition), self._context)
 
     def vacuum(self, retention_hours: float | None = None, *, dry_run: bool = False) -> VacuumResult:
         """Delete the files that no retained version needs; see ``VACUUM``.

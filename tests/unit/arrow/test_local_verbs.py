@@ -357,7 +357,7 @@ def test_an_engine_is_notified_of_each_commit_once(place, monkeypatch):
         "overwrite": lambda: table.overwrite(numbers(3, 4)),
         "replace where": lambda: table.overwrite(numbers(4, 4), "id = 4"),
         "delete": lambda: table.delete("id = 3"),
-        "update": lambda: table.update({"p": "'u'"}, "id = 4"),
+        "update": lambda: table.update("id = 4", {"p": "'u'"}),
         "merge": lambda: table.merge(numbers(4, 8)[1:], on="id"),
         "restore": lambda: table.restore(2),
         "optimize": lambda: (table.append(numbers(5)), table.optimize()),
