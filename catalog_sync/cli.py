@@ -103,7 +103,7 @@ def sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest, compare every partition.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Drop partitions that somebody else added, and twins left behind.")
+        bool, typer.Option("--prune", help="Drop partitions that other programs added, and twins left behind.")
     ] = False,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over the twin of an earlier table at this location.")

@@ -34,8 +34,6 @@ VERBS = frozenset((ROOT / "tests" / "verbs.txt").read_text().split())
 
 TO_REWRITE = (
     "catalog_sync/",
-    "pydelta/api/cli/",
-    "pydelta/api/python/",
     "pydelta/commands/vacuum/",
     "pydelta/engines/arrow/",
     "pydelta/engines/spark/change/",

@@ -1,4 +1,4 @@
-"""Change tables from the command line, in a process without a JVM: DELETE, UPDATE, MERGE, append, overwrite, OPTIMIZE.
+"""Change the rows and files of tables from the command line, without a JVM.
 
 ::
 
@@ -9,7 +9,7 @@
     pydelta merge PATH rows.parquet --on id
     pydelta optimize PATH [--zorder-by day] [--purge]
 
-The commands are those of a session. What only Spark computes is refused, with the reason.
+The commands are those of a session. If only Spark can do a step, the command is refused with the reason.
 """
 
 from __future__ import annotations
@@ -32,18 +32,23 @@ from pydelta.errors import InvalidArgumentError
 __all__ = ["add_changes"]
 
 _Many = list[str] | None
-_Rows = Annotated[str, typer.Argument(metavar="FILE", help="Rows: .parquet, .arrow, .csv (with a header) or .ndjson.")]
+_Rows = Annotated[
+    str, typer.Argument(metavar="FILE", help="File of rows: .parquet, .arrow, .csv (with a header) or .ndjson.")
+]
 _Format = Annotated[
-    str | None, typer.Option("--format", help="parquet, arrow, csv or ndjson, whatever the file's name.")
+    str | None,
+    typer.Option("--format", help="Format of the file, if its name does not show it: parquet, arrow, csv or ndjson."),
 ]
 _BadRecords = Annotated[
     str | None,
     typer.Option(
-        "--bad-records", metavar="PATH", help="A table that takes the rows of .csv and .ndjson that do not fit."
+        "--bad-records",
+        metavar="PATH",
+        help="Table for rows of .csv and .ndjson that do not fit; without it they are an error.",
     ),
 ]
-_Where = Annotated[str | None, typer.Option("--where", "-w", help="Only rows for which this is true.")]
-_AllRows = Annotated[bool, typer.Option("--all-rows", help="Every row; required without --where.")]
+_Where = Annotated[str | None, typer.Option("--where", "-w", help="Only rows for which this condition is true.")]
+_AllRows = Annotated[bool, typer.Option("--all-rows", help="All rows; required without --where.")]
 _HINT = "Write it as column=value, such as --set \"state='paid'\" or --set amount=0."
 
 
@@ -79,7 +84,13 @@ def _add_delete_and_update(app: typer.Typer) -> None:
     def update(
         path: TablePath,
         assignments: Annotated[
-            _Many, typer.Option("--set", "-s", metavar="COLUMN=VALUE", help="A constant as SQL writes it, or a column.")
+            _Many,
+            typer.Option(
+                "--set",
+                "-s",
+                metavar="COLUMN=VALUE",
+                help="A column, and its new value: an SQL constant or another column.",
+            ),
         ] = None,
         where: _Where = None,
         all_rows: _AllRows = False,
@@ -109,7 +120,7 @@ def _add_append(app: typer.Typer) -> None:
         as_json: AsJson = False,
         option: StorageOptions = None,
     ) -> None:
-        """Add the rows of a file in one version; columns are matched by name."""
+        """Add the rows of a file, in one version. Columns are matched by name."""
         given = rows_of(rows, form, bad_records, option)
         result = open_local(path, option, time_zone).append(given)
         counts = {"rows added": result.num_rows, "files added": result.num_files}
@@ -122,7 +133,7 @@ def _add_overwrite(app: typer.Typer) -> None:
         path: TablePath,
         rows: _Rows,
         where: Annotated[
-            str | None, typer.Option("--where", "-w", help="Replace only rows for which this is true.")
+            str | None, typer.Option("--where", "-w", help="Replace only rows for which this condition is true.")
         ] = None,
         form: _Format = None,
         bad_records: _BadRecords = None,
@@ -130,7 +141,7 @@ def _add_overwrite(app: typer.Typer) -> None:
         as_json: AsJson = False,
         option: StorageOptions = None,
     ) -> None:
-        """Replace the rows of the table, or those of a condition, with the rows of a file, in one version."""
+        """Replace all rows, or those of a condition, by the rows of a file, in one version."""
         given = rows_of(rows, form, bad_records, option)
         result = open_local(path, option, time_zone).overwrite(given, where)
         counts = {"rows added": result.num_rows, "files added": result.num_files}
@@ -143,11 +154,20 @@ def _add_merge(app: typer.Typer) -> None:
     def merge(
         path: TablePath,
         rows: _Rows,
-        on: Annotated[list[str], typer.Option("--on", metavar="COLUMN", help="Rows match by it; may be repeated.")],
-        matched: Annotated[str, typer.Option("--matched", help="update, delete or keep.")] = "update",
-        not_matched: Annotated[str, typer.Option("--not-matched", help="insert or skip.")] = "insert",
+        on: Annotated[
+            list[str], typer.Option("--on", metavar="COLUMN", help="A key column that matches rows; repeatable.")
+        ],
+        matched: Annotated[
+            str, typer.Option("--matched", help="What to do with matched rows: update, delete or keep.")
+        ] = "update",
+        not_matched: Annotated[
+            str, typer.Option("--not-matched", help="What to do with new rows: insert or skip.")
+        ] = "insert",
         not_matched_by_source: Annotated[
-            str, typer.Option("--not-matched-by-source", help="keep, or delete rows that match none of the file's.")
+            str,
+            typer.Option(
+                "--not-matched-by-source", help="What to do with rows that match no row of the file: keep or delete."
+            ),
         ] = "keep",
         form: _Format = None,
         bad_records: _BadRecords = None,
@@ -181,18 +201,23 @@ def _add_optimize(app: typer.Typer) -> None:
         path: TablePath,
         where: Partitions = None,
         zorder_by: Annotated[
-            _Many, typer.Option("--zorder-by", metavar="COLUMN", help="Order rows by it; may be repeated.")
+            _Many,
+            typer.Option(
+                "--zorder-by", metavar="COLUMN", help="A column to sort rows by, along a Z-order curve; repeatable."
+            ),
         ] = None,
-        full: Annotated[bool, typer.Option("--full", help="Of a clustered table, order all files anew.")] = False,
-        purge: Annotated[bool, typer.Option("--purge", help="Only take out rows that deletion vectors hide.")] = False,
+        full: Annotated[bool, typer.Option("--full", help="For a clustered table, order all files again.")] = False,
+        purge: Annotated[
+            bool, typer.Option("--purge", help="Only remove the rows that deletion vectors hide.")
+        ] = False,
         time_zone: TimeZone = None,
         as_json: AsJson = False,
         option: StorageOptions = None,
     ) -> None:
-        """Rewrite small files into large ones, or rows into an order that lets queries skip files."""
+        """Rewrite small files into large ones, or sort rows so that queries can skip files."""
         if purge and (zorder_by or full):
             raise InvalidArgumentError(
-                "--purge goes with neither --zorder-by nor --full.", hint="Run one after the other."
+                "--purge cannot be combined with --zorder-by or --full.", hint="Run one after the other."
             )
         table = open_local(path, option, time_zone)
         result = table.purge(where).rewritten if purge else table.optimize(where, zorder_by=zorder_by or (), full=full)
@@ -205,7 +230,7 @@ def _add_optimize(app: typer.Typer) -> None:
 
 
 def _refuse_everything(where: str | None, every: bool, what: str) -> None:
-    """Ask for --all-rows where a condition may have been forgotten."""
+    """Refuse to change every row unless --all-rows is given, because the condition may have been forgotten."""
     if where is None and not every:
         raise InvalidArgumentError(
             f"Without a condition this would {what} every row.", hint="Give --where, or --all-rows."

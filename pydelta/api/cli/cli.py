@@ -2,23 +2,23 @@
 
 ::
 
-    pydelta history PATH      who did what, newest first
-    pydelta detail PATH       schema, properties, size, features
-    pydelta files PATH        the live files of a version, those that may match a condition
-    pydelta checkpoint PATH   write a checkpoint now
+    pydelta history PATH      list commits, newest first
+    pydelta detail PATH       show schema, properties, size and features
+    pydelta files PATH        list the live files of a version, or those that may match a condition
+    pydelta checkpoint PATH   write a checkpoint
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
-    pydelta create PATH       make a table; likewise clone; restore goes back to an earlier version
-    pydelta delete PATH       delete rows; likewise update, append, overwrite, merge, without a JVM
-    pydelta optimize PATH     rewrite small files, or rows in an order
+    pydelta create PATH       create a table; also restore and clone
+    pydelta append PATH FILE  add rows; also overwrite, merge, update and delete
+    pydelta optimize PATH     rewrite small files, or sort rows
     pydelta vacuum PATH       delete the files that no retained version needs
-    pydelta maintain TABLE    what it needs by its policy, and why
-    pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
-    pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
-    pydelta certify URI       whether a store and engines keep a table's promises, by histories with faults
-    pydelta sql               a SQL prompt over Spark, or a script
-    pydelta serve             a server for JDBC, ODBC, beeline and Spark Connect
-    pydelta ui                a page that shows tables, their commits, twins and streams
+    pydelta maintain TABLE    show the maintenance that a table's policy asks for
+    pydelta fsck PATH         find damage in a table, and repair it on request
+    pydelta doctor [URI]      find problems of this machine, of a store, or in a job's log
+    pydelta certify URI       test a store and engines by histories with faults
+    pydelta sql               open a SQL prompt over Spark, or run a script
+    pydelta serve             serve JDBC, ODBC, beeline and Spark Connect
+    pydelta ui                serve a page about tables, their commits, twins and streams
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 _COMMANDS: Final = "pydelta.cli"
-"""Entry points that add commands of their own: each is called with the application."""
+"""The group of entry points that add commands; each is called with the application."""
 
 app = make_app(
     "pydelta",
@@ -87,7 +87,7 @@ def _snapshot(log: DeltaLog, version: int | None, timestamp: str | None) -> Snap
 
 
 def _statistics(text: str | None) -> dict[str, Any] | None:
-    """A file's statistics; None where it has none, or has what is none."""
+    """Parse a file's statistics; None if there are none, or if they are not a JSON object."""
     try:
         found = json.loads(text or "null")
     except ValueError:
@@ -96,7 +96,7 @@ def _statistics(text: str | None) -> dict[str, Any] | None:
 
 
 def _camel(result: Any) -> dict[str, Any]:
-    """A result's fields under the names that JSON readers expect: ``numFiles`` for ``num_files``."""
+    """Return a result's fields under camel-case names: ``numFiles`` for ``num_files``."""
     return {camel_case(field.name): getattr(result, field.name) for field in dataclasses.fields(result)}
 
 
@@ -107,7 +107,7 @@ def history(
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Who did what to the table, newest first."""
+    """List the commits, newest first."""
     show_history(path, storage_options(option), limit=limit, as_json=as_json)
 
 
@@ -119,7 +119,7 @@ def detail(
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Schema, partitioning, properties, size and features."""
+    """Show schema, partitioning, properties, size and features."""
     from pydelta.commands.describe import describe_detail
 
     snapshot = _snapshot(_log(path, option), version, timestamp)
@@ -150,7 +150,7 @@ def files(
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """The live files, with partition values and statistics."""
+    """List the live files, with partition values and statistics."""
     from pydelta.predicate import parse_predicate
 
     snapshot = _snapshot(_log(path, option), version, timestamp)
@@ -190,7 +190,7 @@ def files(
 
 @app.command()
 def checkpoint(path: TablePath, as_json: AsJson = False, option: StorageOptions = None) -> None:
-    """Write a checkpoint of the newest version, and check it by reading it back."""
+    """Write a checkpoint of the newest version, and verify it by reading it back."""
     result = _log(path, option).checkpoint()
     row = {
         "version": result.version,
@@ -205,7 +205,7 @@ def checkpoint(path: TablePath, as_json: AsJson = False, option: StorageOptions 
 
 @app.command()
 def cleanup(path: TablePath, as_json: AsJson = False, option: StorageOptions = None) -> None:
-    """Delete log files that are older than delta.logRetentionDuration and that no kept version needs."""
+    """Delete log files older than delta.logRetentionDuration that no retained version needs."""
     result = _log(path, option).cleanup()
     row = {
         "deletedFiles": result.deleted,
@@ -224,11 +224,11 @@ def generate(
     where: Partitions = None,
     time_zone: TimeZone = None,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the published manifests with the log.")] = False,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Publish symlink manifests: what changed since they were last published."""
+    """Publish the symlink manifests that changed since the last time."""
     from pydelta.commands.generate import Generate
     from pydelta.commands.run import Context, run
     from pydelta.manifests import verify_manifests
@@ -265,20 +265,21 @@ def vacuum(
         float | None, typer.Option("--retention-hours", metavar="HOURS", help="How far back versions stay readable.")
     ] = None,
     dry_run: DryRun = False,
-    lite: Annotated[bool, typer.Option("--lite", help="Use only the log; list nothing.")] = False,
+    lite: Annotated[bool, typer.Option("--lite", help="Find the files in the log instead of a listing.")] = False,
     inventory: Inventory = None,
     where: Partitions = None,
     time_zone: TimeZone = None,
     check: Annotated[
-        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
+        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse a retention below the table's.")
     ] = True,
     deletes_per_second: Annotated[
-        float | None, typer.Option("--deletes-per-second", min=1, metavar="N", help="Files deleted per second at most.")
+        float | None,
+        typer.Option("--deletes-per-second", min=1, metavar="N", help="Maximum number of deletions per second."),
     ] = None,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
+    """Delete the files that no retained version, published manifest or running writer needs."""
     from pydelta.api.console.vacuum_display import live_counts, summary_lines
     from pydelta.commands.run import Context, run
     from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
@@ -315,12 +316,12 @@ def vacuum(
 def fsck(
     path: TablePath,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Remove entries of missing files from the log, replace bad checkpoints.")
+        bool, typer.Option("--repair", help="Remove missing files from the log, and replace damaged checkpoints.")
     ] = False,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Look for missing files, holes in the log, unreadable checkpoints and stray files."""
+    """Find missing files, holes in the log, unreadable checkpoints and stray files."""
     from pydelta.commands.fsck import Fsck
     from pydelta.commands.run import Context, run
 
@@ -343,7 +344,7 @@ def fsck(
 
 
 def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
-    """What is (still) wrong, on standard error; whether nothing is."""
+    """Print the damage that remains to standard error. Returns whether there is none."""
     said = [f"unreadable: {report.unreadable}"] if report.unreadable else []
     said += [f"hole in the log: version {version}" for version in report.holes]
     said += [f"damaged commit {version}: {why}" for version, why in report.damaged_commits]
@@ -365,7 +366,7 @@ def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
 
 
 def _report_problems(report: ManifestReport) -> int:
-    """What is wrong with the manifests, on standard error; the exit code of a check that failed."""
+    """Print what is wrong with the manifests to standard error; return the exit code of a failed check."""
     for name in ("missing_lines", "extra_lines", "missing_manifests", "stray_manifests", "other_files", "absent_files"):
         for item in getattr(report, name):
             print(f"{name.replace('_', ' ')}: {item or 'of the table'}", file=sys.stderr)
@@ -373,24 +374,25 @@ def _report_problems(report: ManifestReport) -> int:
     return 4
 
 
-_Master = Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")]
-_Conf = Annotated[list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")]
+_Master = Annotated[str | None, typer.Option("--master", help="Spark master [local[*]].")]
+_Conf = Annotated[list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A Spark setting.")]
 _Warehouse = Annotated[
-    str | None, typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default.")
+    str | None, typer.Option("--warehouse", help="Folder for tables and their catalog; by default in your data folder.")
 ]
-_Metastore = Annotated[str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")]
+_Metastore = Annotated[str | None, typer.Option("--metastore", help="Address of a Hive Metastore: thrift://host:port.")]
 
 
 @app.command()
 def sql(
     execute: Annotated[
-        list[str] | None, typer.Option("--execute", "-e", metavar="SQL", help="Run this and exit; may be repeated.")
+        list[str] | None,
+        typer.Option("--execute", "-e", metavar="SQL", help="Run this statement and exit; repeatable."),
     ] = None,
     file: Annotated[
-        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and exit.")
+        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run this script and exit; repeatable.")
     ] = None,
     remote: Annotated[
-        str | None, typer.Option("--remote", metavar="sc://HOST:PORT", help="Run all at this server; see serve.")
+        str | None, typer.Option("--remote", metavar="sc://HOST:PORT", help="Run everything on this server; see serve.")
     ] = None,
     master: _Master = None,
     conf: _Conf = None,
@@ -399,11 +401,12 @@ def sql(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print results as CSV.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=0, help="Rows of a result to show; 0 for all. [100 in a table]")
+        int | None,
+        typer.Option("--limit", "-n", min=0, help="Maximum number of rows per result; 0 for all [100 in a table]."),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """A SQL prompt over Spark; with --execute, --file or a pipe, a script: it ends at the first error."""
+    """Open a SQL prompt over Spark. With --execute, --file or a pipe, run a script up to its first error."""
     if as_json and as_csv:
         raise InvalidArgumentError("--json and --csv exclude each other.", hint="Give one of them.")
     style = "json" if as_json else "csv" if as_csv else "table"
@@ -412,7 +415,7 @@ def sql(
     except ModuleNotFoundError as error:
         raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
 
-    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
+    settings = named_values(conf, what="A Spark setting", hint="Write --conf NAME=VALUE.")
     code = run_sql(
         statements=execute or (),
         files=file or (),
@@ -438,30 +441,32 @@ def serve(
         int | None, typer.Option("--connect", metavar="PORT", help="Serve Spark Connect on this port.")
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond this machine only with TLS and a log-in.")
+        str, typer.Option("--host", help="Address to listen on; other machines need TLS and a log-in.")
     ] = "127.0.0.1",
     users: Annotated[
-        str | None, typer.Option("--users", metavar="FILE", help="Who may use Spark Connect: lines of name:token.")
+        str | None, typer.Option("--users", metavar="FILE", help="Users of Spark Connect: lines of name:token.")
     ] = None,
     certificate: Annotated[
-        str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, PEM.")
+        str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, as PEM.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key, PEM.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="FILE", help="Private key of the certificate, as PEM.")
+    ] = None,
     no_login: NoLogin = False,
     master: _Master = None,
     conf: _Conf = None,
     warehouse: _Warehouse = None,
     metastore: _Metastore = None,
     grace: Annotated[
-        float, typer.Option("--grace", min=0, metavar="SECONDS", help="What running commits get to end at a stop.")
+        float, typer.Option("--grace", min=0, metavar="SECONDS", help="How long a stop waits for running commits.")
     ] = 60.0,
     metrics: Annotated[
         int | None,
-        typer.Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus, on this machine only."),
+        typer.Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus on this port of the loopback."),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
+    """Serve JDBC, ODBC, beeline and Spark Connect; by default on the ports 10000 and 15002."""
     try:
         from pydelta.api.console.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
         from pydelta.api.server.command import run_server
@@ -471,7 +476,7 @@ def serve(
 
     if thrift is None and connect is None:
         thrift, connect = THRIFT_PORT, CONNECT_PORT
-    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
+    settings = named_values(conf, what="A Spark setting", hint="Write --conf NAME=VALUE.")
     code = run_server(
         Addresses(host=host, thrift=thrift, connect=connect, no_login=no_login, metrics=metrics),
         Guard.read(users, certificate, key),

@@ -1,4 +1,4 @@
-"""Create tables from the command line, from nothing, from rows, from an earlier version or from another table.
+"""Create, restore and clone tables from the command line, without a JVM.
 
 ::
 
@@ -7,7 +7,7 @@
     pydelta restore PATH --version 12
     pydelta clone PATH TARGET --shallow
 
-No JVM is started. The commands are those of a session.
+The commands are those of a session.
 """
 
 from __future__ import annotations

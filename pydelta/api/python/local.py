@@ -3,14 +3,16 @@
 ::
 
     table = pydelta.open("s3://bucket/table", options={…})
-    table.scan(where="day >= '2024-01-01'", columns=["id", "day"])     an Arrow table; Polars by pl.from_arrow
-    table.append(rows)                                                 Arrow or Polars; one version
-    table.delete("id = 5")                                             as DELETE of a session, one version
+    table.scan(where="day >= '2024-01-01'", columns=["id", "day"])     an Arrow table; pl.from_arrow gives Polars
+    table.append(rows)                                                 Arrow or Polars, in one version
+    table.delete("id = 5")                                             like DELETE in a session, in one version
     table.update("id = 5", {"state": "'paid'"})                        values are constants or columns
-    table.merge(rows, on="id")                                         update what is there, insert what is not
-    table.optimize()   table.purge()   table.vacuum()                  as the statements of a session
+    table.merge(rows, on="id")                                         update matching rows, insert new ones
+    table.optimize()   table.purge()   table.vacuum()                  like the statements of a session
+    table.restore(3)   table.clone(uri)   table.history()
+    pydelta.LocalTable.create(uri, rows)                               a new table
 
-Commits, conflicts, checks and hooks are those of every other command. What only Spark computes is refused.
+Commits, conflicts, checks and hooks are those of every other command. If only Spark can do a step, it is refused.
 """
 
 from __future__ import annotations
@@ -81,11 +83,11 @@ def open_table(
         uri: A URI or a local path.
         options: Storage options, by Hadoop's names (``fs.s3a.endpoint`` …).
         settings: None for those of the environment (``PYDELTA_*``).
-        time_zone: Of times in conditions and values that name none, as ``spark.sql.session.timeZone`` is for a
-            session. None refuses them: the zone of this machine is not that of whoever wrote the text.
+        time_zone: Zone of times without one in conditions and values, like ``spark.sql.session.timeZone`` in a
+            session. None refuses such times, because the machine's zone may not be the author's.
 
     Raises:
-        TableNotFoundError: There is no Delta table there.
+        TableNotFoundError: There is no Delta table.
         InvalidArgumentError: There is no such time zone.
     """
     log = DeltaLog.for_table(uri, options=options, settings=settings)
@@ -94,11 +96,11 @@ def open_table(
 
 
 class LocalTable:
-    """A table that is read and changed in this process. Made by ``pydelta.open``.
+    """A table that is read and changed in this process. Made by ``pydelta.open`` or ``create``.
 
     Args:
-        log: The table's.
-        time_zone: Of times that name none; None refuses them.
+        log: The table's log.
+        time_zone: Zone of times without one; None refuses such times.
     """
 
     def __init__(self, log: DeltaLog, *, time_zone: str | None = None) -> None:
@@ -172,7 +174,7 @@ class LocalTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the newest version, as ``scan`` gives them."""
+        """The columns of the newest version, as ``scan`` returns them."""
         return logical_schema(self._log.update().schema)
 
     def scan(
@@ -181,13 +183,13 @@ class LocalTable:
         """Read rows into an Arrow table.
 
         Args:
-            where: A condition as SQL text: columns compared with constants; None for all rows.
-            columns: Names of columns, ignoring case, as they are or between backticks; None for all.
-            version: None for the newest.
+            where: A condition as SQL text that compares columns with constants; None for all rows.
+            columns: Names of columns, ignoring case, with or without backticks; None for all.
+            version: The version to read; None for the newest.
 
         Raises:
-            ParseError, BindError: The condition cannot be used, or there is no such column.
-            UnsupportedFeatureError: It, or a file, takes Spark; the message says what.
+            ParseError, BindError: The condition is invalid, or there is no such column.
+            UnsupportedFeatureError: The condition or a file needs Spark; the error names the reason.
             VersionNotFoundError: The log does not reach back to the version.
             StorageError: A file is missing or damaged.
         """
@@ -206,13 +208,13 @@ class LocalTable:
                 raise only_spark(reason, snapshot) from None
 
     def append(self, rows: pa.Table | pl.DataFrame | TextFile) -> WriteResult:
-        """Add rows in one version. Columns are matched by name, ignoring case; one that is missing is null.
+        """Add rows in one version. Columns are matched by name, ignoring case; missing columns are null.
 
         Raises:
-            SchemaMismatchError: A column that the table does not have, or a value that its type does not hold.
-            ConstraintViolatedError: A null in a column that is NOT NULL.
-            UnsupportedFeatureError: The table has rules that only Spark checks; they are named.
-            StorageError: The store refused; no version was made.
+            SchemaMismatchError: The table lacks a column of the rows, or a value does not fit its column's type.
+            ConstraintViolatedError: A column that is NOT NULL has a null.
+            UnsupportedFeatureError: The table has rules that only Spark checks; the error names them.
+            StorageError: The store refused; no version was created.
         """
         return self._write(rows, WriteOptions(mode=WriteMode.APPEND))
 
@@ -295,20 +297,20 @@ class LocalTable:
         not_matched: str | None = "insert",
         not_matched_by_source: str | None = None,
     ) -> MergeResult:
-        """Merge rows into the table in one version, by columns that are equal; see ``MERGE``.
+        """Merge rows into the table in one version, by equal key columns; see ``MERGE``.
 
         Args:
-            rows: Columns are matched by name, ignoring case. A column that the rows lack stays as it is in a row that
-                is there, and is null in a new one.
+            rows: Columns are matched by name, ignoring case. A column that the rows lack stays unchanged in existing
+                rows, and is null in new ones.
             on: The key columns, named as in SQL. A null matches nothing.
-            matched: ``update`` sets the columns that the rows have, ``delete`` deletes; None leaves such rows alone.
-            not_matched: ``insert`` adds rows that match none of the table's; None does not.
-            not_matched_by_source: ``delete`` deletes the rows that match none of these; None leaves them alone.
+            matched: ``update`` sets the columns that the rows have, ``delete`` deletes; None keeps matching rows.
+            not_matched: ``insert`` adds the rows that match no row of the table; None skips them.
+            not_matched_by_source: ``delete`` deletes the table's rows that match no given row; None keeps them.
 
         Raises:
-            BindError, SchemaMismatchError: A column that the table does not have, or a value that its type cannot hold.
-            InvalidArgumentError: Several rows match the same row of the table, or nothing is to be done.
-            UnsupportedFeatureError: The table has rules, keys or types that take Spark; the message says which.
+            BindError, SchemaMismatchError: The table lacks a column, or a value does not fit its column's type.
+            InvalidArgumentError: Several rows match the same row of the table, or there is nothing to do.
+            UnsupportedFeatureError: The table has rules, keys or types that need Spark; the error names them.
         """
         with error_context(table=self._log.uri):
             clauses = clauses_of(matched, not_matched, not_matched_by_source)
@@ -331,29 +333,29 @@ class LocalTable:
     def optimize(
         self, where: str | None = None, *, zorder_by: Sequence[str] = (), full: bool = False
     ) -> OptimizeResult:
-        """Rewrite small files into large ones, or rows into an order that lets queries skip files; see ``OPTIMIZE``.
+        """Rewrite small files into large ones, or sort rows so that queries can skip files; see ``OPTIMIZE``.
 
         Args:
-            where: A condition over partition columns, as SQL text; None for all of them.
-            zorder_by: Columns to order rows by, none more important than another.
-            full: Of a clustered table, order all files again.
+            where: A condition over partition columns, as SQL text; None for all partitions.
+            zorder_by: Columns to sort rows by, along a Z-order curve.
+            full: For a clustered table, sort all files again.
 
         Raises:
-            UnsupportedFeatureError: A file takes Spark, or a partition is too large to sort here; the message says so.
-            DeltaConcurrentModificationException: A file was deleted meanwhile; run it again.
+            UnsupportedFeatureError: A file needs Spark, or a partition is too large to sort in memory.
+            DeltaConcurrentModificationException: Another writer deleted a file; run it again.
         """
         return run(Optimize(condition=where, zorder_by=tuple(zorder_by), full=full), self._context)
 
     def purge(self, condition: str | None = None, *, where: str | None = None) -> PurgeResult:
-        """Rewrite the files of which deletion vectors hide rows, without those rows; see ``DeltaTable.purge``.
+        """Rewrite files with deletion vectors without their hidden rows; see ``DeltaTable.purge``.
 
         Args:
             condition: SQL text over partition columns; None for the whole table.
             where: The former name of ``condition``.
 
         Raises:
-            UnsupportedFeatureError: A file takes Spark; the message says why.
-            DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+            UnsupportedFeatureError: A file needs Spark; the error names the reason.
+            DeltaConcurrentModificationException: Another writer changed a file; run it again.
         """
         if where is not None:
             warn_old_argument("purge(where=…)", "purge(condition=…)")
@@ -363,8 +365,8 @@ class LocalTable:
         """Delete the files that no retained version needs; see ``VACUUM``.
 
         Args:
-            retention_hours: How far back versions stay readable; None for what the table says.
-            dry_run: Only say what would go.
+            retention_hours: How far back versions stay readable; None for the table's retention.
+            dry_run: Only find the files; delete nothing.
 
         Raises:
             UnsafeOperationError: The retention is below the table's.
@@ -454,7 +456,7 @@ class LocalTable:
         return run(Generate(where=where, time_zone=self._time_zone, full=full), self._context)
 
     def fsck(self, *, repair: bool = False) -> FsckReport:
-        """Look for missing files, holes in the log, unreadable checkpoints and stray files; see ``FSCK``.
+        """Find missing files, holes in the log, unreadable checkpoints and stray files; see ``FSCK``.
 
         Args:
             repair: Remove the entries of missing files from the log, and replace damaged checkpoints.
@@ -470,7 +472,7 @@ class LocalTable:
         return self._log.checkpoint()
 
     def cleanup(self) -> CleanupResult:
-        """Delete log files that are older than ``delta.logRetentionDuration`` and that no retained version needs."""
+        """Delete log files older than ``delta.logRetentionDuration`` that no retained version needs."""
         return self._log.cleanup()
 
     def _write(self, rows: Rows | TextFile, options: WriteOptions) -> WriteResult:
