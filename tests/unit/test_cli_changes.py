@@ -102,7 +102,7 @@ def test_a_table_is_compacted_put_in_order_and_purged(capsys, table, tmp_path):
         (["append", "TABLE", "rows.xlsx"], "not a file of rows"),
         (["append", "TABLE", "nowhere.parquet"], "cannot be read"),
         (["merge", "TABLE", "nowhere.parquet", "--on", "id"], "cannot be read"),
-        (["optimize", "TABLE", "--purge", "--full"], "--purge goes with neither"),
+        (["optimize", "TABLE", "--purge", "--full"], "--purge cannot be combined"),
         (["optimize", "TABLE", "--where", "id = 1"], "only partition columns"),
         (["delete", "TABLE/none", "--all-rows"], "no Delta table at"),
     ],
