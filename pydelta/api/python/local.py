@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import polars as pl
 import pyarrow as pa
@@ -59,7 +59,7 @@ from pydelta.txn import start_transaction
 
 __all__ = ["LocalTable", "Rows", "open_table"]
 
-Rows = pa.Table | pl.DataFrame
+Rows: TypeAlias = pa.Table | pl.DataFrame
 """Rows with types, from memory."""
 
 _MODES: Final = {
@@ -68,6 +68,13 @@ _MODES: Final = {
     "replace": (WriteMode.CREATE_OR_REPLACE, CreateMode.CREATE_OR_REPLACE),
 }
 """What ``create`` does with an existing table: the write of rows, and the creation of an empty table."""
+_KINDS: Final[Mapping[type, str]] = {
+    bool: "True or False",
+    int: "a whole number",
+    str: "text",
+    Mapping: "a dict",
+    type(None): "None",
+}
 
 
 def open_table(
@@ -506,7 +513,11 @@ def _columns(columns: pa.Schema | Mapping[str, str]) -> StructType:
     """Return the columns of a new table without rows."""
     if isinstance(columns, pa.Schema):
         return schema_of_arrow(columns)
-    _check_type("columns", columns, Mapping)
+    if not isinstance(columns, Mapping):
+        raise InvalidArgumentError(
+            f"columns is of type {type(columns).__name__}, but a schema, names with types or rows are expected.",
+            hint='Give {"id": "bigint"}, a pyarrow.Schema, a pyarrow.Table or a polars.DataFrame.',
+        )
     for name, kind in columns.items():
         _check_type("the name of a column", name, str)
         _check_type(f"the type of column {name!r}", kind, str)
@@ -539,7 +550,7 @@ def _check_type(what: str, value: object, *kinds: type) -> None:
         InvalidArgumentError: It has another type.
     """
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        wanted = " or ".join(_KINDS[kind] for kind in kinds)
         raise InvalidArgumentError(
-            f"{what} is {value!r} of type {type(value).__name__}, but {names} is expected.", hint=f"Give {names}."
+            f"{what} is {value!r} of type {type(value).__name__}, but {wanted} is expected.", hint=f"Give {wanted}."
         )
