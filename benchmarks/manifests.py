@@ -101,7 +101,7 @@ def _ten_of_ten_thousand(folder: Path) -> dict[str, Any]:
 
         def process() -> None:
             command = [sys.executable, "-m", "catalog_sync.cli", "sync", str(root), "--twin", str(twin)]
-            command += ["--table", "bench.native", "--metastore", server.uri]
+            command += ["--entry", "bench.native", "--metastore", server.uri]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
         def generate() -> None:

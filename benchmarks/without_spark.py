@@ -101,7 +101,7 @@ def operations() -> dict[str, tuple[str, _Turn, _Turn]]:
         ),
         "update 1,000 rows": (
             "large",
-            lambda path: _ours(path).update({"v": "0.5"}, part),
+            lambda path: _ours(path).update(part, {"v": "0.5"}),
             lambda path: _theirs(path).update(updates={"v": "0.5"}, predicate=part),
         ),
         "merge 1,000 rows": ("large", *merged(small)),

@@ -58,7 +58,7 @@ _Database = Annotated[
         "--database", "-d", help="Sync every Delta table of this database; several with commas; * means all databases."
     ),
 ]
-_Name = Annotated[str | None, typer.Option("--table", help="Name of the table's own entry, database.table.")]
+_Name = Annotated[str | None, typer.Option("--entry", help="Name of the table's own entry: database.table.")]
 _TwinName = Annotated[
     str | None, typer.Option("--twin", help="Name of the external table; by default in <database>_symlink.")
 ]
@@ -103,7 +103,7 @@ def sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest, compare every partition.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Drop partitions of other programs, and twins left behind.")
+        bool, typer.Option("--prune", help="Drop partitions that other programs added, and twins left behind.")
     ] = False,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over the twin of an earlier table at this location.")
@@ -315,7 +315,7 @@ def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
 @app.command()
 def drop(
     tables: Annotated[
-        list[str], typer.Argument(help="Names of Delta tables or of twins; or locations, with --table or --twin.")
+        list[str], typer.Argument(help="Names of Delta tables or of twins; or locations, with --entry or --twin.")
     ],
     table: _Name = None,
     twin: _TwinName = None,
@@ -495,7 +495,7 @@ def _print_json(value: object) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see ``run_app``."""
-    run_app(app, argv, printing=("status", "verify", "preview", "ddl"))
+    run_app(app, argv, program="catalog_sync", printing=("status", "verify", "preview", "ddl"))
 
 
 if __name__ == "__main__":

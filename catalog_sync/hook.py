@@ -46,6 +46,6 @@ def sync_after_commit(context: HookContext) -> None:
             sync_target(metastore, target, SyncOptions(deadline=context.deadline), snapshot=newest)
     except DeltaError as error:
         if error.retryable:
-            command = f"catalog_sync sync {shlex.quote(context.log.uri)} --table {native} --metastore {address}"
+            command = f"catalog_sync sync {shlex.quote(context.log.uri)} --entry {native} --metastore {address}"
             error.hint = f"The commit stands, and the next one syncs it too; until then run: {command}"
         raise

@@ -144,7 +144,7 @@ def twin_of_place(
     native = TableName.parse(name) if name else configured
     if native is None:
         raise InvalidArgumentError(
-            f"The name of {location} in the metastore is not known.", hint="Give --table database.name, or --twin."
+            f"The name of {location} in the metastore is not known.", hint="Give --entry database.name, or --twin."
         )
     return twin_name(native, rule), log.uri
 

@@ -123,7 +123,7 @@ def find_targets(
             if native is None and choice.twin is None:
                 raise InvalidArgumentError(
                     f"The name of {text} in the metastore is not known.",
-                    hint=f"Give --table database.name, or set the table property {TABLE_PROPERTY}.",
+                    hint=f"Give --entry database.name, or set the table property {TABLE_PROPERTY}.",
                 )
         else:
             native = TableName.parse(text)
@@ -132,7 +132,7 @@ def find_targets(
             if location is None:
                 raise TableNotFoundError(
                     f"The metastore has no Delta table {native}.",
-                    hint="Give its location and --table, which registers it.",
+                    hint="Give its location and --entry, which registers it.",
                 )
             log = DeltaLog.for_table(spark_scheme(location), options=options)
         twin = TableName.parse(choice.twin) if choice.twin else twin_name(_required(native), rule)

@@ -91,7 +91,7 @@ def arguments() -> argparse.ArgumentParser:
     named.add_argument(
         "--database", metavar="NAME", help="every Delta table of it in the metastore; several with commas, * for all"
     )
-    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    parser.share("--metastore")
     parser.add_argument(
         "--older-than", type=int, metavar="DAYS", help="leave newer data alone; by default, compact all"
     )
@@ -102,7 +102,7 @@ def arguments() -> argparse.ArgumentParser:
         metavar="N",
         help="compact at most this many files of a partition in one run, the smallest first (1000)",
     )
-    parser.add_argument("--where", metavar="CONDITION", help="compact only these partitions")
+    parser.share("--where")
     parser.add_argument(
         "--small-below",
         metavar="SIZE",

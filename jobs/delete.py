@@ -25,7 +25,7 @@ __all__ = ["main", "run"]
 def arguments() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = JobParser(prog="delete.py", description=__doc__)
-    parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    parser.share("--table", required=True)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--where", metavar="CONDITION", help="SQL condition of the rows to delete")
     chosen.add_argument("--all-rows", action="store_true", help="delete every row")

@@ -50,16 +50,13 @@ def arguments() -> argparse.ArgumentParser:
     parser = JobParser(prog="ingest.py", description=__doc__)
     parser.add_argument("--input", nargs="+", required=True, metavar="PATH", help="files or folders to load")
     parser.add_argument("--format", choices=_FORMATS, required=True)
-    parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    parser.share("--table", required=True)
     parser.add_argument("--mode", default="append", help="append (default), overwrite, errorifexists or ignore")
-    parser.add_argument("--partition-by", metavar="A,B", help="partition columns of a new table")
+    parser.share("--partition-by")
     parser.add_argument("--schema", metavar="DDL", help="columns of the input, such as 'id bigint, at timestamp'")
-    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="option of Spark's reader")
-    parser.add_argument("--write-option", action="append", default=[], metavar="K=V", help="option of the writer")
+    parser.share("--option", "--write-option")
     parser.add_argument("--cast", action="append", default=[], metavar="COL:TYPE", help="cast a column")
-    parser.add_argument(
-        "--bad-records", metavar="PATH_OR_NAME", help="table for rows that do not fit; without it they fail the job"
-    )
+    parser.share("--bad-records")
     parser.add_argument("--batch-id", metavar="APP:VERSION", help="skip the batch if it already landed")
     return parser
 

@@ -46,13 +46,8 @@ def arguments() -> argparse.ArgumentParser:
     add("--input", metavar="FOLDER", help="folder of the files")
     add("--format", choices=_FORMATS, default="json", help="format of the records (json)")
     add("--schema", metavar="DDL_OR_FILE", help="columns of the records; by default, inferred once and then kept")
-    add("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
-    add("--checkpoint", required=True, metavar="PATH", help="location for the stream's progress")
-    add(
-        "--bad-records",
-        metavar="PATH_OR_NAME",
-        help="table for unusable records; without it they stop the job",
-    )
+    parser.share("--table", required=True)
+    parser.share("--checkpoint", "--bad-records")
     add("--merge-key", metavar="A,B", help="key columns; a record replaces the row with the same key")
     add(
         "--order-by",
@@ -60,12 +55,11 @@ def arguments() -> argparse.ArgumentParser:
         help="the newest record of a key has the largest value; by default, Kafka's order",
     )
     add("--changes", choices=("debezium",), help="records are changes of a database: needs --merge-key")
-    add("--partition-by", metavar="A,B", help="partition columns of a new table")
-    add("--trigger", default="available-now", help="available-now (default), once, or seconds between two batches")
+    parser.share("--partition-by", "--trigger")
     add("--max-per-trigger", type=int, metavar="N", help="maximum number of Kafka records, or files, per batch")
-    add("--option", action="append", default=[], metavar="K=V", help="option of Spark's source, such as kafka.…")
+    parser.share("--option", help="option of Spark's source, such as kafka.…")
     add("--record-option", action="append", default=[], metavar="K=V", help="option of Spark's parser of records")
-    add("--write-option", action="append", default=[], metavar="K=V", help="option of the writer; appends only")
+    parser.share("--write-option", help="option of the writer; appends only")
     return parser
 
 

@@ -31,7 +31,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format", default="Parquet", choices=["Parquet", "CSV"], help="format of the data files (Parquet)"
     )
-    parser.add_argument("--workers", type=int, default=16, metavar="N", help="parallel listings (16)")
+    parser.share("--parallel", default=16, help="listings in parallel (16)")
     parser.add_argument(
         "--rows-per-file", type=int, default=1_000_000, metavar="N", help="rows per data file (1000000)"
     )
@@ -53,7 +53,7 @@ def run(conf: Mapping[str, str], args: Sequence[str]) -> list[dict[str, Any]]:
     """
     options = arguments().parse_args(args)
     how = ListingOptions(
-        file_format=options.format, workers=options.workers, rows_per_file=options.rows_per_file, keep=options.keep
+        file_format=options.format, workers=options.parallel, rows_per_file=options.rows_per_file, keep=options.keep
     )
     rows = []
     for source in options.source:

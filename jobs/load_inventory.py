@@ -52,7 +52,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--location", metavar="URI", help="location of the table; by default that of its entry or database"
     )
-    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    parser.share("--metastore")
     parser.add_argument(
         "--database", action="append", metavar="NAME", help="put the names of this database's tables on their objects; "
         "by default, those of all databases"

@@ -56,17 +56,9 @@ _HERE: Final = Path(__file__).resolve().parent
 def arguments() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = JobParser(prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
-    parser.add_argument(
-        "--database",
-        action="append",
-        default=[],
-        help="every Delta table of this database; several with commas, * for all",
-    )
-    parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
-    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    parser.share("tables", "--database", "--all-databases", "--metastore")
     parser.add_argument("--every", type=float, metavar="SECONDS", help="repeat this often; by default, run once")
-    parser.add_argument("--dry-run", action="store_true", help="show what is due and why, do nothing")
+    parser.share("--dry-run")
     parser.add_argument(
         "--default",
         action="append",
@@ -79,12 +71,12 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--requests-per-day", type=int, metavar="N", help="send at most this many requests per day")
     parser.add_argument(
-        "--book", default="ops.maintenance", metavar="DATABASE.TABLE", help="name of the journal (ops.maintenance)"
+        "--journal", default="ops.maintenance", metavar="DATABASE.TABLE", help="name of the journal (ops.maintenance)"
     )
     parser.add_argument(
-        "--book-location", metavar="URI", help="location of the journal; by default that of its entry or database"
+        "--journal-location", metavar="URI", help="location of the journal; by default that of its entry or database"
     )
-    parser.add_argument("--inventory", metavar="TABLE", help="location or name of the inventory table, for VACUUM")
+    parser.share("--inventory")
     parser.add_argument(
         "--optimize-with",
         metavar="COMMAND",
@@ -109,8 +101,8 @@ def _options(given: Sequence[str]) -> argparse.Namespace:
         InvalidArgumentError: Invalid arguments.
     """
     options = arguments().parse_args(given)
-    if not options.tables and not options.database and not options.all:
-        raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all.")
+    if not options.tables and not options.database and not options.all_databases:
+        raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all-databases.")
     if options.every is not None and options.every <= 0:
         raise InvalidArgumentError(f"--every is {options.every:g}.", hint="Give a number of seconds above 0.")
     if options.requests_per_day is not None and options.requests_per_day < 1:
@@ -310,8 +302,8 @@ class _Turn:
     options: argparse.Namespace
     conf: Mapping[str, str]
     rounds: Scheduler
-    book: DeltaLog
-    book_name: TableName
+    journal: DeltaLog
+    journal_name: TableName
     _entered: bool = False
 
     def places(self) -> list[TablePlace]:
@@ -319,13 +311,13 @@ class _Turn:
         options = self.options
         with metastore_of(options.metastore, self.conf) or nullcontext() as metastore:
             found = {text: _located(metastore, text) for text in options.tables}
-            if options.database or options.all:
+            if options.database or options.all_databases:
                 if metastore is None:
                     raise InvalidArgumentError(
-                        "--database and --all need a metastore, and there is none.",
+                        "--database and --all-databases need a metastore, and there is none.",
                         hint="Give --metastore or locations.",
                     )
-                found |= registered_locations(metastore, None if options.all else options.database)
+                found |= registered_locations(metastore, None if options.all_databases else options.database)
             self._enter(metastore)
         places = {
             normalize_uri(spark_scheme(location)): TablePlace(
@@ -335,23 +327,23 @@ class _Turn:
             )
             for name, location in sorted(found.items(), reverse=True)
         }
-        if self.book.table_exists():
-            places[self.book.uri] = TablePlace(name=str(self.book_name), location=self.book.uri)
+        if self.journal.table_exists():
+            places[self.journal.uri] = TablePlace(name=str(self.journal_name), location=self.journal.uri)
         return sorted(places.values(), key=lambda place: place.name)
 
     def _enter(self, metastore: Metastore | None) -> None:
         """Register the journal and its database in the metastore, once it exists."""
         if self._entered or metastore is None:
             return
-        snapshot = self.book.update()
+        snapshot = self.journal.update()
         if snapshot.version < 0:
             return
-        if not metastore.database_exists(self.book_name.database):
-            metastore.create_database(self.book_name.database, self.book.uri.rpartition("/")[0])
-        sync_native(metastore, self.book_name, snapshot)
+        if not metastore.database_exists(self.journal_name.database):
+            metastore.create_database(self.journal_name.database, self.journal.uri.rpartition("/")[0])
+        sync_native(metastore, self.journal_name, snapshot)
         self._entered = True
 
-    def enter_book(self) -> None:
+    def enter_journal(self) -> None:
         """Register the journal using a new connection; see ``_enter``."""
         with metastore_of(self.options.metastore, self.conf) or nullcontext() as metastore:
             self._enter(metastore)
@@ -368,9 +360,9 @@ def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
         InvalidArgumentError: The location of the journal is unknown.
         DeltaError: The metastore or the store does not answer.
     """
-    name = TableName.parse(options.book)
+    name = TableName.parse(options.journal)
     with metastore_of(options.metastore, conf) or nullcontext() as metastore:
-        location = _book_location(metastore, name, options.book_location)
+        location = _journal_location(metastore, name, options.journal_location)
     log = DeltaLog.for_table(location, options=conf)
     rounds = Scheduler(
         Journal(log),
@@ -380,24 +372,24 @@ def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
         budget=DailyBudget(bytes=options.bytes_per_day, requests=options.requests_per_day),
         inventory_of=_InventoryTimes(options=options, conf=conf).of,
     )
-    return _Turn(options=options, conf=conf, rounds=rounds, book=log, book_name=name)
+    return _Turn(options=options, conf=conf, rounds=rounds, journal=log, journal_name=name)
 
 
-def _book_location(metastore: Metastore | None, name: TableName, given: str | None) -> str:
+def _journal_location(metastore: Metastore | None, name: TableName, given: str | None) -> str:
     if metastore is not None:
         entry = metastore.table(name.database, name.name)
         location = native_location(entry) if entry is not None else None
         if location is not None:
             return spark_scheme(location)
         if entry is not None:
-            raise InvalidArgumentError(f"{name} is not a Delta table.", hint="Name another book (--book).")
+            raise InvalidArgumentError(f"{name} is not a Delta table.", hint="Name another journal (--journal).")
     if given is not None:
         return given
     database = metastore.database_location(name.database) if metastore is not None else None
     if database is None:
         where = f"the metastore has no database {name.database}" if metastore is not None else "there is no metastore"
         raise InvalidArgumentError(
-            f"It is not known where the book {name} lies: {where}.", hint="Give --book-location."
+            f"The location of the journal {name} is not known: {where}.", hint="Give --journal-location."
         )
     return f"{spark_scheme(database).rstrip('/')}/{name.name}"
 
@@ -458,7 +450,7 @@ def run(conf: Mapping[str, str], args: Sequence[str], children: Children | None 
     else:
         found = turn.rounds.tick(places, now_ms=now_ms)
         unwritten = turn.rounds.finish()
-        turn.enter_book()
+        turn.enter_journal()
         if unwritten is not None:
             return {"tables": list(map(_shown, found)), "error": unwritten, "exit_code": 2}
     code = max([turn.rounds.exit_code, *(looked.exit_code for looked in found)])
@@ -493,7 +485,7 @@ def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
                 places = turn.places()
             chosen = [place for place in places if is_time or place.location in noticed]
             found = turn.rounds.tick(chosen, announced=noticed, now_ms=epoch_ms(), forget=is_time)
-            status = status.after(found, turn.rounds.book.failing(), all_of_them=is_time)
+            status = status.after(found, turn.rounds.journal.failing(), all_of_them=is_time)
         except (DeltaError, OSError) as error:
             problem = one_line(error)
             print(json.dumps({"maintenance": status.what, "error": problem}), flush=True)
@@ -509,7 +501,7 @@ def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
 
 
 def _named(options: argparse.Namespace) -> str:
-    return "all tables" if options.all else ", ".join([*options.tables, *options.database])
+    return "all tables" if options.all_databases else ", ".join([*options.tables, *options.database])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -35,9 +35,9 @@ def arguments() -> argparse.ArgumentParser:
     parser = JobParser(prog="manifests.py", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="DATABASE.TABLE", help="Delta tables in the metastore")
     parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
-    parser.add_argument("--location", metavar="URI", help="a table by its location; --table names it")
-    parser.add_argument("--table", metavar="DATABASE.TABLE", help="name of the table given by --location")
-    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    parser.add_argument("--location", metavar="URI", help="a table by its location; --entry names it")
+    parser.add_argument("--entry", metavar="DATABASE.TABLE", help="name of the table given by --location")
+    parser.share("--metastore")
     parser.add_argument("--full", action="store_true", help="write every manifest, compare every partition")
     parser.add_argument(
         "--atomic",
@@ -82,7 +82,7 @@ def run(session_conf: dict[str, str], args: Sequence[str], spark: SparkSession |
     with Metastore(MetastoreAddress.parse(options.metastore or settings.sync_metastore)) as metastore:
         targets = find_targets(
             metastore,
-            TableChoice(tables=tables, databases=options.database, name=options.table),
+            TableChoice(tables=tables, databases=options.database, name=options.entry),
             rule=settings.sync_name,
             options=session_conf,
         )

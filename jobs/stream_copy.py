@@ -1,7 +1,7 @@
 """Copy a Delta table into another as it grows or changes: ``spark-submit jobs/stream_copy.py --from … --table …``.
 
 Rows are appended. With ``--changes`` the change feed is read, and inserts, updates and deletes are applied by
-``--key``. Each row and each change is applied exactly once, however often the job restarts.
+``--merge-key``. Each row and each change is applied exactly once, however often the job restarts.
 
 One line of JSON on standard output reports each batch and the age of its newest commit, and a last one the totals.
 SIGTERM ends the job after the current batch. Exit codes: 0 done or stopped; 1 the arguments or the tables are wrong; 2
@@ -34,15 +34,14 @@ def arguments() -> argparse.ArgumentParser:
     parser = JobParser(prog="stream_copy.py", description=__doc__)
     add = parser.add_argument
     add("--from", dest="source", required=True, metavar="PATH_OR_NAME", help="the table to copy")
-    add("--table", required=True, metavar="PATH_OR_NAME", help="the copy; created if it does not exist")
-    add("--checkpoint", required=True, metavar="PATH", help="location for the stream's progress")
-    add("--changes", action="store_true", help="apply the change feed: needs --key")
-    add("--key", metavar="A,B", help="columns that identify a row")
-    add("--partition-by", metavar="A,B", help="partition columns of a new copy")
-    add("--trigger", default="available-now", help="available-now (default), once, or seconds between two batches")
+    parser.share("--table", required=True, help="the copy: a location or a name; created if it does not exist")
+    parser.share("--checkpoint")
+    add("--changes", action="store_true", help="apply the change feed: needs --merge-key")
+    add("--merge-key", metavar="A,B", help="columns that identify a row")
+    parser.share("--partition-by", "--trigger")
     add("--max-per-trigger", type=int, metavar="N", help="maximum number of files per batch")
-    add("--option", action="append", default=[], metavar="K=V", help="option of the source, such as startingVersion=7")
-    add("--write-option", action="append", default=[], metavar="K=V", help="option of the writer; without --changes")
+    parser.share("--option", help="option of the source, such as startingVersion=7")
+    parser.share("--write-option", help="option of the writer; without --changes")
     return parser
 
 
@@ -80,7 +79,7 @@ def run(
     missing = [name for name in keys or [] if name not in columns.names]
     if missing:
         raise InvalidArgumentError(
-            f"--key names the column {missing[0]!r}, which {options.source} does not have.",
+            f"--merge-key names the column {missing[0]!r}, which {options.source} does not have.",
             hint=f"Its columns are: {', '.join(columns.names)}.",
         )
     writing = prepare_table(
@@ -91,7 +90,7 @@ def run(
             upsert=Upsert(keys=keys, deletes=True, one_row_each=True) if keys else None,
             partition_by=listed(options.partition_by),
             options=pairs(options.write_option, "--write-option"),
-            without_bad="Give --key columns that are never null.",
+            without_bad="Give --merge-key columns that are never null.",
         ),
     )
     way = f"changes by {','.join(keys)}" if keys else "append"
@@ -115,15 +114,15 @@ def run(
 
 
 def _keys(options: argparse.Namespace) -> list[str] | None:
-    if options.changes != (options.key is not None):
+    if options.changes != (options.merge_key is not None):
         raise InvalidArgumentError(
-            "--changes and --key belong together.", hint="Give both to apply changes, or neither to append."
+            "--changes and --merge-key belong together.", hint="Give both to apply changes, or neither to append."
         )
     if options.changes and options.write_option:
         raise InvalidArgumentError("--write-option is for appends, not for --changes.", hint="Leave it out.")
     if options.max_per_trigger is not None and options.max_per_trigger < 1:
         raise InvalidArgumentError(f"--max-per-trigger is {options.max_per_trigger}.", hint="Give 1 or more.")
-    return listed(options.key)
+    return listed(options.merge_key)
 
 
 def _source_log(spark: SparkSession, source: str) -> DeltaLog:

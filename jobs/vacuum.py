@@ -46,25 +46,15 @@ _SHOWN_PARTITIONS = 1000
 def arguments() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = JobParser(prog="vacuum.py", description=__doc__)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
-    parser.add_argument(
-        "--database",
-        action="append",
-        default=[],
-        help="every Delta table of this database; several with commas, * for all",
-    )
-    parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
-    parser.add_argument(
-        "--inventory", metavar="TABLE", help="location or name of the inventory table, as load_inventory makes it"
-    )
+    parser.share("tables", "--database", "--all-databases")
+    parser.share("--inventory")
     parser.add_argument("--lite", action="store_true", help="only files that the log says were removed; lists nothing")
-    parser.add_argument("--retain", type=float, metavar="HOURS", help="by default the setting of each table (168)")
+    parser.add_argument("--retention-hours", type=float, metavar="HOURS", help="by default each table's own (168)")
     parser.add_argument("--no-retention-check", action="store_true", help="allow less than a table's own retention")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, delete nothing")
-    parser.add_argument("--where", metavar="CONDITION", help="only these partitions")
-    parser.add_argument("--parallel", type=int, default=4, metavar="N", help="tables in parallel (4)")
+    parser.share("--dry-run", "--where")
+    parser.share("--parallel", default=4, help="tables in parallel (4)")
     parser.add_argument("--deletes-per-second", type=float, metavar="N", help="files deleted per second and table")
-    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    parser.share("--metastore")
     return parser
 
 
@@ -84,8 +74,8 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
         TableNotFoundError: A named table does not exist.
     """
     options = arguments().parse_args(args)
-    if not options.tables and not options.database and not options.all:
-        raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all.")
+    if not options.tables and not options.database and not options.all_databases:
+        raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all-databases.")
     if options.lite and options.inventory:
         raise InvalidArgumentError(
             "--lite reads only the log, --inventory reads a list of files.", hint="Choose one of them."
@@ -110,12 +100,13 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
 def _tables(metastore: Metastore | None, options: argparse.Namespace) -> dict[str, str]:
     """Map names to locations. A table that is named twice, or under two names, appears once."""
     found = {text: _located(metastore, text) for text in options.tables}
-    if options.database or options.all:
+    if options.database or options.all_databases:
         if metastore is None:
             raise InvalidArgumentError(
-                "--database and --all need a metastore, and there is none.", hint="Give --metastore or locations."
+                "--database and --all-databases need a metastore, and there is none.",
+                hint="Give --metastore or locations.",
             )
-        found |= registered_locations(metastore, None if options.all else options.database)
+        found |= registered_locations(metastore, None if options.all_databases else options.database)
     places: dict[tuple[str, str], str] = {}
     for name in sorted(found):
         place = bucket_of(found[name])
@@ -188,7 +179,7 @@ def _vacuum(
         log = DeltaLog.for_table(location, options=conf)
         mode: VacuumMode = "full" if inventory is None else "inventory"
         command = Vacuum(
-            retention_hours=options.retain,
+            retention_hours=options.retention_hours,
             dry_run=options.dry_run,
             mode="lite" if options.lite else mode,
             inventory=inventory,

@@ -2,7 +2,8 @@
 
 ::
 
-    open(uri) ----------> scan, append, delete: no JVM
+    open(uri) ----------> scan, append, delete, restore …: no JVM
+    LocalTable.create --> a new table: no JVM
     enable(spark) ------> this engine handles format("delta"), spark.table, writeTo …
     tables.DeltaTable --> delete, history, detail, restore, builders
     log.DeltaLog -------> snapshots, history, checkpoints: no JVM
@@ -15,17 +16,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pydelta.api.python.local import LocalTable
     from pydelta.api.python.local import open_table as open  # noqa: A004 - named like the built-in that opens files
     from pydelta.api.routing.enable import disable, enable
     from pydelta.api.routing.start import configure_spark_with_delta_pip, session
     from pydelta.tables import DeltaTable
 
-__all__ = ["DeltaTable", "configure_spark_with_delta_pip", "disable", "enable", "open", "session"]
+__all__ = ["DeltaTable", "LocalTable", "configure_spark_with_delta_pip", "disable", "enable", "open", "session"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "DeltaTable": ("pydelta.tables", "DeltaTable"),
+    "LocalTable": ("pydelta.api.python.local", "LocalTable"),
     "configure_spark_with_delta_pip": ("pydelta.api.routing.start", "configure_spark_with_delta_pip"),
     "disable": ("pydelta.api.routing.enable", "disable"),
     "enable": ("pydelta.api.routing.enable", "enable"),

@@ -40,7 +40,7 @@ def run(stage: Stage) -> None:
 
     named = [str(lake / name) for name in _NAMES]
     later = loaded["buckets"][0]["created_ms"] + _WEEK_MS
-    (refused, *_) = vacuum.run({}, [*named, "--inventory", table, "--retain", "1"], now_ms=later)
+    (refused, *_) = vacuum.run({}, [*named, "--inventory", table, "--retention-hours", "1"], now_ms=later)
     stage.check("an hour of retention is refused", expected=1, found=refused["exit_code"])
     before = {name: stage.spark.read.format("delta").load(str(lake / name)).count() for name in _NAMES}
     doomed = {name: _unneeded(lake / name) for name in _NAMES}

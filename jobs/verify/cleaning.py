@@ -78,7 +78,7 @@ def _vacuum(lake: Lake) -> Answer:
     store, live = lake.table_store(table), lake.live(table)
     before = [info.path for info in store.list_all()]
     useless = rows.useless_files(before, live)
-    arguments = [str(table), "--inventory", str(lake.names.report), "--retain", "0", "--no-retention-check"]
+    arguments = [str(table), "--inventory", str(lake.names.report), "--retention-hours", "0", "--no-retention-check"]
     (found,) = vacuum.run(lake.conf_of("vacuum"), arguments)
     _raise(found)
     left = sorted(info.path for info in store.list_all() if not info.path.startswith("_"))

@@ -16,8 +16,9 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
+from pydelta.api.console.old_names import current_names
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.tools.lineage import job_run
@@ -25,8 +26,54 @@ from pydelta.tools.lineage import job_run
 __all__ = ["JobParser", "JobReport", "error_row", "listed", "pairs", "run_job"]
 
 
+_SHARED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "tables": {"nargs": "*", "metavar": "TABLE", "help": "locations, or names of tables in the metastore"},
+    "--all-databases": {"action": "store_true", "help": "every Delta table in the metastore"},
+    "--bad-records": {
+        "metavar": "PATH_OR_NAME",
+        "help": "table for records that do not fit; without it they fail the job",
+    },
+    "--checkpoint": {"required": True, "metavar": "PATH", "help": "location for the stream's progress"},
+    "--database": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME",
+        "help": "every Delta table of this database; several with commas, * for all",
+    },
+    "--dry-run": {"action": "store_true", "help": "show what would be done and why; change nothing"},
+    "--inventory": {"metavar": "TABLE", "help": "location or name of the inventory table, as load_inventory makes it"},
+    "--metastore": {"metavar": "URI", "help": "thrift://host:9083; by default that of the session"},
+    "--option": {"action": "append", "default": [], "metavar": "K=V", "help": "option of Spark's source"},
+    "--parallel": {"type": int, "metavar": "N", "help": "how many run in parallel"},
+    "--partition-by": {"metavar": "A,B", "help": "partition columns of a new table"},
+    "--table": {"metavar": "PATH_OR_NAME", "help": "a location, or a name in the catalog"},
+    "--trigger": {
+        "default": "available-now",
+        "help": "available-now (default), once, or seconds between two batches",
+    },
+    "--where": {"metavar": "CONDITION", "help": "only these partitions"},
+    "--write-option": {"action": "append", "default": [], "metavar": "K=V", "help": "option of the writer"},
+}
+"""The arguments that several jobs have, with what ``argparse`` takes."""
+
+
 class JobParser(argparse.ArgumentParser):
-    """A parser that raises instead of ending the process, which may be a notebook's."""
+    """A parser that raises instead of ending the process, which may be a notebook's. Old names still work."""
+
+    def share(self, *names: str, **changes: Any) -> None:
+        """Add arguments that several jobs have.
+
+        Args:
+            names: Their names.
+            changes: What differs from the shared definition.
+        """
+        for name in names:
+            self.add_argument(name, **{**_SHARED[name], **changes})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments, whose names may be those of the last release."""
+        given = sys.argv[1:] if args is None else args
+        return super().parse_known_args(current_names(self.prog, given, has_commands=False), namespace)
 
     def error(self, message: str) -> NoReturn:
         """Raise for invalid arguments.
@@ -94,6 +141,7 @@ def run_job(
         The exit code.
     """
     given = list(sys.argv[1:] if argv is None else argv)
+    given = current_names(parser.prog, given, has_commands=False)  # Here, so that later parsers do not warn again.
     with sparing_output():  # The job's work counts even if its line cannot be printed.
         return _run(parser, work, given)
 

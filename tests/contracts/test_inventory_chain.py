@@ -170,12 +170,12 @@ def test_what_cannot_be_vacuumed_is_said_and_stops_no_other_table(s3_settings, b
     assert f"lists nothing of the bucket {bucket[1]}; it lists {bucket[0]}" in rows[f"{reports}/u"]["message"]
     assert rows[f"{lake}/no_table"]["error"] == "DELTA_TABLE_NOT_FOUND"
     assert {row.get("exit_code", 0) for row in rows.values()} == {0, 1}
-    (short,) = vacuum.run(s3_settings, [f"{lake}/t", "--retain", "1"], now_ms=now)
+    (short,) = vacuum.run(s3_settings, [f"{lake}/t", "--retention-hours", "1"], now_ms=now)
     assert (short["exit_code"], "168" in short["message"]) == (1, True)
-    (allowed,) = vacuum.run(s3_settings, [f"{lake}/t", "--retain", "1", "--no-retention-check"], now_ms=now)
+    (allowed,) = vacuum.run(s3_settings, [f"{lake}/t", "--retention-hours", "1", "--no-retention-check"], now_ms=now)
     assert allowed["mode"] == "full"
     assert vacuum.run(s3_settings, [f"{lake}/t", "--lite"], now_ms=now)[0]["mode"] == "lite"
-    for wrong in ([], ["--all"], ["db.t"], [f"{lake}/t", "--lite", "--inventory", table]):
+    for wrong in ([], ["--all-databases"], ["db.t"], [f"{lake}/t", "--lite", "--inventory", table]):
         assert vacuum.main(wrong) == 1
         assert json.loads(capsys.readouterr().out)["message"]
     with pytest.raises(InvalidArgumentError, match="parallel"):

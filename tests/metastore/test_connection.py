@@ -117,7 +117,7 @@ def test_without_tls_a_port_that_speaks_it_is_said_not_to_answer(tls_uri):
 
 def test_the_command_line_speaks_tls(tls_uri, certificate, database, tmp_path, capsys):
     create_table(DeltaLog.for_table(str(tmp_path / "t")), [add_file("a", [1])])
-    command = ["sync", str(tmp_path / "t"), "--twin", f"{database}.t", "--table", f"{database}.native"]
+    command = ["sync", str(tmp_path / "t"), "--twin", f"{database}.t", "--entry", f"{database}.native"]
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--metastore", tls_uri, "--tls", "--ca", certificate[0]])
     out, err = capsys.readouterr()

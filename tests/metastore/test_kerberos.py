@@ -79,7 +79,7 @@ def test_a_table_is_synced_with_a_ticket_and_its_status_read_with_a_keytab(realm
     there = ("--metastore", f"thrift://localhost:{guarded.port}", "--kerberos", "hive")
     ticket = realm.with_ticket("ann", ann)
     code, out, err = catalog_sync(
-        ticket, "sync", str(tmp_path / "t"), "--table", "default.t", "--twin", "default.t_twin", *there
+        ticket, "sync", str(tmp_path / "t"), "--entry", "default.t", "--twin", "default.t_twin", *there
     )
     assert (code, err) == (0, "")
     assert "version 0" in out

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def arguments(tmp_path, metastore, metastore_server, database):
     metastore.create_database(f"{database}_symlink", f"file://{metastore_server.warehouse}/{database}_symlink.db")
-    yield ["--location", str(tmp_path / "t"), "--table", f"{database}.t", "--metastore", metastore_server.uri]
+    yield ["--location", str(tmp_path / "t"), "--entry", f"{database}.t", "--metastore", metastore_server.uri]
     DeltaLog.clear_cache()
 
 

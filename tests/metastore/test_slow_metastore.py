@@ -100,7 +100,7 @@ def test_the_commit_stands_and_the_failure_says_what_to_run(tmp_path, answer):
     assert failure.name == "metastore_sync"
     assert isinstance(failure.error, MetastoreUnavailableError)
     assert "within the 0.4 s available" in str(failure.error)
-    command = f"catalog_sync sync {log.uri} --table lake.orders --metastore {uri}"
+    command = f"catalog_sync sync {log.uri} --entry lake.orders --metastore {uri}"
     assert failure.error.hint == f"The commit stands, and the next one syncs it too; until then run: {command}"
 
 

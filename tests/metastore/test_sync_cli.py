@@ -67,7 +67,7 @@ def write_rows(log, partition, values):
 
 def test_sync_by_location_registers_both_entries(capsys, log, location, metastore, name):
     create_table(log, [write_rows(log, "a", [1, 2])])
-    code, out, err = run(capsys, "sync", location, "--table", str(name))
+    code, out, err = run(capsys, "sync", location, "--entry", str(name))
     assert (code, err) == (0, "")
     assert f"{name.database}_symlink.orders: version 0" in out
     entry = metastore.table(name.database, "orders")
@@ -80,7 +80,7 @@ def test_sync_by_location_registers_both_entries(capsys, log, location, metastor
 
 def test_sync_by_name_and_by_database_and_as_json(capsys, log, location, name):
     create_table(log, [write_rows(log, "a", [1])])
-    run(capsys, "sync", location, "--table", str(name))
+    run(capsys, "sync", location, "--entry", str(name))
     append("b", [2]).run(log)
     code, out, _ = run(capsys, "sync", str(name), "--json")
     (row,) = json.loads(out)
@@ -92,7 +92,7 @@ def test_sync_by_name_and_by_database_and_as_json(capsys, log, location, name):
 
 def test_status_says_how_far_behind(capsys, log, location, name):
     create_table(log, [add_file("a", [1])])
-    code, out, _ = run(capsys, "status", location, "--table", str(name), "--json")
+    code, out, _ = run(capsys, "status", location, "--entry", str(name), "--json")
     (row,) = json.loads(out)
     assert (row["tableVersion"], row["manifestVersion"], row["metastoreVersion"], row["lagVersions"]) == (
         0,
@@ -100,7 +100,7 @@ def test_status_says_how_far_behind(capsys, log, location, name):
         None,
         None,
     )
-    run(capsys, "sync", location, "--table", str(name))
+    run(capsys, "sync", location, "--entry", str(name))
     append("b", [1]).run(log)
     append("b", [2]).run(log)
     code, out, _ = run(capsys, "status", str(name), "--json")
@@ -117,7 +117,7 @@ def test_status_goes_on_behind_a_table_that_is_gone_and_one_that_cannot_be_read(
     for table in names:
         place = tmp_path / table
         create_table(DeltaLog.for_table(str(place)), [add_file("a", [1])])
-        assert run(capsys, "sync", str(place), "--table", f"{name.database}.{table}")[0] == 0
+        assert run(capsys, "sync", str(place), "--entry", f"{name.database}.{table}")[0] == 0
     shutil.rmtree(tmp_path / "a_gone")
     (tmp_path / "b_broken" / "_delta_log" / f"{1:020}.json").write_text("{")
     code, out, err = run(capsys, "status", "--database", name.database, "--json")
@@ -137,9 +137,9 @@ def test_status_goes_on_behind_a_table_that_is_gone_and_one_that_cannot_be_read(
 
 def test_verify_is_right_then_wrong_then_right_again(capsys, log, location, metastore, name):
     create_table(log, [write_rows(log, "a", [1]), write_rows(log, "b", [2])])
-    code, _, err = run(capsys, "verify", location, "--table", str(name))
+    code, _, err = run(capsys, "verify", location, "--entry", str(name))
     assert (code, "there is no entry" in err) == (4, True)
-    run(capsys, "sync", location, "--table", str(name))
+    run(capsys, "sync", location, "--entry", str(name))
     assert run(capsys, "verify", str(name))[0] == 0
     metastore.drop_partitions(f"{name.database}_symlink", "orders", ["p=a"])
     code, _, err = run(capsys, "verify", str(name))
@@ -151,7 +151,7 @@ def test_verify_is_right_then_wrong_then_right_again(capsys, log, location, meta
 
 def test_preview_reads_what_the_manifest_names(capsys, log, location, name):
     create_table(log, [write_rows(log, "a b", [1, 2, 3]), write_rows(log, "c", [9])])
-    run(capsys, "sync", location, "--table", str(name))
+    run(capsys, "sync", location, "--entry", str(name))
     code, out, _ = run(capsys, "preview", location, "p=a b", "-n", "2", "--json")
     assert (code, json.loads(out)) == (0, [{"x": 1}, {"x": 2}])
     code, _, err = run(capsys, "preview", location, "p=zz")
@@ -160,7 +160,7 @@ def test_preview_reads_what_the_manifest_names(capsys, log, location, name):
 
 def test_a_partition_before_its_first_rows(capsys, log, location, metastore, name):
     create_table(log, [add_file("a", [1])])
-    run(capsys, "sync", location, "--table", str(name))
+    run(capsys, "sync", location, "--entry", str(name))
     code, out, _ = run(capsys, "add-partition", str(name), "p=tomorrow")
     assert (code, "p=tomorrow" in out) == (0, True)
     twin = twin_name(name)
@@ -183,7 +183,7 @@ def test_a_partition_before_its_first_rows(capsys, log, location, metastore, nam
 def test_ddl_is_what_the_sync_would_create(capsys, log, location, name, metastore):
     create_table(log, [add_file("it's", [1])])
     sync_table(log, metastore, twin_name(name))
-    code, out, _ = run(capsys, "ddl", location, "--table", str(name), "--partitions")
+    code, out, _ = run(capsys, "ddl", location, "--entry", str(name), "--partitions")
     assert code == 0
     assert out.startswith(f"CREATE EXTERNAL TABLE `{name.database}_symlink`.`orders` (\n  `x` bigint\n)")
     assert "STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'" in out
@@ -196,7 +196,7 @@ def test_ddl_is_what_the_sync_would_create(capsys, log, location, name, metastor
         (["sync"], 1, "No table was named"),
         (["sync", "nodb"], 1, "not the name of a table"),
         (["sync", "no.table"], 1, "no Delta table no.table"),
-        (["sync", "/not/there", "--table", "a.b"], 1, "not a Delta table"),
+        (["sync", "/not/there", "--entry", "a.b"], 1, "not a Delta table"),
         (["sync", "--database", "nodb"], 1, "no database 'nodb'"),
         (["sync", "a.b", "--metastore", "nonsense"], 1, "not the address of a metastore"),
     ],
@@ -211,7 +211,7 @@ def test_what_a_user_gets_wrong(capsys, argv, code, said):
 
 def test_a_metastore_that_is_down_is_exit_code_2(capsys, log, location):
     create_table(log, [add_file("a", [1])])
-    code, _, err = run(capsys, "sync", location, "--table", "a.b", "--metastore", "thrift://127.0.0.1:1")
+    code, _, err = run(capsys, "sync", location, "--entry", "a.b", "--metastore", "thrift://127.0.0.1:1")
     assert (code, "does not answer" in err) == (2, True)
 
 

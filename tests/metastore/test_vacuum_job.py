@@ -46,7 +46,7 @@ def test_many_tables_by_one_reading_of_the_table_that_the_metastore_knows(
     rows = vacuum.run({}, ["--database", database, "--inventory", report, *asked], now_ms=later)
     deleted = {row["table"].partition(".")[2]: row["deleted"] for row in rows}
     assert deleted == {"orders": 1, "people": 1, "datalake_report": 0}
-    everything = vacuum.run({}, ["--all", f"{database}.orders", "--dry-run", *asked], now_ms=later)
+    everything = vacuum.run({}, ["--all-databases", f"{database}.orders", "--dry-run", *asked], now_ms=later)
     names = [row["table"] for row in everything]
     assert len(names) == len(set(names))
     assert f"{database}.people" in names

@@ -25,7 +25,7 @@ from pydelta.tools.ui.sources import Sources
 from pydelta.tools.ui.watch import Watch, Watched
 
 pytestmark = pytest.mark.parametrize("server", SERVERS, indirect=True)
-NOW = ("--retain", "0", "--no-retention-check")
+NOW = ("--retention-hours", "0", "--no-retention-check")
 WRITERS = 8
 
 

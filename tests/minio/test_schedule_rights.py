@@ -112,5 +112,5 @@ def test_each_command_of_the_schedule_does_its_work_with_its_key(server, lake, s
     )
     assert (row.action, row.outcome, row.files_removed) == ("vacuum lite", "done", 1)
 
-    schedule("vacuum.py", "--retain", "0", "--no-retention-check")
+    schedule("vacuum.py", "--retention-hours", "0", "--no-retention-check")
     assert files(server) == {"live"}

@@ -30,7 +30,17 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "tests/unit/predicate/test_kept_texts.py",
     ),
     "pydelta/engines/arrow/conform.py": ("tests/unit/arrow/test_conform.py",),
+    "pydelta/engines/arrow/sources.py": (
+        "tests/unit/arrow/test_local_verbs.py",
+        "tests/unit/arrow/test_open.py",
+        "tests/unit/arrow/test_rows_in.py",
+    ),
+    "pydelta/engines/arrow/scans.py": (
+        "tests/unit/arrow/test_open.py",
+        "tests/unit/arrow/test_odd_tables.py",
+    ),
     "pydelta/api/python/local.py": (
+        "tests/unit/arrow/test_local_verbs.py",
         "tests/unit/arrow/test_open.py",
         "tests/unit/arrow/test_rows_in.py",
         "tests/unit/arrow/test_odd_tables.py",

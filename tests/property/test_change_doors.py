@@ -107,7 +107,7 @@ def test_changes_by_random_conditions_and_values_are_those_of_a_model(block):
                     doors.model = {key: row for key, row in doors.model.items() if key not in chosen}
             else:
                 texts, values = _assignments(doors)
-                change = lambda: doors.table.update(texts, condition.text)  # noqa: B023, E731
+                change = lambda: doors.table.update(condition.text, texts)  # noqa: B023, E731
                 if doors.attempt(change, why=lambda error: _takes_spark(error) or doors.partitions):  # noqa: B023
                     for key in chosen:
                         row = doors.model[key]

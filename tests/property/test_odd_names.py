@@ -143,7 +143,7 @@ class World:
     def update(self, choice: int) -> None:
         number = self._chosen(choice)
         if number is not None:
-            LocalTable(self.log).update({"id": str(number + 10_000)}, f"id = {number}")
+            LocalTable(self.log).update(f"id = {number}", {"id": str(number + 10_000)})
             self.rows[number + 10_000] = self.rows.pop(number)
 
     def optimize(self, choice: int) -> None:

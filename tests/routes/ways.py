@@ -170,10 +170,18 @@ class Local:
                 case "append":
                     assert command.rows is not None
                     table.append(command.rows.odd)
+                case "overwrite":
+                    assert command.rows is not None
+                    table.overwrite(command.rows.odd)
+                case "replace where":
+                    assert command.rows is not None
+                    table.overwrite(command.rows.odd, command.where)
+                case "restore":
+                    table.restore(command.version)
                 case "delete":
                     table.delete(command.where)
                 case "update":
-                    table.update(command.values, command.where)
+                    table.update(command.where, command.values)
                 case "merge":
                     assert command.rows is not None
                     names = ("matched", "not_matched", "not_matched_by_source")

@@ -44,9 +44,9 @@ def test_a_script_at_a_server_runs_as_it_was_written(prompt, tmp_path):
         " SELECT * FROM at_prompt ORDER BY id",
         encoding="utf-8",
     )
-    code, said, errors = prompt("--format", "csv", "-f", str(script), LC_ALL="C")
+    code, said, errors = prompt("--csv", "-f", str(script), LC_ALL="C")
     assert (code, said) == (0, f'id,name\n1,{LETTERS}\n2,"a\n\n-- b; c"\n'), errors
-    code, said, _ = prompt("--format", "json", typed="DESCRIBE HISTORY at_prompt LIMIT 1")
+    code, said, _ = prompt("--json", typed="DESCRIBE HISTORY at_prompt LIMIT 1")
     assert (code, json.loads(said)["userName"]) == (0, "ada")
 
 

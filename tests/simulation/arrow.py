@@ -62,7 +62,7 @@ def arrow_operation(
         ),
         "arrow delete": (lambda table: table.delete(where), ops.delete_value(value).model),
         "arrow update": (
-            lambda table: table.update({"x": str(20 + number)}, where),
+            lambda table: table.update(where, {"x": str(20 + number)}),
             ops.update_value(value, 20 + number).model,
         ),
         "arrow merge": (

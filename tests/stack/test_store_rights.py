@@ -77,7 +77,7 @@ def test_vacuum_with_the_key_of_spark_is_refused_in_words_and_with_its_own_delet
     store = store_at(place)
     TableBuilder(store, columns={"id": "long"}).commit()
     store.put("part-stray.parquet", b"123")
-    now = ("--retain", "0", "--no-retention-check")
+    now = ("--retention-hours", "0", "--no-retention-check")
     refused = submit("vacuum", place, *now, user="spark")
     assert refused.code == 1, refused.errors
     (row,) = refused.result["tables"]

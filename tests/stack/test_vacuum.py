@@ -31,7 +31,7 @@ LAKE = f"{ROOT}/vacuumed-{RUN}"
 DELIVERIES = f"{INVENTORY}/{DATABASE}/deliveries"
 REPORT = f"{DATABASE}.datalake_report_{RUN}"
 TABLES = ("orders", "people", "by_location")
-NOW = ["--retain", "0", "--no-retention-check"]
+NOW = ["--retention-hours", "0", "--no-retention-check"]
 
 
 @pytest.fixture(scope="module")

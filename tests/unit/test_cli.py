@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from pydelta.api.cli.cli import main, parse_time
+from pydelta.api.cli.cli import main
+from pydelta.api.console.command_line import given_time
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, Protocol, encode_commit
@@ -185,12 +186,12 @@ def test_arguments_that_make_no_sense_are_usage_errors(capsys):
     [("1970-01-02", 86_400_000), ("1970-01-01T00:00:01.5", 1_500), ("1970-01-01 01:00:00+01:00", 0)],
 )
 def test_times(text: str, expected_ms: int):
-    assert parse_time(text) == expected_ms
+    assert given_time(text) == expected_ms
 
 
 def test_no_time():
     with pytest.raises(InvalidArgumentError):
-        parse_time("yesterday")
+        given_time("yesterday")
 
 
 def test_a_process_answers_without_a_jvm_and_quickly(table):

@@ -1,4 +1,4 @@
-"""``pydelta maintenance``: what a table needs and why, and what it says to those who ask wrongly."""
+"""``pydelta maintain``: what a table needs and why, and what it says to those who ask wrongly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def log(tmp_path):
 
 def run(capsys, *argv):
     with pytest.raises(SystemExit) as stopped:
-        main(["maintenance", *argv])
+        main(["maintain", *argv])
     out, err = capsys.readouterr()
     return int(stopped.value.code or 0), out, err
 
@@ -64,7 +64,7 @@ def test_the_book_tells_of_failures(capsys, log, tmp_path):
         )
     )
     book.write()
-    _, out, _ = run(capsys, log.uri, "--dry-run", "--book", book.log.uri)
+    _, out, _ = run(capsys, log.uri, "--dry-run", "--journal", book.log.uri)
     assert "  not yet: it failed once, the next try is at" in out
     assert out.rstrip().endswith("full disk")
 

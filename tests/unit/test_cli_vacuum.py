@@ -77,10 +77,10 @@ def test_an_inventory_is_a_file_or_a_table(capsys, yard, tmp_path):
 
 
 def test_a_retention_that_is_too_short_is_an_error_with_a_way_out(capsys, yard):
-    code, _, err = run(capsys, yard, "--retain", "1")
+    code, _, err = run(capsys, yard, "--retention-hours", "1")
     assert code == 1
     assert "168 hours" in err
     assert "Next:" in err
-    code, out, _ = run(capsys, yard, "--retain", "1", "--no-retention-check")
+    code, out, _ = run(capsys, yard, "--retention-hours", "1", "--no-retention-check")
     assert code == 0
     assert "Deleted 3 files and directories" in out, "the directory, too"

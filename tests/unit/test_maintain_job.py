@@ -72,7 +72,7 @@ def book_rows(tmp_path):
 
 
 def run(tmp_path, *arguments):
-    return maintain.run({}, [*arguments, f"--book-location={tmp_path / 'book'}"])
+    return maintain.run({}, [*arguments, f"--journal-location={tmp_path / 'book'}"])
 
 
 def test_a_table_past_its_bound_is_compacted_by_a_job_with_the_policy_s_sizes(tmp_path, crowded):
@@ -155,13 +155,13 @@ def test_a_commit_that_is_announced_is_synced_and_the_book_gets_its_entry(tmp_pa
     metastore = MemoryMetastore()
     sync_native(metastore, TableName.parse("lake.t"), log.update())
     monkeypatch.setattr(maintain, "metastore_of", lambda uri, conf: metastore)
-    options = maintain._options(["--database=lake", f"--book-location={tmp_path / 'ops' / 'maintenance'}"])
+    options = maintain._options(["--database=lake", f"--journal-location={tmp_path / 'ops' / 'maintenance'}"])
     turn = maintain._open(options, {}, Children())
     [place] = turn.places()
     assert (place.name, place.location, place.registered) == ("lake.t", log.uri, True)
     turn.rounds.tick([place], announced=frozenset({log.uri}), now_ms=time.time_ns() // 1_000_000)
     assert turn.rounds.finish() is None
-    [row] = read_rows(turn.book, since_ms=0)
+    [row] = read_rows(turn.journal, since_ms=0)
     assert (row.action, row.outcome, row.error) == ("sync", "done", None)
     assert metastore.table("lake_symlink", "t") is not None
     assert [place.name for place in turn.places()] == ["lake.t", "ops.maintenance"]
@@ -180,7 +180,7 @@ def test_a_commit_that_is_announced_is_synced_and_the_book_gets_its_entry(tmp_pa
         (["/t", "--default", "vacuum=maybe"], InvalidArgumentError, "off, lite, inventory, full"),
         (["/t", "--bytes-per-day", "much"], InvalidArgumentError, "a size such as"),
         (["/t", "--requests-per-day", "0"], InvalidArgumentError, "1 or more"),
-        (["/t", "--book", "ops"], InvalidArgumentError, "database.table"),
+        (["/t", "--journal", "ops"], InvalidArgumentError, "database.table"),
     ],
 )
 def test_arguments_that_cannot_be_right_are_named(tmp_path, monkeypatch, arguments, error, said):
@@ -192,9 +192,9 @@ def test_arguments_that_cannot_be_right_are_named(tmp_path, monkeypatch, argumen
 
 def test_without_a_place_for_the_book_it_says_what_to_give(tmp_path, monkeypatch):
     monkeypatch.delenv("PYDELTA_METASTORE", raising=False)
-    with pytest.raises(InvalidArgumentError, match=r"It is not known where the book ops\.maintenance lies") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"journal ops\.maintenance is not known") as caught:
         maintain.run({}, [str(tmp_path)])
-    assert "--book-location" in str(caught.value)
+    assert "--journal-location" in str(caught.value)
 
 
 def test_a_command_that_cannot_be_started_and_one_after_the_end_are_named():
@@ -212,7 +212,7 @@ def test_the_process_goes_round_takes_notices_tells_how_it_fares_and_ends_when_t
     status = tmp_path / "status.json"
     command = [
         sys.executable, str(ROOT / "jobs" / "maintain.py"), crowded.uri, "--every=3600", f"--status={status}",
-        f"--book-location={tmp_path / 'book'}", fake_compact(tmp_path, "sys.exit(9)"), "--listen=127.0.0.1:0",
+        f"--journal-location={tmp_path / 'book'}", fake_compact(tmp_path, "sys.exit(9)"), "--listen=127.0.0.1:0",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
@@ -252,7 +252,7 @@ def test_the_process_goes_round_takes_notices_tells_how_it_fares_and_ends_when_t
 def test_a_job_that_is_ended_with_the_process_leaves_no_row(tmp_path, crowded):
     command = [
         sys.executable, str(ROOT / "jobs" / "maintain.py"), crowded.uri, "--every=3600",
-        f"--book-location={tmp_path / 'book'}", fake_compact(tmp_path, "import time; time.sleep(3600)"),
+        f"--journal-location={tmp_path / 'book'}", fake_compact(tmp_path, "import time; time.sleep(3600)"),
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:

@@ -24,7 +24,7 @@ VECTORS = ("deletionVectors",)
 PROTOCOL = Protocol(min_reader_version=3, min_writer_version=7, reader_features=VECTORS, writer_features=VECTORS)
 CHANGING = {
     "delete": ["delete", "{table}", "--where", "id = 2"],
-    "update": ["update", "{table}", "--set", "s='x'", "--all", "--json"],
+    "update": ["update", "{table}", "--set", "s='x'", "--all-rows", "--json"],
     "append": ["append", "{table}", "{rows}"],
     "merge": ["merge", "{table}", "{rows}", "--on", "id"],
     "optimize": ["optimize", "{table}", "--zorder-by", "id"],
@@ -33,14 +33,14 @@ CHANGING = {
     "generate": ["generate", "{table}"],
     "vacuum": ["vacuum", "{table}", "--dry-run"],
     "fsck": ["fsck", "{table}"],
-    "maintenance": ["maintenance", "{table}", "--dry-run"],
+    "maintain": ["maintain", "{table}", "--dry-run"],
 }
 PRINTING = {
     "history": (entry.main, ["history", "{table}"]),
     "history by Typer": (cli.main, ["history", "{table}"]),
     "detail": (cli.main, ["detail", "{table}"]),
     "files": (cli.main, ["files", "{table}", "--json"]),
-    "ddl": (catalog_sync.cli.main, ["ddl", "{table}", "--table", "d.t"]),
+    "ddl": (catalog_sync.cli.main, ["ddl", "{table}", "--entry", "d.t"]),
 }
 
 
@@ -127,7 +127,7 @@ def test_a_process_that_committed_ends_with_0_whatever_became_of_its_output(tabl
 
 
 def test_a_process_whose_reader_is_gone_ends_with_0(table):
-    command = f"set -o pipefail; ({sys.executable} -m pydelta update {table} --set s=\"'x'\" --all) | true"
+    command = f"set -o pipefail; ({sys.executable} -m pydelta update {table} --set s=\"'x'\" --all-rows) | true"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (ended.returncode, "Traceback" in ended.stderr) == (0, False)
     assert pydelta.open(table).version == 2

@@ -14,11 +14,11 @@ from pydelta.api.verbs import VERBS, interfaces_page
 from pydelta.tables import DeltaTable
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = {"sql", "serve", "ui", "doctor", "certify", "maintenance"}
+PROGRAMS = {"sql", "serve", "ui", "doctor", "certify", "maintain"}
 """Commands that are programs, not verbs of a table."""
 JOBS = {"inventory", "load_inventory", "maintain", "schedule", "verify", "demo"}
 """Jobs over many tables, which run other jobs or make lists."""
-OF_SESSIONS = {"df.write", "the statement", "log.DeltaLog.checkpoint", "log.DeltaLog.cleanup"}
+OF_SESSIONS = {"df.write", "the statement"}
 
 
 def named(attribute):

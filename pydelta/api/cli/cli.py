@@ -2,29 +2,28 @@
 
 ::
 
-    pydelta history PATH      who did what, newest first
-    pydelta detail PATH       schema, properties, size, features
-    pydelta files PATH        the live files of a version, those that may match a condition
-    pydelta checkpoint PATH   write a checkpoint now
+    pydelta history PATH      list commits, newest first
+    pydelta detail PATH       show schema, properties, size and features
+    pydelta files PATH        list the live files of a version, or those that may match a condition
+    pydelta checkpoint PATH   write a checkpoint
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
-    pydelta delete PATH       delete rows; likewise update, append, merge, without a JVM
-    pydelta optimize PATH     rewrite small files, or rows in an order
+    pydelta create PATH       create a table; also restore and clone
+    pydelta append PATH FILE  add rows; also overwrite, merge, update and delete
+    pydelta optimize PATH     rewrite small files, or sort rows
     pydelta vacuum PATH       delete the files that no retained version needs
-    pydelta maintenance TABLE what it needs by its policy, and why
-    pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
-    pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
-    pydelta certify URI       whether a store and engines keep a table's promises, by histories with faults
-    pydelta sql               a SQL prompt over Spark, or a script
-    pydelta serve             a server for JDBC, ODBC, beeline and Spark Connect
-    pydelta ui                a page that shows tables, their commits, twins and streams
+    pydelta maintain TABLE    show the maintenance that a table's policy asks for
+    pydelta fsck PATH         find damage in a table, and repair it on request
+    pydelta doctor [URI]      find problems of this machine, of a store, or in a job's log
+    pydelta certify URI       test a store and engines by histories with faults
+    pydelta sql               open a SQL prompt over Spark, or run a script
+    pydelta serve             serve JDBC, ODBC, beeline and Spark Connect
+    pydelta ui                serve a page about tables, their commits, twins and streams
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-import enum
 import json
 import sys
 from collections.abc import Sequence
@@ -36,11 +35,20 @@ import typer
 
 from pydelta.api.cli.changing import add_changes
 from pydelta.api.cli.history import show_history
+from pydelta.api.cli.making import add_making
 from pydelta.api.console.command_line import (
     AsJson,
+    AtTimestamp,
+    AtVersion,
+    DryRun,
+    Inventory,
+    NoLogin,
+    Partitions,
     StorageOptions,
     TablePath,
     TimeZone,
+    Verbose,
+    given_time,
     make_app,
     named_values,
     run_app,
@@ -58,17 +66,12 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 _COMMANDS: Final = "pydelta.cli"
-"""Entry points that add commands of their own: each is called with the application."""
+"""The group of entry points that add commands; each is called with the application."""
 
 app = make_app(
     "pydelta",
     "Inspect, change and maintain Delta tables. Only sql and serve start a JVM.",
 )
-
-_Version = Annotated[int | None, typer.Option("--version", "-v", help="The table as of this version.")]
-_Timestamp = Annotated[
-    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
-]
 
 
 def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
@@ -77,30 +80,14 @@ def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
     return DeltaLog.for_table(path, options=storage_options(options))
 
 
-def parse_time(text: str) -> int:
-    """ISO 8601 text -> epoch milliseconds; UTC where it names no zone.
-
-    Raises:
-        InvalidArgumentError: The text is not a time.
-    """
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgumentError(
-            f"{text!r} is not a time.", hint="Write it as 2024-05-31, 2024-05-31T12:00:00 or 2024-05-31T12:00:00+02:00."
-        ) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-    return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
-
-
 def _snapshot(log: DeltaLog, version: int | None, timestamp: str | None) -> Snapshot:
     if version is not None and timestamp is not None:
         raise InvalidArgumentError("--version and --timestamp exclude each other.", hint="Give one of them.")
-    return log.snapshot(version=version, timestamp_ms=parse_time(timestamp) if timestamp is not None else None)
+    return log.snapshot(version=version, timestamp_ms=given_time(timestamp) if timestamp is not None else None)
 
 
 def _statistics(text: str | None) -> dict[str, Any] | None:
-    """A file's statistics; None where it has none, or has what is none."""
+    """Parse a file's statistics; None if there are none, or if they are not a JSON object."""
     try:
         found = json.loads(text or "null")
     except ValueError:
@@ -109,7 +96,7 @@ def _statistics(text: str | None) -> dict[str, Any] | None:
 
 
 def _camel(result: Any) -> dict[str, Any]:
-    """A result's fields under the names that JSON readers expect: ``numFiles`` for ``num_files``."""
+    """Return a result's fields under camel-case names: ``numFiles`` for ``num_files``."""
     return {camel_case(field.name): getattr(result, field.name) for field in dataclasses.fields(result)}
 
 
@@ -120,19 +107,19 @@ def history(
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Who did what to the table, newest first."""
+    """List the commits, newest first."""
     show_history(path, storage_options(option), limit=limit, as_json=as_json)
 
 
 @app.command()
 def detail(
     path: TablePath,
-    version: _Version = None,
-    timestamp: _Timestamp = None,
+    version: AtVersion = None,
+    timestamp: AtTimestamp = None,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Schema, partitioning, properties, size and features."""
+    """Show schema, partitioning, properties, size and features."""
     from pydelta.commands.describe import describe_detail
 
     snapshot = _snapshot(_log(path, option), version, timestamp)
@@ -158,12 +145,12 @@ def files(
     ] = None,
     time_zone: TimeZone = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many files.")] = None,
-    version: _Version = None,
-    timestamp: _Timestamp = None,
+    version: AtVersion = None,
+    timestamp: AtTimestamp = None,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """The live files, with partition values and statistics."""
+    """List the live files, with partition values and statistics."""
     from pydelta.predicate import parse_predicate
 
     snapshot = _snapshot(_log(path, option), version, timestamp)
@@ -203,7 +190,7 @@ def files(
 
 @app.command()
 def checkpoint(path: TablePath, as_json: AsJson = False, option: StorageOptions = None) -> None:
-    """Write a checkpoint of the newest version, and check it by reading it back."""
+    """Write a checkpoint of the newest version, and verify it by reading it back."""
     result = _log(path, option).checkpoint()
     row = {
         "version": result.version,
@@ -218,7 +205,7 @@ def checkpoint(path: TablePath, as_json: AsJson = False, option: StorageOptions 
 
 @app.command()
 def cleanup(path: TablePath, as_json: AsJson = False, option: StorageOptions = None) -> None:
-    """Delete log files that are older than delta.logRetentionDuration and that no kept version needs."""
+    """Delete log files older than delta.logRetentionDuration that no retained version needs."""
     result = _log(path, option).cleanup()
     row = {
         "deletedFiles": result.deleted,
@@ -234,14 +221,14 @@ def cleanup(path: TablePath, as_json: AsJson = False, option: StorageOptions = N
 @app.command()
 def generate(
     path: TablePath,
-    where: Annotated[str | None, typer.Option("--where", help="Publish only these partitions.")] = None,
+    where: Partitions = None,
     time_zone: TimeZone = None,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the published manifests with the log.")] = False,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Publish symlink manifests: what changed since they were last published."""
+    """Publish the symlink manifests that changed since the last time."""
     from pydelta.commands.generate import Generate
     from pydelta.commands.run import Context, run
     from pydelta.manifests import verify_manifests
@@ -274,25 +261,25 @@ def generate(
 @app.command()
 def vacuum(
     path: TablePath,
-    retain: Annotated[
-        float | None, typer.Option("--retain", metavar="HOURS", help="How far back versions stay readable.")
+    retention_hours: Annotated[
+        float | None, typer.Option("--retention-hours", metavar="HOURS", help="How far back versions stay readable.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
-    lite: Annotated[bool, typer.Option("--lite", help="Use only the log; list nothing.")] = False,
-    inventory: Annotated[
-        str | None,
-        typer.Option("--inventory", metavar="LOCATION", help="A Delta table, Parquet or CSV that lists the files."),
-    ] = None,
-    where: Annotated[str | None, typer.Option("--where", help="Only these partitions.")] = None,
+    dry_run: DryRun = False,
+    lite: Annotated[bool, typer.Option("--lite", help="Find the files in the log instead of a listing.")] = False,
+    inventory: Inventory = None,
+    where: Partitions = None,
     time_zone: TimeZone = None,
     check: Annotated[
-        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
+        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse a retention below the table's.")
     ] = True,
-    rate: Annotated[float | None, typer.Option("--rate", min=1, help="Files deleted per second at most.")] = None,
+    deletes_per_second: Annotated[
+        float | None,
+        typer.Option("--deletes-per-second", min=1, metavar="N", help="Maximum number of deletions per second."),
+    ] = None,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
+    """Delete the files that no retained version, published manifest or running writer needs."""
     from pydelta.api.console.vacuum_display import live_counts, summary_lines
     from pydelta.commands.run import Context, run
     from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
@@ -301,7 +288,7 @@ def vacuum(
     log = _log(path, option)
     with nullcontext() if as_json else live_counts() as progress:
         command = Vacuum(
-            retention_hours=retain,
+            retention_hours=retention_hours,
             dry_run=dry_run,
             mode="lite" if lite else "full",
             inventory=inventory_at(inventory, log.options) if inventory is not None else None,
@@ -309,7 +296,7 @@ def vacuum(
             time_zone=time_zone,
             enforce_retention=check,
             progress=progress,
-            options=VacuumOptions(deletes_per_second=rate),
+            options=VacuumOptions(deletes_per_second=deletes_per_second),
         )
         result = run(command, Context(log))
     for text in result.warnings:
@@ -329,12 +316,12 @@ def vacuum(
 def fsck(
     path: TablePath,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Remove entries of missing files from the log, replace bad checkpoints.")
+        bool, typer.Option("--repair", help="Remove missing files from the log, and replace damaged checkpoints.")
     ] = False,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Look for missing files, holes in the log, unreadable checkpoints and stray files."""
+    """Find missing files, holes in the log, unreadable checkpoints and stray files."""
     from pydelta.commands.fsck import Fsck
     from pydelta.commands.run import Context, run
 
@@ -357,7 +344,7 @@ def fsck(
 
 
 def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
-    """What is (still) wrong, on standard error; whether nothing is."""
+    """Print the damage that remains to standard error. Returns whether there is none."""
     said = [f"unreadable: {report.unreadable}"] if report.unreadable else []
     said += [f"hole in the log: version {version}" for version in report.holes]
     said += [f"damaged commit {version}: {why}" for version, why in report.damaged_commits]
@@ -379,7 +366,7 @@ def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
 
 
 def _report_problems(report: ManifestReport) -> int:
-    """What is wrong with the manifests, on standard error; the exit code of a check that failed."""
+    """Print what is wrong with the manifests to standard error; return the exit code of a failed check."""
     for name in ("missing_lines", "extra_lines", "missing_manifests", "stray_manifests", "other_files", "absent_files"):
         for item in getattr(report, name):
             print(f"{name.replace('_', ' ')}: {item or 'of the table'}", file=sys.stderr)
@@ -387,52 +374,52 @@ def _report_problems(report: ManifestReport) -> int:
     return 4
 
 
-_Master = Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")]
-_Conf = Annotated[list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")]
+_Master = Annotated[str | None, typer.Option("--master", help="Spark master [local[*]].")]
+_Conf = Annotated[list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A Spark setting.")]
 _Warehouse = Annotated[
-    str | None, typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default.")
+    str | None, typer.Option("--warehouse", help="Folder for tables and their catalog; by default in your data folder.")
 ]
-_Metastore = Annotated[str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")]
-
-
-class _Style(enum.Enum):
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
+_Metastore = Annotated[str | None, typer.Option("--metastore", help="Address of a Hive Metastore: thrift://host:port.")]
 
 
 @app.command()
 def sql(
     execute: Annotated[
-        list[str] | None, typer.Option("--execute", "-e", metavar="SQL", help="Run this and exit; may be repeated.")
+        list[str] | None,
+        typer.Option("--execute", "-e", metavar="SQL", help="Run this statement and exit; repeatable."),
     ] = None,
     file: Annotated[
-        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and exit.")
+        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run this script and exit; repeatable.")
     ] = None,
     remote: Annotated[
-        str | None, typer.Option("--remote", metavar="sc://HOST:PORT", help="Run all at this server; see serve.")
+        str | None, typer.Option("--remote", metavar="sc://HOST:PORT", help="Run everything on this server; see serve.")
     ] = None,
     master: _Master = None,
     conf: _Conf = None,
     warehouse: _Warehouse = None,
     metastore: _Metastore = None,
-    style: Annotated[_Style, typer.Option("--format", help="How results are written.")] = _Style.TABLE,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print results as CSV.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=0, help="Rows of a result to show; 0 for all. [100 in a table]")
+        int | None,
+        typer.Option("--limit", "-n", min=0, help="Maximum number of rows per result; 0 for all [100 in a table]."),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says while it starts.")] = False,
+    verbose: Verbose = False,
 ) -> None:
-    """A SQL prompt over Spark; with --execute, --file or a pipe, a script: it ends at the first error."""
+    """Open a SQL prompt over Spark. With --execute, --file or a pipe, run a script up to its first error."""
+    if as_json and as_csv:
+        raise InvalidArgumentError("--json and --csv exclude each other.", hint="Give one of them.")
+    style = "json" if as_json else "csv" if as_csv else "table"
     try:
         from pydelta.api.prompt.statements import run_sql
     except ModuleNotFoundError as error:
         raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
 
-    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
+    settings = named_values(conf, what="A Spark setting", hint="Write --conf NAME=VALUE.")
     code = run_sql(
         statements=execute or (),
         files=file or (),
-        style=style.value,
+        style=style,
         limit=limit,
         remote=remote,
         master=master,
@@ -454,32 +441,32 @@ def serve(
         int | None, typer.Option("--connect", metavar="PORT", help="Serve Spark Connect on this port.")
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond this machine only with TLS and a log-in.")
+        str, typer.Option("--host", help="Address to listen on; other machines need TLS and a log-in.")
     ] = "127.0.0.1",
     users: Annotated[
-        str | None, typer.Option("--users", metavar="FILE", help="Who may use Spark Connect: lines of name:token.")
+        str | None, typer.Option("--users", metavar="FILE", help="Users of Spark Connect: lines of name:token.")
     ] = None,
     certificate: Annotated[
-        str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, PEM.")
+        str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, as PEM.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key, PEM.")] = None,
-    no_login: Annotated[
-        bool, typer.Option("--no-login", help="Let in whoever reaches --host, which has to be one private address.")
-    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="FILE", help="Private key of the certificate, as PEM.")
+    ] = None,
+    no_login: NoLogin = False,
     master: _Master = None,
     conf: _Conf = None,
     warehouse: _Warehouse = None,
     metastore: _Metastore = None,
     grace: Annotated[
-        float, typer.Option("--grace", min=0, metavar="SECONDS", help="What running commits get to end at a stop.")
+        float, typer.Option("--grace", min=0, metavar="SECONDS", help="How long a stop waits for running commits.")
     ] = 60.0,
     metrics: Annotated[
         int | None,
-        typer.Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus, on this machine only."),
+        typer.Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus on this port of the loopback."),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says.")] = False,
+    verbose: Verbose = False,
 ) -> None:
-    """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
+    """Serve JDBC, ODBC, beeline and Spark Connect; by default on the ports 10000 and 15002."""
     try:
         from pydelta.api.console.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
         from pydelta.api.server.command import run_server
@@ -489,7 +476,7 @@ def serve(
 
     if thrift is None and connect is None:
         thrift, connect = THRIFT_PORT, CONNECT_PORT
-    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
+    settings = named_values(conf, what="A Spark setting", hint="Write --conf NAME=VALUE.")
     code = run_server(
         Addresses(host=host, thrift=thrift, connect=connect, no_login=no_login, metrics=metrics),
         Guard.read(users, certificate, key),
@@ -505,13 +492,14 @@ def serve(
 
 
 add_changes(app)
+add_making(app)
 for _point in sorted(entry_points(group=_COMMANDS), key=lambda point: point.name):
     _point.load()(app)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see ``run_app``."""
-    run_app(app, argv, printing=("history", "detail", "files", "doctor"))
+    run_app(app, argv, program="pydelta", printing=("history", "detail", "files", "doctor"))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Start the command line: plain calls of ``history`` directly, since Typer alone takes longer to import than they take.
+"""Start the command line. Run plain calls of ``history`` directly, because importing Typer takes longer than they do.
 
 ::
 
     history PATH [-n N] [--json] [-o NAME=VALUE] --> show_history
-    anything else, help and mistakes included    --> the Typer application, which knows these, too
+    anything else, also help and mistakes        --> the Typer application, which also has history
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIMIT, _OPTION, _JSON = ("--limit", "-n"), ("--option", "-o"), "--json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainHistory:
-    """A call of ``history`` in which everything is written in the one usual way."""
+    """A call of ``history`` that uses only the common spelling of its options."""
 
     path: str
     limit: int | None = None
@@ -29,10 +29,10 @@ class PlainHistory:
 
 
 def parse_plain_history(arguments: Sequence[str]) -> PlainHistory | None:
-    """Read a call of ``history``; None for any other command, and for whatever else only Typer can judge.
+    """Parse a call of ``history``; None for other commands, and for arguments that only Typer can judge.
 
     Args:
-        arguments: Without the program's name.
+        arguments: Arguments without the program's name.
 
     Example:
         >>> parse_plain_history(["history", "t", "-n", "3"])
@@ -71,7 +71,7 @@ def parse_plain_history(arguments: Sequence[str]) -> PlainHistory | None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit as ``pydelta.api.cli.cli.main`` does."""
-    os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")  # Arrow's huge pages, filled by half, take 40 MB more
+    os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")  # Half-filled huge pages of Arrow would take 40 MB more.
     plain = parse_plain_history(sys.argv[1:] if argv is None else argv)
     if plain is None:
         from pydelta.api.cli.cli import main as whole

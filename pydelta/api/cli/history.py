@@ -1,4 +1,4 @@
-"""Show a table's history. This module, and what it imports, needs neither Typer nor Polars nor PyArrow."""
+"""Print a table's history. This module and its imports need neither Typer nor Polars nor PyArrow."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _COLUMNS = ("version", "timestamp", "operation", "operationParameters", "operati
 
 
 def show_history(path: str, options: Mapping[str, str], *, limit: int | None, as_json: bool) -> None:
-    """Print who did what to a table, newest first.
+    """Print the commits of a table, newest first.
 
     Args:
         path: Location of the table.
         options: Storage options.
-        limit: At most so many commits.
-        as_json: One JSON document instead of a table.
+        limit: The most commits to print; None for all.
+        as_json: Print one JSON document instead of a table.
 
     Raises:
-        DeltaError: There is no table, or it cannot be read.
+        DeltaError: There is no table, or its log cannot be read.
     """
     found = describe_history(_records(path, options, limit))
     records = [record | {"timestamp": moment(record["timestamp"])} for record in found]
@@ -43,7 +43,7 @@ def _records(path: str, options: Mapping[str, str], limit: int | None) -> Sequen
     from pydelta.storage.registry import open_store
     from pydelta.storage.uris import normalize_uri
 
-    Settings.resolve()  # refuses settings of the environment that are none, as every command does
+    Settings.resolve()  # Refuse unknown settings in the environment, as every command does.
     uri = normalize_uri(path)
     with error_context(table=uri):
         store = open_store(uri, options)

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
+from pydelta.api.console.old_names import current_names
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.log.times import epoch_ms_of
 from pydelta.storage.kinds import KINDS
 
 __all__ = [
+    "METASTORE_VARIABLE",
     "AsJson",
+    "AtTimestamp",
+    "AtVersion",
+    "Databases",
+    "DryRun",
+    "Inventory",
+    "Metastore",
+    "NoLogin",
+    "Partitions",
     "StorageOptions",
+    "TableName",
     "TablePath",
     "TimeZone",
+    "Verbose",
+    "given_time",
     "make_app",
     "named_values",
     "run_app",
     "storage_options",
 ]
 
+METASTORE_VARIABLE: Final = "PYDELTA_METASTORE"
+"""Environment variable with the address of the metastore."""
 _SCHEMES: Final = ", ".join(f"{kind.schemes[0]}://" for kind in KINDS if kind.named)
 TablePath = Annotated[str, typer.Argument(help=f"Location of the table: a local path, {_SCHEMES}.")]
 StorageOptions = Annotated[
@@ -37,6 +54,29 @@ TimeZone = Annotated[
         metavar="ZONE",
         help="Zone of times that name none, such as Europe/Berlin or UTC; without it they are refused.",
     ),
+]
+AtVersion = Annotated[int | None, typer.Option("--version", help="The table as of this version.")]
+AtTimestamp = Annotated[
+    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
+]
+
+
+TableName = Annotated[str, typer.Argument(help="Location of the table, or its name in the metastore.")]
+Metastore = Annotated[
+    str | None, typer.Option("--metastore", metavar="URI", help=f"thrift://host:9083; by default {METASTORE_VARIABLE}.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and why; change nothing.")]
+Partitions = Annotated[str | None, typer.Option("--where", "-w", help="Only these partitions.")]
+Inventory = Annotated[
+    str | None,
+    typer.Option("--inventory", metavar="LOCATION", help="A Delta table, Parquet or CSV that lists the files."),
+]
+Databases = Annotated[
+    list[str] | None, typer.Option("--database", "-d", help="Every Delta table that is registered in this database.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's own messages.")]
+NoLogin = Annotated[
+    bool, typer.Option("--no-login", help="Let in everyone who reaches --host, which has to be one private address.")
 ]
 
 
@@ -107,7 +147,18 @@ def storage_options(items: Iterable[str] | None) -> dict[str, str]:
     return named_values(items, what="A storage option", hint="Write --option NAME=VALUE.")
 
 
-def run_app(app: Callable[..., Any], argv: Sequence[str] | None, *, printing: Collection[str] = ()) -> None:
+def given_time(text: str) -> int:
+    """Parse a time of ``--timestamp`` into epoch milliseconds. A time without a zone is in UTC.
+
+    Raises:
+        InvalidArgumentError: The text is not a time.
+    """
+    return epoch_ms_of(text, dt.UTC)
+
+
+def run_app(
+    app: Callable[..., Any], argv: Sequence[str] | None, *, program: str = "", printing: Collection[str] = ()
+) -> None:
     """Run a command line and exit with 0, the error's ``exit_code``, or 2 for invalid arguments.
 
     A report that cannot be printed does not change the exit code, because the command's work is done.
@@ -115,13 +166,15 @@ def run_app(app: Callable[..., Any], argv: Sequence[str] | None, *, printing: Co
     Args:
         app: The Typer application.
         argv: Arguments without the program's name; None for those of the process.
+        program: Its name, if old names of its flags still work.
         printing: Commands that only print, which exit with 1 if some output was lost.
     """
     given = sys.argv[1:] if argv is None else list(argv)
     code: Any = None
     with sparing_output() as output:
+        renamed = current_names(program, given, has_commands=True)
         try:
-            app(args=None if argv is None else given)
+            app(args=None if argv is None and renamed == given else renamed)
         except SystemExit as stopped:
             code = stopped.code
         except DeltaError as error:

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-import pydelta.engines.spark  # noqa: F401 - refuses a Spark that this engine is not made for, before it is imported
+import pydelta.engines.spark  # noqa: F401 - refuses unsupported versions of Spark before importing them

@@ -1,8 +1,8 @@
-"""Check the arguments of the Python API, before anything is read or sent: ``checked`` names a rule per argument.
+"""Check the arguments of the Python API before anything is read or sent: ``checked`` has one rule per argument.
 
-Types and phrases of the errors are those that programs catch and match. A wrong type is a ``TypeError`` that says
-"must be …", or, for versions, times, features and clones, a ``ValueError`` that says "needs to be …"; what is missing
-is a ``ValueError`` that says "cannot be None". Each is a ``DeltaError``, too.
+The errors have the types and phrases that programs catch and match. A wrong type is a ``TypeError`` that says
+"must be …", or, for versions, times, features and clones, a ``ValueError`` that says "needs to be …". A missing
+argument is a ``ValueError`` that says "cannot be None". All of them are also ``DeltaError``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Rule = Callable[[Any, str], Any]
-"""What takes an argument and its name, and returns what the method gets in its place, or raises."""
+"""Takes an argument and its name, and returns the value for the method, or raises."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _NAMES: Final = {str: "a string", bool: "a boolean", int: "an int", dict: "a dict"}
@@ -55,8 +55,8 @@ def checked(whole: Callable[..., None] | None = None, **rules: Rule) -> Callable
     """Check the arguments of a method before it runs, in the order of the rules.
 
     Args:
-        whole: Checks all arguments together; it gets them by position.
-        rules: Check and convert one argument each, given or not.
+        whole: Checks all arguments together; it takes them by position.
+        rules: Check and convert one argument each, whether it was given or not.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -74,10 +74,10 @@ def checked(whole: Callable[..., None] | None = None, **rules: Rule) -> Callable
 
 
 def accepted(method: Callable[..., Any], *arguments: Any, **named: Any) -> inspect.BoundArguments:
-    """Return the arguments of a call, itself not made, as the method would get them.
+    """Return the arguments that a method would get, without calling it.
 
     Raises:
-        DeltaError: A rule of ``checked`` refuses one.
+        DeltaError: A rule of ``checked`` refuses an argument.
         TypeError: The method does not take such arguments.
     """
     return (_ACCEPT.get(method) or _accept(method, None, {}))(*arguments, **named)
@@ -93,7 +93,7 @@ def _accept(
         with suppress(TypeError):
             bound = signature.bind(*arguments, **named)
         if bound is None:
-            method(*arguments, **named)  # Python refuses such a call in its own words.
+            method(*arguments, **named)  # Python itself raises the error for such a call.
         assert bound is not None
         complete = inspect.BoundArguments(signature, OrderedDict(bound.arguments))
         complete.apply_defaults()
@@ -109,7 +109,7 @@ def _accept(
 
 
 class ArgumentTypeError(DeltaError, TypeError):
-    """An argument of a type that its method does not take."""
+    """An argument of a type that its method does not accept."""
 
     code = "DELTA_INVALID_ARGUMENT"
 
@@ -124,10 +124,10 @@ def _unusable(message: str, hint: str) -> DeltaError:
 
 
 def check_type(value: Any, *kinds: type, what: str) -> None:
-    """Refuse a value of another type; a boolean is not an int.
+    """Check the type of a value; a boolean is not an int.
 
     Raises:
-        ArgumentTypeError: Says what was expected, and what it is.
+        ArgumentTypeError: It has another type; the error has both.
     """
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         names = ("None" if kind is NoneType else kind.__name__ for kind in kinds)
@@ -135,7 +135,7 @@ def check_type(value: Any, *kinds: type, what: str) -> None:
 
 
 def of_type(*kinds: type, what: str = "") -> Rule:
-    """Return the rule of ``check_type``; errors call the argument by its name, or by ``what``."""
+    """Return a rule that applies ``check_type``; errors name the argument, or ``what`` instead."""
 
     def rule(value: Any, name: str) -> Any:
         check_type(value, *kinds, what=what or name)
@@ -145,9 +145,9 @@ def of_type(*kinds: type, what: str = "") -> Rule:
 
 
 def needed(*kinds: type) -> Rule:
-    """Return the rule of a version, a time, a name of a feature or a part of a clone.
+    """Return the rule for a version, a time, the name of a feature or an argument of a clone.
 
-    The error is an ``InvalidArgumentError``, which is a ``ValueError``; it names the first of the kinds alone.
+    The error is an ``InvalidArgumentError``, which is a ``ValueError``, and names only the first of the kinds.
     """
 
     def rule(value: Any, name: str) -> Any:
@@ -173,14 +173,14 @@ CLONE: Final[Mapping[str, Rule]] = {
     "replace": needed(bool),
     "properties": _check_properties,
 }
-"""What a clone is made with."""
+"""The arguments of a clone."""
 
 
 def check_session(spark: Any, name: str) -> Any:
-    """Refuse what is not a session, classic or of a Spark Connect client.
+    """Check that a value is a session, classic or of a Spark Connect client.
 
     Raises:
-        ArgumentTypeError: It is something else.
+        ArgumentTypeError: It is not a session.
     """
     if type(spark).__name__ != "SparkSession" and not isinstance(spark, SparkSession):
         raise _wrong_type(name, "a SparkSession", spark)
@@ -188,10 +188,10 @@ def check_session(spark: Any, name: str) -> Any:
 
 
 def check_condition(value: Any, name: str) -> Any:
-    """Refuse a condition that is neither SQL text nor a Column; None is for none.
+    """Check that a condition is SQL text, a Column or None.
 
     Raises:
-        ArgumentTypeError: It is something else.
+        ArgumentTypeError: It has another type.
     """
     if value is not None and not isinstance(value, (str, Column)):
         raise _wrong_type(f"'{name}'", "a Spark SQL Column or a string (expression in SQL syntax)", value)
@@ -199,10 +199,10 @@ def check_condition(value: Any, name: str) -> Any:
 
 
 def check_source(source: Any, condition: Any) -> None:
-    """Refuse what a merge cannot take its rows from, or match them by.
+    """Check the source and the condition of a merge.
 
     Raises:
-        ArgumentTypeError: The source is not a DataFrame, the condition neither text nor a Column.
+        ArgumentTypeError: The source is not a DataFrame, or the condition is neither text nor a Column.
         InvalidArgumentError: One of them is None. It is a ``ValueError``.
     """
     if source is None:
@@ -210,12 +210,12 @@ def check_source(source: Any, condition: Any) -> None:
     if not isinstance(source, DataFrame):
         raise _wrong_type("Type of 'source' in merge", "DataFrame", source)
     if condition is None:
-        raise _unusable("'condition' in merge cannot be None.", "Say which rows go together: 't.id = s.id'.")
+        raise _unusable("'condition' in merge cannot be None.", "Give the condition that matches rows: 't.id = s.id'.")
     check_condition(condition, "condition")
 
 
 def check_columns(what: str) -> Rule:
-    """Return the rule of names of columns, given one by one or in lists: one by one, each of them text."""
+    """Return the rule for names of columns, which may be given one by one or in lists; it returns a flat list."""
 
     def rule(columns: tuple[Any, ...], _: str) -> list[str]:
         found: list[str] = []
@@ -230,10 +230,10 @@ def check_columns(what: str) -> Rule:
 
 
 def check_store_options(options: Any, argument: str) -> Any:
-    """Refuse settings of a store that are not a dict of text.
+    """Check that settings of a store are a dict of text.
 
     Raises:
-        ArgumentTypeError: See above; values may be secrets and are not shown.
+        ArgumentTypeError: They are not. The error does not show values, which may be secrets.
     """
     check_type(options, Mapping, NoneType, what=argument)
     for key, value in (options or {}).items():
@@ -245,10 +245,10 @@ def check_store_options(options: Any, argument: str) -> Any:
 
 
 def check_fields(columns: Any, _: str) -> list[StructField]:
-    """Return the fields of a schema, or of a list.
+    """Return the fields of a schema or of a list.
 
     Raises:
-        ArgumentTypeError: It is something else.
+        ArgumentTypeError: It is neither.
     """
     if not isinstance(columns, (StructType, list, tuple)):
         raise _wrong_type("Schema", "StructType or a list of StructField", columns)
@@ -258,11 +258,11 @@ def check_fields(columns: Any, _: str) -> list[StructField]:
 
 
 def hours_of(value: Any, name: str) -> float | None:
-    """Return a number of hours, also given as text; None for none.
+    """Return a number of hours, which may be given as text; None stays None.
 
     Raises:
-        ArgumentTypeError: It is not a number.
-        InvalidArgumentError: It is text that is not a number, or infinite. It is a ``ValueError``.
+        ArgumentTypeError: It is neither a number nor text.
+        InvalidArgumentError: The text is not a number, or the number is not finite. It is a ``ValueError``.
     """
     if value is None:
         return None
@@ -279,10 +279,10 @@ def hours_of(value: Any, name: str) -> float | None:
 
 
 def given_values(where: str = "") -> Rule:
-    """Return the rule of columns and what they are set to: a dict of SQL text or Columns, which may not be None.
+    """Return the rule for assignments: a dict from columns to SQL text or Columns, not None.
 
     Args:
-        where: What errors add to the argument's name: ``in whenMatchedUpdate``.
+        where: A suffix for the argument's name in errors: ``in whenMatchedUpdate``.
     """
 
     def rule(values: Any, argument: str) -> dict[str, Any]:
@@ -314,4 +314,4 @@ VACUUM: Final[Mapping[str, Rule]] = {
     "inventory": of_type(str, DataFrame, Inventory, NoneType),
     "retentionHours": hours_of,
 }
-"""What VACUUM takes; an inventory that is text is a table's name."""
+"""The arguments of VACUUM. An inventory that is text is the name of a table."""

@@ -1,4 +1,4 @@
-"""Build a new table: ``DeltaTable.create`` and its like collect its definition, ``execute`` makes it.
+"""Build a new table: ``DeltaTable.create`` and similar methods collect the definition, ``execute`` creates it.
 
 The names and signatures are those that Delta users know.
 """
@@ -38,18 +38,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class IdentityGenerator:
-    """Numbers for an identity column: ``start``, ``start + step`` … Not every number need be used."""
+    """Values of an identity column: ``start``, ``start + step`` … Values may be skipped."""
 
     start: int = 1
     step: int = 1
 
 
 def _check_column(name: Any, kind: Any, nullable: Any, always: Any, by_default: Any, comment: Any) -> None:
-    """Refuse what ``addColumn`` cannot take.
+    """Check the arguments of ``addColumn``.
 
     Raises:
-        ArgumentTypeError: An argument of another type.
-        InvalidArgumentError: Both are generated, or the step is 0. It is a ``ValueError``.
+        ArgumentTypeError: An argument has a wrong type.
+        InvalidArgumentError: Both generators are given, or the step is 0. It is a ``ValueError``.
     """
     check_type(name, str, what="Column name")
     check_type(kind, str, DataType, what="Column data type")
@@ -77,12 +77,12 @@ def _check_column(name: Any, kind: Any, nullable: Any, always: Any, by_default: 
 
 
 class DeltaTableBuilder(Generic[_T]):
-    """Collects what a new table is to be; ``execute`` makes it. Made by ``DeltaTable.create`` and its like.
+    """The definition of a new table; ``execute`` creates the table. Made by ``DeltaTable.create`` and similar methods.
 
     Args:
         spark: The session.
-        mode: What becomes of a table that is there.
-        made: Makes what ``execute`` gives: the class of the table.
+        mode: What to do with an existing table.
+        made: Makes the result of ``execute``: the class of the table.
     """
 
     def __init__(self, spark: SparkSession, mode: CreateMode, made: Callable[[SparkSession, DeltaLog], _T]) -> None:
@@ -105,7 +105,7 @@ class DeltaTableBuilder(Generic[_T]):
 
     @checked(location=of_type(str, what="Location"))
     def location(self, location: str) -> DeltaTableBuilder[_T]:
-        """Set where the table's files go."""
+        """Set the location of the table's files."""
         self._location = location
         return self
 
@@ -125,20 +125,20 @@ class DeltaTableBuilder(Generic[_T]):
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> DeltaTableBuilder[_T]:
-        """Add one column.
+        """Add a column.
 
         Args:
             colName: Its name.
-            dataType: A Spark type or its DDL text, such as ``"decimal(10,2)"``.
+            dataType: A Spark type, or its DDL text such as ``"decimal(10,2)"``.
             nullable: Whether it may be null.
-            generatedAlwaysAs: SQL over other columns from which it is computed, or an ``IdentityGenerator``: every
-                row gets a number of its own.
-            generatedByDefaultAs: An ``IdentityGenerator``, for rows that bring no value.
+            generatedAlwaysAs: SQL over other columns that computes it, or an ``IdentityGenerator`` that numbers every
+                row.
+            generatedByDefaultAs: An ``IdentityGenerator`` for rows without a value.
             comment: Its description.
 
         Raises:
-            ArgumentTypeError: An argument of another type. It is a ``TypeError``.
-            InvalidArgumentError: Both, or a step of 0. It is a ``ValueError``.
+            ArgumentTypeError: An argument has a wrong type. It is a ``TypeError``.
+            InvalidArgumentError: Both generators are given, or the step is 0. It is a ``ValueError``.
 
         Protocol: "Generated Columns", "Identity Columns".
         """
@@ -154,19 +154,19 @@ class DeltaTableBuilder(Generic[_T]):
 
     @checked(cols=check_fields)
     def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder[_T]:
-        """Add the columns of an existing schema."""
+        """Add the columns of a schema."""
         self._fields.extend(cols)
         return self
 
     @checked(cols=check_columns("Partitioning column"))
     def partitionedBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
-        """Set the partition columns, in order; they must be columns of the table."""
+        """Set the partition columns, in order. They must be columns of the table."""
         self._partition_columns.extend(cast("tuple[str, ...]", cols))
         return self
 
     @checked(cols=check_columns("Clustering column"))
     def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
-        """Set the columns (dotted if nested, four at most) that OPTIMIZE orders rows by, in place of partitions.
+        """Set at most four columns (dotted if nested) that OPTIMIZE sorts rows by, instead of partitions.
 
         Protocol: "Clustered Table".
         """
@@ -183,9 +183,9 @@ class DeltaTableBuilder(Generic[_T]):
         """Create or replace the table, in one commit.
 
         Raises:
-            TableAlreadyExistsError, TableNotFoundError: As the kind of builder says.
-            SchemaError: Columns that the format cannot hold; partition columns that are not there.
-            UnknownSettingError: A misspelt ``delta.*`` property.
+            TableAlreadyExistsError, TableNotFoundError: The builder refuses an existing, or a missing, table.
+            SchemaError: The format cannot hold a column, or a partition column is missing.
+            UnknownSettingError: A ``delta.*`` property is misspelled.
         """
         with user_errors():
             parts = None if self._name is None else parse_identifier(self._spark, self._name)
@@ -217,12 +217,12 @@ def _created(builder: RemoteTableBuilder, call: Call) -> Any:
 
 
 class RemoteTableBuilder:
-    """A new table on the server in the making; see ``DeltaTableBuilder``.
+    """The definition of a new table on the server; see ``DeltaTableBuilder``.
 
     Args:
         spark: A session of a Spark Connect client.
         start: ``create``, ``createIfNotExists``, ``replace`` or ``createOrReplace``.
-        made: The class that opens what ``execute`` made.
+        made: The class that opens the new table.
     """
 
     def __init__(self, spark: Any, start: str, made: Any) -> None:

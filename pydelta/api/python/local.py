@@ -3,79 +3,84 @@
 ::
 
     table = pydelta.open("s3://bucket/table", options={…})
-    table.scan(where="day >= '2024-01-01'", columns=["id", "day"])     an Arrow table; Polars by pl.from_arrow
-    table.append(rows)                                                 Arrow or Polars; one version
-    table.delete("id = 5")                                             as DELETE of a session, one version
-    table.update({"state": "'paid'"}, "id = 5")                        values are constants or columns
-    table.merge(rows, on="id")                                         update what is there, insert what is not
-    table.optimize()   table.purge()   table.vacuum()                  as the statements of a session
+    table.scan(where="day >= '2024-01-01'", columns=["id", "day"])     an Arrow table; pl.from_arrow gives Polars
+    table.append(rows)                                                 Arrow or Polars, in one version
+    table.delete("id = 5")                                             like DELETE in a session, in one version
+    table.update("id = 5", {"state": "'paid'"})                        values are constants or columns
+    table.merge(rows, on="id")                                         update matching rows, insert new ones
+    table.optimize()   table.purge()   table.vacuum()                  like the statements of a session
+    table.restore(3)   table.clone(uri)   table.history()
+    pydelta.LocalTable.create(uri, rows)                               a new table
 
-Commits, conflicts, checks and hooks are those of every other command. What only Spark computes is refused.
+Commits, conflicts, checks and hooks are those of every other command. If only Spark can do a step, it is refused.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from pydelta.api.console.old_names import warn_old_argument
+from pydelta.api.console.output import moment
 from pydelta.api.python.local_arguments import (
+    columns_of,
+    flag_of,
     hours_of,
     location_of,
     names_of,
     optional_text,
     options_of,
+    properties_of,
     values_of,
     version_of,
+    whole_of,
 )
 from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.merge import Merge, MergeResult, Merging
 from pydelta.commands.change.update import Update, UpdateResult
-from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.clone import Clone
+from pydelta.commands.create import Create, CreateMode, TableDefinition
+from pydelta.commands.describe import describe_detail, describe_history
+from pydelta.commands.fsck import Fsck, FsckReport
+from pydelta.commands.generate import Generate
 from pydelta.commands.optimize.command import Optimize, OptimizeResult
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
+from pydelta.commands.restore import Restore, RestoreResult
 from pydelta.commands.run import Context, existing_table, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumResult
-from pydelta.commands.write.command import Write, WriteResult, WriteTarget
+from pydelta.commands.write.command import RowSource, Write, WriteResult
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.engines.arrow.columns import ArrowColumns, fields_in, partition_scalar, refuse_depth, refuse_table
-from pydelta.engines.arrow.conform import conformed
 from pydelta.engines.arrow.engine import ArrowEngine, column_of, only_spark
-from pydelta.engines.arrow.evaluate import true_rows
-from pydelta.engines.arrow.expressions import Exact, NotHere
-from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
+from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.local_merge import clauses_of
-from pydelta.engines.arrow.tasks.arrow import file_array, optional
-from pydelta.engines.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, old_file, read_batches, rows_among
-from pydelta.engines.arrow.tasks.write_files import run_task
+from pydelta.engines.arrow.scans import Scan, logical_schema
+from pydelta.engines.arrow.sources import ArrowRows, arrow_of, refuse_new_rules, refuse_rules, schema_of_arrow
+from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.text_source import TextFile, TextSource
-from pydelta.engines.arrow.threads import read_files
-from pydelta.errors import InvalidArgumentError, SchemaMismatchError, error_context, first_line
-from pydelta.log import DeltaLog, Snapshot
-from pydelta.predicate.expressions import fields_of
-from pydelta.protocol.actions import AddFile
-from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
-from pydelta.protocol.sized_texts import LENGTH
-from pydelta.protocol.types import PrimitiveType, StructField, StructType
-from pydelta.settings import Settings
+from pydelta.errors import InvalidArgumentError, error_context
+from pydelta.log import CheckpointResult, CleanupResult, DeltaLog, Snapshot
+from pydelta.log.times import epoch_ms_of
+from pydelta.manifests import PublishResult
+from pydelta.protocol.partitions import zone_of
+from pydelta.settings import Settings, checked_properties
 from pydelta.txn import start_transaction
 
-__all__ = ["ArrowRows", "LocalTable", "open_table"]
+__all__ = ["LocalTable", "Rows", "open_table"]
 
-_RULES: Final = (
-    "delta.generationExpression",
-    "delta.invariants",
-    "delta.identity.step",
-    "CURRENT_DEFAULT",
-    LENGTH,
-)
-_CONSTRAINT: Final = "delta.constraints."
-_BATCH_ROWS: Final = 131_072
-_VOID: Final = PrimitiveType("void")
+Rows: TypeAlias = pa.Table | pl.DataFrame
+"""Rows with types, from memory."""
+
+_MODES: Final = {
+    "error": (WriteMode.CREATE, CreateMode.CREATE),
+    "ignore": (WriteMode.IGNORE, CreateMode.CREATE_IF_NOT_EXISTS),
+    "replace": (WriteMode.CREATE_OR_REPLACE, CreateMode.CREATE_OR_REPLACE),
+}
+"""What ``create`` does with an existing table: the write of rows, and the creation of an empty table."""
 
 
 def open_table(
@@ -91,8 +96,8 @@ def open_table(
         uri: A URI or a local path.
         options: Storage options, by Hadoop's names (``fs.s3a.endpoint`` …).
         settings: None for those of the environment (``PYDELTA_*``).
-        time_zone: Of times in conditions and values that name none, as ``spark.sql.session.timeZone`` is for a
-            session. None refuses them: the zone of this machine is not that of whoever wrote the text.
+        time_zone: Zone of times without one in conditions and values, like ``spark.sql.session.timeZone`` in a
+            session. None refuses such times, because the machine's zone may not be the author's.
 
     Raises:
         TableNotFoundError: There is no Delta table there.
@@ -110,11 +115,11 @@ def open_table(
 
 
 class LocalTable:
-    """A table that is read and changed in this process. Made by ``pydelta.open``.
+    """A table that is read and changed in this process. Made by ``pydelta.open`` or ``create``.
 
     Args:
-        log: The table's.
-        time_zone: Of times that name none; None refuses them.
+        log: The table's log.
+        time_zone: Zone of times without one; None refuses such times.
     """
 
     def __init__(self, log: DeltaLog, *, time_zone: str | None = None) -> None:
@@ -122,6 +127,61 @@ class LocalTable:
         self._time_zone = time_zone
         self._engine = ArrowEngine(log, time_zone=time_zone)
         self._context = Context(log, self._engine)
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        columns: pa.Schema | Mapping[str, str] | Rows,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        mode: str = "error",
+        options: Mapping[str, str] | None = None,
+    ) -> LocalTable:
+        """Create a table in one commit, and open it.
+
+        Args:
+            uri: A URI or a local path.
+            columns: An Arrow schema, or names with types (``{"id": "bigint", "day": "date"}``), for a table without
+                rows; or the first rows, as Arrow or Polars. Columns of rows may all be null.
+            partition_by: Partition columns, in order.
+            properties: Table properties, such as ``{"delta.enableChangeDataFeed": "true"}``.
+            mode: What to do with an existing table: ``error`` refuses it, ``ignore`` leaves it unchanged, ``replace``
+                removes its rows and gives it the new definition.
+            options: Storage options, by Hadoop's names.
+
+        Raises:
+            TableAlreadyExistsError: There is a table, or the location holds other files.
+            SchemaError, UnsupportedFeatureError: A table cannot have these columns.
+            UnknownSettingError: A ``delta.*`` property is misspelled.
+        """
+        location = location_of(uri)
+        if mode not in _MODES:
+            raise InvalidArgumentError(f"There is no mode {mode!r} of create.", hint=f"Use {', '.join(_MODES)}.")
+        of_rows, of_definition = _MODES[mode]
+        table = cls(DeltaLog.for_table(location, options=options_of(options)))
+        log, given = table._log, properties_of(properties)
+        with error_context(table=log.uri):
+            if isinstance(columns, Rows):
+                snapshot = log.update()
+                refuse_new_rules(snapshot, given)
+                rows = arrow_of(columns)
+                source = ArrowRows(log, snapshot, rows, schema=schema_of_arrow(rows.schema))
+                wanted = WriteOptions(
+                    mode=of_rows,
+                    partition_by=tuple(names_of(partition_by, "Partition columns")),
+                    properties=checked_properties(given),
+                )
+                run(Write(source, wanted), table._context)
+            else:
+                definition = TableDefinition(
+                    schema=columns_of(columns),
+                    partition_columns=tuple(names_of(partition_by, "Partition columns")),
+                    properties=given,
+                )
+                run(Create(definition=definition, mode=of_definition), table._context)
+        return table
 
     def __repr__(self) -> str:
         return f"LocalTable({self._log.uri!r})"
@@ -133,8 +193,8 @@ class LocalTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the newest version, as ``scan`` gives them."""
-        return _logical(self._log.update().schema)
+        """The columns of the newest version, as ``scan`` returns them."""
+        return logical_schema(self._log.update().schema)
 
     def scan(
         self, where: str | None = None, *, columns: Sequence[str] | None = None, version: int | None = None
@@ -142,13 +202,13 @@ class LocalTable:
         """Read rows into an Arrow table.
 
         Args:
-            where: A condition as SQL text: columns compared with constants; None for all rows.
-            columns: Names of columns, ignoring case, as they are or between backticks, each once; None for all.
-            version: None for the newest.
+            where: A condition as SQL text that compares columns with constants; None for all rows.
+            columns: Names of columns, ignoring case, with or without backticks, each once; None for all.
+            version: The version to read; None for the newest.
 
         Raises:
-            ParseError, BindError: The condition cannot be used, or there is no such column.
-            UnsupportedFeatureError: It, or a file, takes Spark; the message says what.
+            ParseError, BindError: The condition is invalid, or there is no such column.
+            UnsupportedFeatureError: The condition or a file needs Spark; the error names the reason.
             VersionNotFoundError: The log does not reach back to the version.
             StorageError: A file is missing or damaged.
         """
@@ -167,52 +227,88 @@ class LocalTable:
             conjuncts = () if bound is None else bound.conjuncts
             files = snapshot.files.select(data_filters=conjuncts)
             try:
-                return _Scan(self._log, snapshot, names, None if bound is None else bound.native).run(files)
+                return Scan(self._log, snapshot, names, None if bound is None else bound.native).run(files)
             except (NotHere, NeedsSpark) as reason:
                 raise only_spark(reason, snapshot) from None
 
     def append(self, rows: pa.Table | pl.DataFrame | TextFile) -> WriteResult:
-        """Add rows in one version. Columns are matched by name, ignoring case; one that is missing is null.
+        """Add rows in one version. Columns are matched by name, ignoring case; missing columns are null.
 
         Raises:
-            SchemaMismatchError: A column that the table does not have, or a value that its type does not hold.
-            ConstraintViolatedError: A null in a column that is NOT NULL.
-            UnsupportedFeatureError: The table has rules that only Spark checks; they are named.
-            StorageError: The store refused; no version was made.
+            SchemaMismatchError: The table lacks a column of the rows, or a value does not fit its column's type.
+            ConstraintViolatedError: A column that is NOT NULL has a null.
+            UnsupportedFeatureError: The table has rules that only Spark checks; the error names them.
+            StorageError: The store refused; no version was created.
         """
-        given = _given(rows, self._log, self._time_zone)
-        with error_context(table=self._log.uri):
-            snapshot = existing_table(self._log.update())
-            _refuse_rules(snapshot)
-            source = (
-                TextSource(self._log, snapshot, given)
-                if isinstance(given, TextFile)
-                else ArrowRows(self._log, snapshot, given)
-            )
-            # The write reads the snapshot whose rules were checked above.
-            context = self._context.beginning(lambda log: start_transaction(log, snapshot))
-            return run(Write(source, WriteOptions(mode=WriteMode.APPEND)), context)
+        return self._write(rows, WriteOptions(mode=WriteMode.APPEND))
 
-    def delete(self, where: str | None = None) -> DeleteResult:
-        """Delete the rows for which a condition is true; all rows without one. See ``DeltaTable.delete``.
-
-        Raises:
-            UnsupportedFeatureError: The condition, or a file, takes Spark; the message says what.
-        """
-        return run(Delete(condition=where, always=("true",)), self._context)
-
-    def update(self, set: Mapping[str, str], where: str | None = None) -> UpdateResult:  # noqa: A002 - as in SQL
-        """Set columns of the rows for which a condition is true; of all rows without one.
+    def overwrite(
+        self, rows: Rows | TextFile, where: str | None = None, *, overwrite_schema: bool = False
+    ) -> WriteResult:
+        """Replace the table's rows in one version; with a condition, only the rows for which it is true.
 
         Args:
-            set: Columns, named as in SQL, with SQL text: a constant (``"'paid'"``, ``"0"``, ``"NULL"``) or another
-                column.
-            where: A condition as SQL text.
+            rows: The new rows. Columns are matched by name as in ``append``.
+            where: A condition as SQL text, which every new row must satisfy; see ``replaceWhere``.
+            overwrite_schema: Let the rows define the table's columns again.
 
         Raises:
-            UnsupportedFeatureError: A value, the condition or the table takes Spark; the message says what.
+            ConstraintViolatedError: A new row does not satisfy the condition, or has a null where it may not.
+            SchemaMismatchError: See ``append``.
+            UnsafeOperationError: The table is append-only.
+            UnsupportedFeatureError: The condition, a file or the table needs Spark; the error names the reason.
         """
-        return run(Update(assignments=list(values_of(set).items()), condition=where), self._context)
+        where = optional_text(where, "The condition")
+        if flag_of(overwrite_schema, "overwrite_schema") and isinstance(rows, TextFile):
+            raise InvalidArgumentError(
+                "A file of text has no types, so it cannot define the columns.", hint="Leave overwrite_schema out."
+            )
+        options = WriteOptions(mode=WriteMode.OVERWRITE, overwrite_schema=overwrite_schema)
+        return self._write(rows, options.narrowed(replace_where=where))
+
+    def delete(self, condition: str | None = None, *, where: str | None = None) -> DeleteResult:
+        """Delete the rows for which a condition is true; all rows without one. See ``DeltaTable.delete``.
+
+        Args:
+            condition: SQL text.
+            where: The former name of ``condition``.
+
+        Raises:
+            UnsupportedFeatureError: The condition or a file needs Spark; the error names the reason.
+        """
+        if where is not None:
+            warn_old_argument("delete(where=…)", "delete(condition=…)")
+        return run(Delete(condition=where if condition is None else condition, always=("true",)), self._context)
+
+    def update(
+        self,
+        condition: str | Mapping[str, str] | None = None,
+        set: Mapping[str, str] | str | None = None,  # noqa: A002 - as in DeltaTable
+        *,
+        where: str | None = None,
+    ) -> UpdateResult:
+        """Set columns of the rows for which a condition is true; of all rows without one. See ``DeltaTable.update``.
+
+        Args:
+            condition: SQL text.
+            set: Columns, named as in SQL, with SQL text: a constant (``"'paid'"``, ``"0"``, ``"NULL"``) or another
+                column.
+            where: The former name of ``condition``. The former order, a mapping before the condition, also works.
+
+        Raises:
+            UnsupportedFeatureError: A value, the condition or the table needs Spark; the error names the reason.
+        """
+        if isinstance(condition, Mapping):
+            warn_old_argument("update({…}, condition)", "update(condition, {…})")
+            given = optional_text(set, "The condition")
+            return self._update(given if where is None else where, condition)
+        if where is not None:
+            warn_old_argument("update(where=…)", "update(condition=…)")
+            condition = where if condition is None else condition
+        return self._update(condition, set)
+
+    def _update(self, condition: str | None, values: Mapping[str, str] | str | None) -> UpdateResult:
+        return run(Update(assignments=list(values_of(values).items()), condition=condition), self._context)
 
     def merge(
         self,
@@ -223,25 +319,25 @@ class LocalTable:
         not_matched: str | None = "insert",
         not_matched_by_source: str | None = None,
     ) -> MergeResult:
-        """Merge rows into the table in one version, by columns that are equal; see ``MERGE``.
+        """Merge rows into the table in one version, by equal key columns; see ``MERGE``.
 
         Args:
-            rows: Columns are matched by name, ignoring case. A column that the rows lack stays as it is in a row that
-                is there, and is null in a new one.
+            rows: Columns are matched by name, ignoring case. A column that the rows lack stays unchanged in existing
+                rows, and is null in new ones.
             on: The key columns, named as in SQL. A null matches nothing.
-            matched: ``update`` sets the columns that the rows have, ``delete`` deletes; None leaves such rows alone.
-            not_matched: ``insert`` adds rows that match none of the table's; None does not.
-            not_matched_by_source: ``delete`` deletes the rows that match none of these; None leaves them alone.
+            matched: ``update`` sets the columns that the rows have, ``delete`` deletes; None keeps matching rows.
+            not_matched: ``insert`` adds the rows that match no row of the table; None skips them.
+            not_matched_by_source: ``delete`` deletes the table's rows that match no given row; None keeps them.
 
         Raises:
-            BindError, SchemaMismatchError: A column that the table does not have, or a value that its type cannot hold.
-            InvalidArgumentError: Several rows match the same row of the table, or nothing is to be done.
-            UnsupportedFeatureError: The table has rules, keys or types that take Spark; the message says which.
+            BindError, SchemaMismatchError: The table lacks a column, or a value does not fit its column's type.
+            InvalidArgumentError: Several rows match the same row of the table, or there is nothing to do.
+            UnsupportedFeatureError: The table has rules, keys or types that need Spark; the error names them.
         """
         with error_context(table=self._log.uri):
             clauses = clauses_of(matched, not_matched, not_matched_by_source)
             engine = self._engine
-            given = _given(rows, self._log, self._time_zone)
+            given = self._given(rows)
             key_names = names_of(on, "Key columns")
 
             def begin(snapshot: Snapshot) -> Merging:
@@ -260,207 +356,168 @@ class LocalTable:
     def optimize(
         self, where: str | None = None, *, zorder_by: Sequence[str] = (), full: bool = False
     ) -> OptimizeResult:
-        """Rewrite small files into large ones, or rows into an order that lets queries skip files; see ``OPTIMIZE``.
+        """Rewrite small files into large ones, or sort rows so that queries can skip files; see ``OPTIMIZE``.
 
         Args:
-            where: A condition over partition columns, as SQL text; None for all of them.
-            zorder_by: Columns to order rows by, none more important than another.
-            full: Of a clustered table, order all files again.
+            where: A condition over partition columns, as SQL text; None for all partitions.
+            zorder_by: Columns to sort rows by, along a Z-order curve.
+            full: For a clustered table, sort all files again.
 
         Raises:
-            UnsupportedFeatureError: A file takes Spark, or a partition is too large to sort here; the message says so.
-            DeltaConcurrentModificationException: A file was deleted meanwhile; run it again.
+            UnsupportedFeatureError: A file needs Spark, or a partition is too large to sort in memory.
+            DeltaConcurrentModificationException: Another writer deleted a file; run it again.
         """
         order = tuple(names_of(zorder_by, "Columns to order by"))
         return run(Optimize(condition=where, zorder_by=order, full=full), self._context)
 
-    def purge(self, where: str | None = None) -> PurgeResult:
-        """Rewrite the files of which deletion vectors hide rows, without those rows; see ``REORG … APPLY (PURGE)``.
+    def purge(self, condition: str | None = None, *, where: str | None = None) -> PurgeResult:
+        """Rewrite files with deletion vectors without their hidden rows; see ``DeltaTable.purge``.
+
+        Args:
+            condition: SQL text over partition columns; None for the whole table.
+            where: The former name of ``condition``.
 
         Raises:
-            UnsupportedFeatureError: A file takes Spark; the message says why.
-            DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+            UnsupportedFeatureError: A file needs Spark; the error names the reason.
+            DeltaConcurrentModificationException: Another writer changed a file; run it again.
         """
-        return run(Purge(condition=where), self._context)
+        if where is not None:
+            warn_old_argument("purge(where=…)", "purge(condition=…)")
+        return run(Purge(condition=where if condition is None else condition), self._context)
 
     def vacuum(self, retention_hours: float | None = None, *, dry_run: bool = False) -> VacuumResult:
         """Delete the files that no retained version needs; see ``VACUUM``.
 
         Args:
-            retention_hours: How far back versions stay readable; None for what the table says.
-            dry_run: Only say what would go.
+            retention_hours: How far back versions stay readable; None for the table's retention.
+            dry_run: Only find the files; delete nothing.
 
         Raises:
             UnsafeOperationError: The retention is below the table's.
         """
         return run(Vacuum(retention_hours=hours_of(retention_hours), dry_run=dry_run), self._context)
 
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the commits, newest first, with the keys of ``DESCRIBE HISTORY``; times are in UTC.
 
-def _given(rows: pa.Table | pl.DataFrame | TextFile, log: DeltaLog, zone: str | None) -> pa.Table | TextFile:
-    if isinstance(rows, TextFile):
-        rows.for_table(log.uri, lambda other, bad: LocalTable(other).append(bad), zone)
-        return rows
-    if isinstance(rows, pl.DataFrame):
-        return _of_polars(rows)
-    if not isinstance(rows, pa.Table):
-        raise InvalidArgumentError(
-            f"Rows are a pyarrow.Table or a polars.DataFrame, not {type(rows).__name__}.",
-            hint="Make one with pyarrow.table({…}) or polars.DataFrame({…}).",
-        )
-    return rows
+        Args:
+            limit: The most commits to return; None for all that the log retains.
+        """
+        rows = describe_history(self._log.history(whole_of(limit, "The limit")))
+        return [{**row, "timestamp": moment(row["timestamp"])} for row in rows]
 
+    def detail(self) -> dict[str, Any]:
+        """Return the keys and values of ``DESCRIBE DETAIL`` for the newest version; times are in UTC."""
+        row = describe_detail(existing_table(self._log.update()))
+        return {**row, "createdAt": moment(row["createdAt"]), "lastModified": moment(row["lastModified"])}
 
-def _of_polars(rows: pl.DataFrame) -> pa.Table:
-    """The rows as Arrow has them; an object of Python would be written as its address."""
-    for name, kind in rows.schema.items():
-        try:
-            if _has_objects(kind):
-                raise pa.ArrowInvalid("Arrow has no objects of Python")
-            rows.select(pl.col(name).head(0)).to_arrow()
-        except (pa.ArrowException, pl.exceptions.PolarsError) as error:
-            raise SchemaMismatchError(
-                f"Column {name!r} of the rows is {kind}, which no column of a table holds: {first_line(error)}",
-                hint="Cast the column to the table's type first.",
-            ) from error
-    return rows.to_arrow()
+    def restore(self, version: int | None = None, timestamp: str | dt.datetime | None = None) -> RestoreResult:
+        """Make an earlier version the current state, as a new version; see ``RESTORE``.
 
-
-def _has_objects(kind: Any) -> bool:
-    if isinstance(kind, pl.Struct):
-        return any(_has_objects(field.dtype) for field in kind.fields)
-    return _has_objects(kind.inner) if isinstance(kind, (pl.List, pl.Array)) else kind == pl.Object
-
-
-def _logical(schema: StructType) -> pa.Schema:
-    return optional(to_arrow(schema))
-
-
-class _Scan:
-    """One scan: which columns come out, and which are read for it."""
-
-    def __init__(self, log: DeltaLog, snapshot: Snapshot, names: Sequence[str], condition: Exact | None) -> None:
-        refuse_table(snapshot)
-        self._log, self._snapshot, self._condition = log, snapshot, condition
-        self._names = names
-        self._mode = snapshot.column_mapping_mode
-        self._partitions = {name.lower() for name in snapshot.partition_columns}
-        fields = [] if condition is None else list(fields_of(condition))
-        self._columns = ArrowColumns(snapshot, fields)
-        wanted = {*names, *(item.path[0] for item in fields)}
-        stored = [field for field in snapshot.schema.fields if field.name in wanted and self._is_stored(field)]
-        self._schema = optional(to_arrow(logical_to_physical(StructType(tuple(stored)), self._mode)))
-        logical = _logical(snapshot.schema)
-        self._out = pa.schema([logical.field(name) for name in names])
-
-    def _is_stored(self, field: StructField) -> bool:
-        return field.name.lower() not in self._partitions and field.data_type != _VOID
-
-    def run(self, files: pl.DataFrame) -> pa.Table:
-        adds = self._snapshot.files.adds(files)
-        old = [old_file(add) for add in adds]
-        root, options = self._log.uri, self._log.options
-        hidden = hidden_rows(old, store=self._log.store, root=root, options=options)
-
-        def read(number: int) -> list[pa.RecordBatch]:
-            return list(self._file(adds[number], old[number], hidden.get(number)))
-
-        batches = [batch for part in read_files(read, len(adds), self._log.store) for batch in part]
-        return pa.Table.from_batches(batches, schema=self._out)
-
-    def _file(self, add: AddFile, file: OldFile, hidden: Any) -> Iterator[pa.RecordBatch]:
-        for start, batch in read_batches(file, self._schema, self._log.store):
-            keep = np.ones(batch.num_rows, dtype=np.bool_)
-            if hidden is not None:
-                keep &= ~rows_among(hidden, start, batch.num_rows)
-            if self._condition is not None:
-                column = self._columns.of(add.partition_values, batch)
-                keep &= true_rows(self._condition, column, batch.num_rows)
-            arrays = [self._array(name, add, batch) for name in self._names]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._out).filter(pa.array(keep))
-
-    def _array(self, name: str, add: AddFile, batch: pa.RecordBatch) -> Any:
-        field = self._snapshot.schema.field(name)
-        assert field is not None, "the names were resolved"
-        target = self._out.field(name).type
-        if field.data_type == _VOID:
-            return pa.nulls(batch.num_rows)
-        key = field.name if self._mode == "none" else physical_name(field)
-        if field.name.lower() in self._partitions:
-            return pa.repeat(partition_scalar(add.partition_values.get(key), field.data_type), batch.num_rows)
-        return file_array(batch.column(batch.schema.get_field_index(key)), target)
-
-
-def _refuse_rules(snapshot: Snapshot) -> None:
-    """Check that nothing about new rows of the table takes Spark."""
-    try:
-        refuse_depth(snapshot.schema)
-    except NotHere as reason:
-        raise only_spark(reason, snapshot) from None
-    assert snapshot.metadata is not None
-    rules = {key for key in snapshot.metadata.configuration if key.lower().startswith(_CONSTRAINT)}
-    for field in fields_in(snapshot.schema):
-        rules |= {f"{field.name}: {key}" for key in _RULES if key in field.metadata}
-    if rules:
-        raise only_spark(NotHere(f"rules of the table ({', '.join(sorted(rules))})"), snapshot)
-
-
-class ArrowRows:
-    """An Arrow table as a source of rows for ``write_table``."""
-
-    def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table) -> None:
-        try:
-            rows.validate(full=True)  # a place beyond a dictionary would end the process
-        except pa.ArrowException as error:
-            raise InvalidArgumentError(
-                f"The rows are not a valid Arrow table: {first_line(error)}",
-                hint="Read or make them again; table.validate(full=True) says what is wrong.",
-            ) from error
-        self._rows, self._store, self._options = rows, log.store, log.options
-        self._partitions = {name.lower() for name in snapshot.partition_columns}
-        given: dict[str, StructField] = {}
-        for name in rows.schema.names:
-            field = snapshot.schema.field(name)
-            if field is None or field.name in given:
-                raise SchemaMismatchError(
-                    f"The rows have a column {name!r}, which the table {'lacks' if field is None else 'has once'}.",
-                    hint=f"The table's columns are: {', '.join(snapshot.schema.names)}.",
-                )
-            given[field.name] = field
-        self._given = {field.name: place for place, field in enumerate(given.values())}
-        self._schema = StructType(tuple(field for field in snapshot.schema.fields if field.name in given))
-
-    @property
-    def schema(self) -> StructType:
-        """See ``RowSource.schema``."""
-        return self._schema
-
-    def write(self, target: WriteTarget) -> RewriteOutput:
-        """See ``RowSource.write``."""
-        plan = target.plan
-        shape = TableShape.planned(target.table_uri, plan)
-        session = Session(settings=target.settings, store_options=self._options)
-        task = make_task(shape, target.options, session)
-        data, partitions = written_columns(plan.schema, plan.partition_columns)
-        columns = [self._column(plan.schema, name) for name in (*data, *partitions)]
-        for name in set(self._schema.names).difference(data, partitions):  # void: files have no place for a value
-            self._column(plan.schema, name)
-        table = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
-        records = run_task(table.to_batches(max_chunksize=_BATCH_ROWS), task, partition_id=0, store=self._store)
-        return output_of(records)
-
-    def as_table(self, schema: StructType) -> pa.Table:
-        """Return the rows under the table's names and in its types.
+        Args:
+            version: The version to restore.
+            timestamp: Instead of a version: restore the newest one at or before this time, given as ISO 8601 text or
+                a datetime. A time without a zone is in the table's ``time_zone``, and is refused without one.
 
         Raises:
-            SchemaMismatchError, ConstraintViolatedError: As ``LocalTable.append``.
+            VersionNotFoundError: The log does not reach back to it.
+            UnsafeOperationError: Files of that version no longer exist; nothing is changed.
         """
-        names = self._schema.names
-        return pa.Table.from_arrays([self._column(schema, name) for name in names], names=list(names))
+        return run(Restore(version=version_of(version), timestamp_ms=self._time(timestamp)), self._context)
 
-    def _column(self, schema: StructType, name: str) -> pa.ChunkedArray:
-        field = schema.field(name)
-        assert field is not None, "the names are the schema's own"
-        place = self._given.get(field.name)
-        nothing = pa.chunked_array([pa.nulls(self._rows.num_rows)])
-        column = nothing if place is None else self._rows.column(place)
-        return conformed(column, field, partition=field.name.lower() in self._partitions)
+    def clone(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        shallow: bool = False,
+        replace: bool = False,
+        version: int | None = None,
+        timestamp: str | dt.datetime | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> LocalTable:
+        """Create an independent table from a version of this one, and open it; see ``CLONE``.
+
+        Args:
+            target: Location of the new table, in a store that the same options open.
+            shallow: Name this table's files instead of copying them.
+            replace: Replace an existing table.
+            version: The version to clone; without version and time, the newest.
+            timestamp: See ``restore``.
+            properties: Table properties that override this table's.
+
+        Raises:
+            TableAlreadyExistsError: The target has a table or other files, and ``replace`` is not set.
+            VersionNotFoundError: The log does not reach back to the version.
+            StorageError: A file could not be copied; no version was created.
+        """
+        if version is not None and timestamp is not None:
+            raise InvalidArgumentError("A version and a timestamp were given.", hint="Give one of them.")
+        log = DeltaLog.for_table(location_of(target), options=self._log.options, settings=self._log.settings)
+        cloned = LocalTable(log, time_zone=self._time_zone)
+        command = Clone(
+            source=self._log,
+            shallow=shallow,
+            replace=replace,
+            version=version_of(version),
+            timestamp_ms=self._time(timestamp),
+            properties=properties_of(properties),
+        )
+        run(command, cloned._context)
+        return cloned
+
+    def generate(self, where: str | None = None, *, full: bool = False) -> PublishResult:
+        """Publish the symlink manifests of the newest version, as far as they changed; see ``GENERATE``.
+
+        Args:
+            where: A condition over partition columns that limits the manifests to these partitions.
+            full: Write every manifest again.
+
+        Raises:
+            UnsupportedFeatureError: Files have deletion vectors, or columns are mapped to other names.
+        """
+        return run(Generate(where=where, time_zone=self._time_zone, full=full), self._context)
+
+    def fsck(self, *, repair: bool = False) -> FsckReport:
+        """Find missing files, holes in the log, unreadable checkpoints and stray files; see ``FSCK``.
+
+        Args:
+            repair: Remove the entries of missing files from the log, and replace damaged checkpoints.
+
+        Returns:
+            The damage that was found, before any repair.
+        """
+        return run(Fsck(repair=flag_of(repair, "repair")), self._context)
+
+    def checkpoint(self) -> CheckpointResult:
+        """Write a checkpoint of the newest version, and verify it by reading it back."""
+        return self._log.checkpoint()
+
+    def cleanup(self) -> CleanupResult:
+        """Delete log files older than ``delta.logRetentionDuration`` that no retained version needs."""
+        return self._log.cleanup()
+
+    def _write(self, rows: Rows | TextFile, options: WriteOptions) -> WriteResult:
+        given = self._given(rows)
+        with error_context(table=self._log.uri):
+            snapshot = existing_table(self._log.update())
+            refuse_rules(snapshot)
+            source: RowSource
+            if isinstance(given, TextFile):
+                source = TextSource(self._log, snapshot, given)
+            else:
+                schema = schema_of_arrow(given.schema) if options.overwrite_schema else None
+                source = ArrowRows(self._log, snapshot, given, schema=schema)
+            # The write reads the snapshot whose rules were checked above.
+            context = self._context.beginning(lambda log: start_transaction(log, snapshot))
+            return run(Write(source, options), context)
+
+    def _given(self, rows: Rows | TextFile) -> pa.Table | TextFile:
+        if isinstance(rows, TextFile):
+            rows.for_table(self._log.uri, lambda other, bad: LocalTable(other).append(bad), self._time_zone)
+            return rows
+        return arrow_of(rows)
+
+    def _time(self, timestamp: str | dt.datetime | None) -> int | None:
+        if timestamp is None:
+            return None
+        return epoch_ms_of(timestamp, None if self._time_zone is None else zone_of(self._time_zone))

@@ -11,9 +11,25 @@ from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
-from pydelta.errors import InvalidArgumentError
+import pyarrow as pa
 
-__all__ = ["hours_of", "location_of", "names_of", "optional_text", "options_of", "values_of", "version_of"]
+from pydelta.engines.arrow.sources import schema_of_arrow
+from pydelta.errors import InvalidArgumentError
+from pydelta.protocol.types import StructField, StructType, parse_type
+
+__all__ = [
+    "columns_of",
+    "flag_of",
+    "hours_of",
+    "location_of",
+    "names_of",
+    "optional_text",
+    "options_of",
+    "properties_of",
+    "values_of",
+    "version_of",
+    "whole_of",
+]
 
 
 def _wrong(what: str, wanted: str, value: Any) -> InvalidArgumentError:
@@ -49,16 +65,45 @@ def options_of(options: Any) -> Mapping[str, str] | None:
     Raises:
         InvalidArgumentError: They are something else.
     """
-    if options is None:
-        return None
-    if not isinstance(options, Mapping):
-        raise _wrong("Storage options", "a dict of text", options)
-    for key, value in options.items():
+    return None if options is None else _texts(options, "Storage options", "storage option")
+
+
+def properties_of(properties: Any) -> Mapping[str, str]:
+    """Return table properties, which are text by text; none for None.
+
+    Raises:
+        InvalidArgumentError: They are something else.
+    """
+    return {} if properties is None else dict(_texts(properties, "Table properties", "property"))
+
+
+def _texts(values: Any, what: str, one: str) -> Mapping[str, str]:
+    if not isinstance(values, Mapping):
+        raise _wrong(what, "a dict of text", values)
+    for key, value in values.items():
         if not isinstance(key, str):
-            raise _wrong("The name of a storage option", "text", key)
+            raise _wrong(f"The name of a {one}", "text", key)
         if not isinstance(value, str):
-            raise _wrong(f"The storage option {key!r}", "text", value)
-    return options
+            raise _wrong(f"The {one} {key!r}", "text", value)
+    return values
+
+
+def columns_of(columns: Any) -> StructType:
+    """Return the columns of a new table without rows, given as an Arrow schema or as names with types.
+
+    Raises:
+        InvalidArgumentError: They are something else.
+        SchemaError, UnsupportedFeatureError: A table cannot have them.
+    """
+    if isinstance(columns, pa.Schema):
+        return schema_of_arrow(columns)
+    if not isinstance(columns, Mapping):
+        raise InvalidArgumentError(
+            f"Columns must be a schema, names with types, or rows, not {type(columns).__name__}.",
+            hint='Give {"id": "bigint"}, a pyarrow.Schema, a pyarrow.Table or a polars.DataFrame.',
+        )
+    types = _texts(columns, "Columns", "type of column")
+    return StructType(tuple(StructField(name, parse_type(kind)) for name, kind in types.items()))
 
 
 def names_of(names: Any, what: str) -> list[str]:
@@ -103,11 +148,31 @@ def version_of(version: Any) -> int | None:
     Raises:
         InvalidArgumentError: It is not a whole number.
     """
-    if version is None:
+    return whole_of(version, "The version")
+
+
+def whole_of(number: Any, what: str) -> int | None:
+    """Return a whole number, or None.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    if number is None:
         return None
-    if isinstance(version, bool) or not hasattr(version, "__index__"):  # NumPy's integers are numbers, too
-        raise _wrong("The version", "a whole number", version)
-    return int(version)
+    if isinstance(number, bool) or not hasattr(number, "__index__"):  # NumPy's integers are numbers, too
+        raise _wrong(what, "a whole number", number)
+    return int(number)
+
+
+def flag_of(flag: Any, what: str) -> bool:
+    """Return True or False.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    if not isinstance(flag, bool):
+        raise _wrong(what, "True or False", flag)
+    return flag
 
 
 def hours_of(hours: Any) -> float | None:

@@ -21,11 +21,12 @@ from pydelta.engines.spark.running import run_in_session
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from pydelta.api.python.wire import Call
     from pydelta.commands.change.merge import Merging
     from pydelta.commands.engine import Assignments
     from pydelta.log import DeltaLog, Snapshot
 
-__all__ = ["DeltaMergeBuilder", "RemoteMergeBuilder"]
+__all__ = ["DeltaMergeBuilder", "RemoteMergeBuilder", "merging"]
 
 _Values = Mapping[str, "str | Column"] | None
 
@@ -34,17 +35,17 @@ _RESULT = "num_affected_rows long, num_updated_rows long, num_deleted_rows long,
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaMergeBuilder:
-    """A merge in the making. Each method gives a new builder; the clauses are tried in the order they were given.
+    """A merge under construction. Each method returns a new builder, and clauses apply in the order they were added.
 
     Args:
         spark: The session.
         log: The target.
         alias: Name of the target in conditions and values.
         source: The rows to merge.
-        condition: Which target row goes with which source row.
-        clauses: What to do with them.
+        condition: Which source row matches which target row.
+        clauses: What to do with the rows, so far.
         evolve: Whether ``…All`` clauses may add columns to the target.
-        own: The frames that the target gave out, whose columns conditions and values may name.
+        own: Columns of the target's DataFrames, which conditions and values may use.
     """
 
     spark: SparkSession
@@ -57,7 +58,7 @@ class DeltaMergeBuilder:
     own: OwnColumns | None = None
 
     def _by_name(self, value: Any, on: ClauseOn = ClauseOn.MATCHED) -> Any:
-        """A condition or a value with names in the place of columns of frames that the target gave out."""
+        """Replace columns of the target's DataFrames in a condition or a value by their names."""
         if self.own is None:
             return value
         with user_errors(self.log):
@@ -74,9 +75,9 @@ class DeltaMergeBuilder:
         condition: str | Column | None = None,
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
-        """Set columns of a target row that has a source row. Values may read both.
+        """Set columns of a target row that matches a source row. Values may read both.
 
-        With nothing to set and no condition it adds no clause; with a condition, later clauses leave these rows alone.
+        With nothing to set and no condition, no clause is added. With a condition, later clauses skip these rows.
         """
         return self._update(ClauseOn.MATCHED, condition, set)
 
@@ -87,24 +88,24 @@ class DeltaMergeBuilder:
 
     @checked(condition=check_condition)
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Set every column of the target to that of the same name in the source."""
+        """Set every column of a matching target row to the source's column of the same name."""
         return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, None)
 
     @checked(condition=check_condition)
     def whenMatchedDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Delete a target row that has a source row."""
+        """Delete a target row that matches a source row."""
         return self._with(ClauseOn.MATCHED, ClauseAction.DELETE, condition, None)
 
     @checked(values=given_values("in whenNotMatchedInsert"), condition=check_condition)
     def whenNotMatchedInsert(
         self, condition: str | Column | None = None, values: Mapping[str, str | Column] | None = None
     ) -> DeltaMergeBuilder:
-        """Insert a source row that has no target row. Values may read the source."""
+        """Insert a source row that matches no target row. Values may read the source."""
         return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, values)
 
     @checked(condition=check_condition)
     def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Insert it with all columns of the target from the source."""
+        """Insert a source row that matches no target row, with every column of the target."""
         return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, None)
 
     @checked(set=given_values("in whenNotMatchedBySourceUpdate"), condition=check_condition)
@@ -113,16 +114,16 @@ class DeltaMergeBuilder:
         condition: str | Column | None = None,
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
-        """Set columns of a target row that has no source row, as ``whenMatchedUpdate``. Values may read the target."""
+        """Set columns of a target row that matches no source row. Values may read the target."""
         return self._update(ClauseOn.NOT_MATCHED_BY_SOURCE, condition, set)
 
     @checked(condition=check_condition)
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Delete a target row that has no source row."""
+        """Delete a target row that matches no source row."""
         return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.DELETE, condition, None)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Let ``…All`` clauses add the source's new columns to the target, and leave out those it has not."""
+        """Let ``…All`` clauses add the source's new columns to the target, and skip columns that the source lacks."""
         return replace(self, evolve=True)
 
     def execute(self) -> DataFrame:
@@ -130,12 +131,12 @@ class DeltaMergeBuilder:
 
         Returns:
             One row: ``num_affected_rows``, ``num_updated_rows``, ``num_deleted_rows``, ``num_inserted_rows``. No row
-            when the table has the session's ``txnVersion`` already.
+            if the table already has the session's ``txnVersion``.
 
         Raises:
-            InvalidArgumentError: No clause; two source rows would change one target row (its key is named).
-            ParseError, BindError, SchemaMismatchError: A condition or a value cannot be used.
-            ConstraintViolatedError: A row that the target does not allow.
+            InvalidArgumentError: There is no clause, or two source rows match one target row; the error has its key.
+            ParseError, BindError, SchemaMismatchError: A condition or a value is invalid.
+            ConstraintViolatedError: A new row violates a constraint of the target.
             DeltaConcurrentModificationException: Another transaction won.
 
         Protocol: "Add File and Remove File".
@@ -145,7 +146,7 @@ class DeltaMergeBuilder:
         return local_frame(self.spark, [] if result.skipped else [(sum(counts), *counts)], _RESULT)
 
     def run(self) -> MergeResult:
-        """Run the merge as ``execute`` does, and return everything that is known of what was done."""
+        """Run the merge as ``execute`` does, and return all of its counts and times."""
         with user_errors(self.log):
             evolve = self.evolve or settings_of(self.spark).schema_auto_merge
             statement = MergeStatement(condition=self.condition, clauses=self.clauses, alias=self.alias, evolve=evolve)
@@ -164,7 +165,7 @@ class DeltaMergeBuilder:
 
 
 class RemoteMergeBuilder(Remote):
-    """A merge of a remote table in the making; see ``DeltaMergeBuilder``."""
+    """A merge of a remote table under construction; see ``DeltaMergeBuilder``."""
 
     whenMatchedUpdate = sent(DeltaMergeBuilder.whenMatchedUpdate, further)
     whenMatchedUpdateAll = sent(DeltaMergeBuilder.whenMatchedUpdateAll, further)
@@ -175,3 +176,10 @@ class RemoteMergeBuilder(Remote):
     whenNotMatchedBySourceDelete = sent(DeltaMergeBuilder.whenNotMatchedBySourceDelete, further)
     withSchemaEvolution = sent(DeltaMergeBuilder.withSchemaEvolution, further)
     execute = sent(DeltaMergeBuilder.execute, rows)
+
+
+def merging(table: Any, call: Call) -> RemoteMergeBuilder:
+    """Start the merge of a remote table; see ``sent``."""
+    chain = table.chain
+    given = chain.given.merging(call.arguments[0], chain.spark.client, TARGET_ALIAS)
+    return RemoteMergeBuilder(replace(chain, given=given).then(call))

@@ -1,17 +1,17 @@
-"""Build a ``DeltaTable.optimize()``: choose partitions, then compact or order their rows.
+"""Build a ``DeltaTable.optimize()``: choose partitions, then compact them or sort their rows.
 
 The names and signatures are those that Delta users know.
 
 ::
 
-    table.optimize() --where("day < '2024-01-01'")--> executeCompaction()          small files become large ones
-                                                  `--> executeZOrderBy("a", "b")    rows along a Z-order curve
+    table.optimize() --where("day < '2024-01-01'")--> executeCompaction()          small files merged
+                                                  `--> executeZOrderBy("a", "b")    rows sorted along a Z-order curve
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydelta.api.python.arguments import check_columns, checked, of_type
 from pydelta.api.python.remote import Remote, further, rows, sent
@@ -23,13 +23,14 @@ from pydelta.engines.spark.running import run_in_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pydelta.api.python.wire import Call
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaOptimizeBuilder", "RemoteOptimizeBuilder"]
+__all__ = ["DeltaOptimizeBuilder", "RemoteOptimizeBuilder", "optimizing"]
 
 
 class DeltaOptimizeBuilder:
-    """Collects what OPTIMIZE is to look at; an ``execute…`` method does it. Made by ``DeltaTable.optimize()``."""
+    """An OPTIMIZE under construction; an ``execute…`` method runs it. Made by ``DeltaTable.optimize()``."""
 
     def __init__(self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None) -> None:
         self._spark = spark
@@ -39,28 +40,28 @@ class DeltaOptimizeBuilder:
 
     @checked(partitionFilter=of_type(str))
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
-        """Look only at the partitions for which a condition is true.
+        """Limit OPTIMIZE to the partitions for which a condition is true.
 
         Args:
-            partitionFilter: SQL over partition columns alone.
+            partitionFilter: SQL text over partition columns.
         """
         self._condition = partitionFilter
         return self
 
     @checked(full=of_type(bool))
     def executeCompaction(self, *, full: bool = False) -> DataFrame:
-        """Merge small files, in one commit or none; of a clustered table, put new rows in order.
+        """Merge small files, in one commit or none; in a clustered table, sort new rows.
 
         Args:
-            full: Of a clustered table, order every file anew, as ``OPTIMIZE … FULL`` does.
+            full: For a clustered table, sort all files again, as ``OPTIMIZE … FULL`` does.
 
         Returns:
             One row: ``path`` and ``metrics`` (files added and removed, their sizes, partitions, bins …).
 
         Raises:
-            InvalidArgumentError: The condition names other columns than partition columns, or does not go with a
-                clustered table.
-            ConcurrentDeleteReadException: A file was deleted or rewritten meanwhile. Nothing was changed; run it again.
+            InvalidArgumentError: The condition names a column that is not a partition column, or the table is
+                clustered, so it takes no condition.
+            ConcurrentDeleteReadException: Another writer deleted or rewrote a file. Nothing was changed; run it again.
 
         Protocol: "Add File and Remove File", "Clustered Table".
         """
@@ -68,18 +69,18 @@ class DeltaOptimizeBuilder:
 
     @checked(cols=check_columns("Z-order column"))
     def executeZOrderBy(self, *cols: str | Iterable[str]) -> DataFrame:
-        """Order the rows of all files of the chosen partitions by several columns at once, in one commit.
+        """Sort the rows of the chosen partitions along a Z-order curve, in one commit.
 
         Args:
-            cols: Names, dotted for nested fields; also as one list. Without any it is ``executeCompaction``.
+            cols: Names, dotted for nested fields, also as one list. Without names, it is ``executeCompaction``.
 
         Returns:
-            As ``executeCompaction``.
+            See ``executeCompaction``.
 
         Raises:
             BindError: The table has no such column.
-            InvalidArgumentError: A partition column, or one without statistics.
-            ConcurrentDeleteReadException: As for ``executeCompaction``.
+            InvalidArgumentError: A column is a partition column, or has no statistics.
+            ConcurrentDeleteReadException: See ``executeCompaction``.
         """
         return self._run(cast("tuple[str, ...]", cols))
 
@@ -91,8 +92,13 @@ class DeltaOptimizeBuilder:
 
 
 class RemoteOptimizeBuilder(Remote):
-    """An OPTIMIZE of a remote table in the making; see ``DeltaOptimizeBuilder``."""
+    """An OPTIMIZE of a remote table under construction; see ``DeltaOptimizeBuilder``."""
 
     where = sent(DeltaOptimizeBuilder.where, further)
     executeCompaction = sent(DeltaOptimizeBuilder.executeCompaction, rows)
     executeZOrderBy = sent(DeltaOptimizeBuilder.executeZOrderBy, rows)
+
+
+def optimizing(table: Any, call: Call) -> RemoteOptimizeBuilder:
+    """Start the OPTIMIZE of a remote table; see ``sent``."""
+    return RemoteOptimizeBuilder(table.chain.then(call))

@@ -1,7 +1,7 @@
-"""Let conditions and values name columns by the DataFrames that ``DeltaTable.toDF`` gave out: ``df["id"] > 3``.
+"""Resolve columns of DataFrames that ``DeltaTable.toDF`` returned, in conditions and values: ``df["id"] > 3``.
 
-Such a Column holds the id that a column has in that frame, which no later scan of the table has: it is replaced by the
-column's name.
+Such a Column holds the id of a column in that DataFrame. Later scans of the table have other ids, so the column is
+replaced by its name.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["OwnColumns", "ambiguous"]
 
 _REMEMBERED: Final = 20_000
 _ATTRIBUTE: Final = re.compile(r"(.*)#(\d+)L?(?:-T\d+ms)?", re.DOTALL)
-"""How Spark shows a column of a plan: its name, its id, marks of a long and of a watermark."""
+"""Spark's text for a column of a plan: name, id, a mark for longs and one for watermarks."""
 
 
 @dataclass(slots=True)
 class OwnColumns:
-    """The columns of the newest frames that a table gave out, by their ids.
+    """The columns of the last DataFrames that a table returned, by their ids.
 
     Args:
         spark: The session.
@@ -43,7 +43,7 @@ class OwnColumns:
     _names: dict[int, str] = field(default_factory=dict)
 
     def gave(self, frame: DataFrame) -> DataFrame:
-        """Remember the columns of a frame of the table; return it."""
+        """Remember the columns of a DataFrame of the table, and return it."""
         self._names |= _ids(frame)
         while len(self._names) > _REMEMBERED:
             del self._names[next(iter(self._names))]
@@ -52,18 +52,18 @@ class OwnColumns:
     def by_name(
         self, value: Any, *, alias: str | None = None, source: DataFrame | None = None, of_source: bool = False
     ) -> Any:
-        """Return a Column with names in the place of the frames' columns; anything else as it is.
+        """Return a Column in which names replace columns of the DataFrames, or any other value unchanged.
 
-        A column that is the table's and the source's, which was made of such a frame, goes by its frame's alias.
+        If the source was made from such a DataFrame, the alias decides whether a column is the table's or the source's.
 
         Args:
-            value: What the user gave: a Column, text or None.
-            alias: What qualifies the names.
+            value: The user's argument: a Column, text or None.
+            alias: Qualifier for the names.
             source: The rows of a merge, whose own columns stay.
-            of_source: Whether only the source can be meant, as where a row is inserted.
+            of_source: Whether the column can only be the source's, as in an insert.
 
         Raises:
-            InvalidArgumentError: A column may be the table's and the source's.
+            InvalidArgumentError: A column may be the table's or the source's.
         """
         if not self._names or not isinstance(value, Column):
             return value
@@ -87,15 +87,15 @@ class OwnColumns:
         return ClassicColumn(jvm.column_of(transform_expression(jvm.expression(value), replaced)))
 
     def values_by_name(self, values: Mapping[str, Any], *, alias: str | None = None) -> dict[str, Any]:
-        """Do what ``by_name`` does, for what columns are set to."""
+        """Apply ``by_name`` to the values of assignments."""
         return {key: self.by_name(value, alias=alias) for key, value in values.items()}
 
 
 def ambiguous(name: str) -> InvalidArgumentError:
-    """Return the error of a column that may be the table's, or that of a source that was made of the table's frame."""
+    """Return the error for a column that may be the table's, or the source's if the source was made from the table."""
     return InvalidArgumentError(
         f"The column {name!r} is ambiguous: it is the table's and the source's, which was made of the table's toDF().",
-        hint="Give both an alias, and name columns by it: F.col('t.id') == F.col('s.id').",
+        hint="Give each an alias, and qualify the columns: F.col('t.id') == F.col('s.id').",
         condition=Condition.of(
             "AMBIGUOUS_REFERENCE", name=quoted(name), referenceNames=f"[{quoted(name)}, {quoted(name)}]"
         ),
@@ -103,7 +103,7 @@ def ambiguous(name: str) -> InvalidArgumentError:
 
 
 def _qualifier(frame: Any, key: int) -> str:
-    """The qualifier that a column of a frame has, by the column's id."""
+    """Return the qualifier of a column in a DataFrame, by the column's id."""
     output = frame._jdf.queryExecution().analyzed().output()
     columns = (output.apply(position) for position in range(output.size()))
     return next(str(item.qualifier().mkString("\0")) for item in columns if int(item.exprId().id()) == key)

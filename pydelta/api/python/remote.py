@@ -1,10 +1,10 @@
-"""Derive the classes that clients of Spark Connect use from the classic ones: each method sends its call to the server.
+"""Derive the classes of Spark Connect clients from the classic ones: each method sends its call to the server.
 
 ::
 
     class RemoteDeltaTable(Remote):
         delete = sent(DeltaTable.delete, counts)  --> the signature, text and checks of DeltaTable.delete
-        merge = sent(DeltaTable.merge, _merging)  --> RemoteMergeBuilder … execute()
+        merge = sent(DeltaTable.merge, merging)   --> RemoteMergeBuilder … execute()
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pydelta.api.python.arguments import accepted
-from pydelta.api.python.remote_calls import Chain
+from pydelta.api.python.remote_calls import Chain, Given
 from pydelta.api.python.wire import Call, result_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Remote", "counts", "further", "nothing", "rows", "sent"]
+__all__ = ["Remote", "counts", "further", "named", "nothing", "rows", "sent"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -29,10 +29,10 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True)
 class Remote:
-    """What stands for an object on the server.
+    """A stand-in for an object on the server.
 
     Args:
-        chain: The calls that give it there.
+        chain: The calls that create the object there.
     """
 
     chain: Chain
@@ -41,11 +41,11 @@ class Remote:
 def sent(
     classic: Callable[Concatenate[Any, _P], _R], give: Callable[[Any, Call], Any]
 ) -> Callable[Concatenate[Any, _P], _R]:
-    """Return the remote twin of a method: it checks its arguments as the classic one does, and sends the call.
+    """Return the remote counterpart of a method, which checks its arguments in the same way and sends the call.
 
     Args:
-        classic: The method, of which the twin has the signature, the text and the types.
-        give: Gets the owner and the call, and returns what the twin returns.
+        classic: The method. Its counterpart has the same signature, docstring and types.
+        give: Takes the owner and the call, and returns the counterpart's result.
     """
 
     @functools.wraps(classic)
@@ -57,24 +57,31 @@ def sent(
 
 
 def rows(owner: Any, call: Call) -> DataFrame:
-    """Send a call; return the rows that it gives."""
+    """Send a call, and return its rows."""
     return cast("Chain", owner.chain).then(call).rows()
 
 
 def counts(owner: Any, call: Call) -> Any:
-    """Send a call; return what it counted."""
+    """Send a call, and return its counts."""
     return result_of(rows(owner, call).collect()[0][0])
 
 
 def nothing(owner: Any, call: Call) -> None:
-    """Send a call that gives nothing."""
+    """Send a call without a result."""
     owner.chain.then(call).run()
 
 
 def further(owner: Any, call: Call) -> Any:
-    """Add a call to those of a builder, which is returned, or another with all of them if it does not change."""
+    """Add a call to a builder's, and return the builder, or a new one if builders of its class are immutable."""
     chain = owner.chain.then(call)
     if isinstance(owner, Remote):
         return replace(owner, chain=chain)
     owner.chain = chain
     return owner
+
+
+def named(owner: Any, call: Call) -> Any:
+    """Return a copy of a table with an alias for conditions."""
+    (label,) = call.arguments
+    chain = replace(owner.chain.then(call), given=Given(owner.chain.given.ids, label))
+    return replace(owner, chain=chain, label=label)

@@ -1,4 +1,4 @@
-"""Send the calls of a remote ``DeltaTable`` to the server, and give back what it tells."""
+"""Send the calls of a remote ``DeltaTable`` to the server, and return the results."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ __all__ = ["Chain", "Given", "active_remote", "is_remote"]
 
 
 def is_remote(spark: Any) -> bool:
-    """Tell whether a session is a client of Spark Connect."""
+    """Return whether a session is a client of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def active_remote() -> Any:
-    """Return the active session of a Spark Connect client; None where this process has none."""
+    """Return the active session of a Spark Connect client; None if this process has none."""
     module = sys.modules.get("pyspark.sql.connect.session")
     return None if module is None else module.SparkSession.getActiveSession()
 
 
 @dataclass(frozen=True)
 class Given:
-    """The frames that a table gave out, by the ids of their plans: a column of theirs is the table's of that name.
+    """The DataFrames that a table returned, by the ids of their plans. Their columns stand for the table's columns.
 
     Args:
-        ids: Of the plans.
-        alias: What qualifies the names, if anything does.
-        source: Those among them that the rows of a merge were made of.
+        ids: Ids of the plans.
+        alias: Qualifier for the names; None for none.
+        source: Ids of the plans that the source of a merge was made from.
     """
 
     ids: dict[int, None] = field(default_factory=dict)
@@ -47,24 +47,24 @@ class Given:
     source: frozenset[int] = frozenset()
 
     def note(self, frame: Any) -> None:
-        """Remember a frame."""
+        """Remember a DataFrame."""
         self.ids[frame._plan._plan_id] = None
 
     def merging(self, source: Any, client: Any, alias: str) -> Given:
-        """Return what holds in a merge of a source."""
+        """Return the frames as seen by a merge with a source."""
         plan = source._plan.plan(client)
         found = {message.plan_id for message in _messages(plan) if "RelationCommon" in message.DESCRIPTOR.name}
         return Given(self.ids, self.alias or alias, frozenset(found & self.ids.keys()))
 
     def by_name(self, expression: Any, method: str = "") -> Any:
-        """Name the table's columns in an expression's message, which is changed and returned.
+        """Replace columns of the DataFrames by names in an expression's message, in place, and return the message.
 
         Args:
             expression: The message.
-            method: What is called with it: a clause of a merge may read one side alone.
+            method: The method that takes the expression. Some clauses of a merge read only one side.
 
         Raises:
-            InvalidArgumentError: A column may be the table's and the source's.
+            InvalidArgumentError: A column may be the table's or the source's.
         """
         for message in _messages(expression):
             if message.DESCRIPTOR.name != "UnresolvedAttribute" or message.plan_id not in self.ids:
@@ -82,7 +82,7 @@ class Given:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A message and those within it."""
+    """Yield a message and the messages inside it."""
     yield message
     for kind, value in message.ListFields():
         if kind.message_type is None:
@@ -97,12 +97,12 @@ def _messages(message: Any) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Chain:
-    """Calls that the server makes one after the other, each on what the one before gave.
+    """Calls that the server makes in order, each on the result of the one before.
 
     Args:
         spark: A session of a Spark Connect client.
-        calls: So far.
-        given: The frames that the table gave out.
+        calls: The calls so far.
+        given: The DataFrames that the table returned.
     """
 
     spark: Any
@@ -110,18 +110,18 @@ class Chain:
     given: Given = field(default_factory=Given)
 
     def then(self, call: Call) -> Chain:
-        """Add a call. Nothing is sent."""
+        """Return a chain with one more call. Nothing is sent."""
         given = tuple(self._sent(item, call.method) for item in call.arguments)
         return replace(self, calls=(*self.calls, Call(call.method, given, self._sent(call.named, call.method))))
 
     def opened(self, call: Call) -> Chain:
-        """Add a call and send it, so that what it cannot open is an error here."""
+        """Add a call and send it, so that a table that cannot be opened is an error here."""
         chain = self.then(call)
         chain.run()
         return chain
 
     def rows(self) -> DataFrame:
-        """Send the calls, of which the last gives rows."""
+        """Send the calls, and return the rows of the last one."""
         rows = self.run()
         assert rows is not None, self.calls[-1].method
         return rows
@@ -130,11 +130,11 @@ class Chain:
         """Send the calls in one command.
 
         Returns:
-            The rows that the last of them told, if it told any.
+            The rows of the last call; None if it has none.
 
         Raises:
-            DeltaEnvironmentError: The server does not know such commands.
-            PySparkException: What it ran into; its condition is that of the engine's error.
+            DeltaEnvironmentError: The server does not support such commands.
+            PySparkException: A call failed; the condition is that of the engine's error.
         """
         from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
         from pyspark.sql.connect.plan import CachedRelation
@@ -152,8 +152,8 @@ class Chain:
                     hint="Start it with pydelta serve, or use SQL that the server's own engine knows.",
                 ) from None
             raise
-        told = properties.get("sql_command_result")
-        return None if told is None else ConnectFrame(CachedRelation(told), self.spark)
+        result = properties.get("sql_command_result")
+        return None if result is None else ConnectFrame(CachedRelation(result), self.spark)
 
     def _sent(self, value: Any, method: str) -> Any:
         if isinstance(value, Column):
@@ -171,5 +171,5 @@ class Chain:
         if type(value).__name__ == "IdentityGenerator":
             return WireIdentity(value.start, value.step)
         if isinstance(value, dt.datetime):
-            return value.astimezone(dt.UTC)  # one without a zone means this machine's, not the server's
+            return value.astimezone(dt.UTC)  # Without a zone, it is in this machine's zone, not in the server's.
         return value

@@ -2,11 +2,11 @@
 
 ::
 
-    DeltaTable.forPath(spark, path) --> toDF()                 a DataFrame of the newest version, on each call
+    DeltaTable.forPath(spark, path) --> toDF()                 a DataFrame of the newest version
                                     --> delete(condition)      at most one commit
-                                    --> optimize()             small files merged, rows in order
-                                    --> vacuum(hours)          files that no retained version needs deleted
-                                    --> history() / detail()   from the log alone
+                                    --> optimize()             small files are merged, rows sorted
+                                    --> vacuum(hours)          files that no retained version needs are deleted
+                                    --> history() / detail()   read only the log
                                     --> restoreToVersion(n)    one commit
     DeltaTable.create(spark).location(path).addColumn(…).execute()
 """
@@ -34,14 +34,14 @@ from pydelta.api.python.arguments import (
     of_type,
 )
 from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator, RemoteTableBuilder
-from pydelta.api.python.merge import DeltaMergeBuilder, RemoteMergeBuilder
-from pydelta.api.python.optimize import DeltaOptimizeBuilder, RemoteOptimizeBuilder
+from pydelta.api.python.merge import DeltaMergeBuilder, merging
+from pydelta.api.python.optimize import DeltaOptimizeBuilder, optimizing
 from pydelta.api.python.own_columns import OwnColumns
-from pydelta.api.python.remote import Remote, counts, nothing, rows, sent
-from pydelta.api.python.remote_calls import Chain, Given, active_remote, is_remote
+from pydelta.api.python.remote import Remote, counts, named, nothing, rows, sent
+from pydelta.api.python.remote_calls import Chain, active_remote, is_remote
 from pydelta.api.python.wire import Call
 from pydelta.api.sql.targets import clone_target, log_for_name, register_table
-from pydelta.api.sql.vacuum import run_vacuum, vacuum_frame
+from pydelta.api.sql.vacuum import run_fsck, run_vacuum, vacuum_frame
 from pydelta.commands.alter.features import AddFeature, DropFeature, UpgradeProtocol
 from pydelta.commands.alter.track_rows import EnableRowTracking
 from pydelta.commands.change.delete import Delete, DeleteResult
@@ -66,13 +66,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from pydelta.commands.vacuum.inventory import Inventory
-    from pydelta.log import DeltaLog
+    from pydelta.log import CheckpointResult, CleanupResult, DeltaLog
 
 __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
 class DeltaTable:
-    """A Delta table and what can be done with it. Made by ``forPath``, ``forName`` or a builder, not directly."""
+    """A Delta table in a Spark session. Made by ``forPath``, ``forName`` or a builder, not directly."""
 
     def __init__(
         self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None, columns: OwnColumns | None = None
@@ -88,12 +88,12 @@ class DeltaTable:
         """Open the table at a location.
 
         Args:
-            sparkSession: A classic session, or that of a Spark Connect client of ``pydelta serve``.
+            sparkSession: A classic session, or that of a Spark Connect client.
             path: A URI or a local path.
-            hadoopConf: ``fs.*`` settings for this table alone, over those of the session.
+            hadoopConf: ``fs.*`` settings for this table, which override the session's.
 
         Raises:
-            TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
+            TableNotFoundError: There is no Delta table. It is also an ``AnalysisException``.
         """
         if is_remote(sparkSession):
             call = Call("forPath", (path, hadoopConf))
@@ -111,10 +111,10 @@ class DeltaTable:
     @classmethod
     @checked(sparkSession=check_session, tableOrViewName=of_type(str))
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
-        """Open the table that the session's catalog knows by a name (``table`` or ``database.table``).
+        """Open a table by its name in the session's catalog (``table`` or ``database.table``).
 
         Raises:
-            TableNotFoundError: No such table, or it is not a Delta table.
+            TableNotFoundError: There is no such table, or it is not a Delta table.
         """
         if is_remote(sparkSession):
             chain = Chain(sparkSession).opened(Call("forName", (tableOrViewName,)))
@@ -125,7 +125,7 @@ class DeltaTable:
     @classmethod
     @checked(sparkSession=check_session, identifier=of_type(str))
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
-        """Tell whether a Delta table is at the path ``identifier``."""
+        """Return whether there is a Delta table at the path ``identifier``."""
         if is_remote(sparkSession):
             return bool(Chain(sparkSession).then(Call("isDeltaTable", (identifier,))).rows().collect()[0][0])
         with user_errors():
@@ -136,18 +136,18 @@ class DeltaTable:
     def convertToDelta(
         cls, sparkSession: SparkSession, identifier: str, partitionSchema: str | StructType | None = None
     ) -> DeltaTable:
-        """Make a Delta table of the Parquet files in a folder, where they are; a Delta table stays as it is.
+        """Convert the Parquet files of a folder to a Delta table in place; a Delta table stays unchanged.
 
         Args:
             sparkSession: A classic session.
             identifier: ``parquet.`/path` ``, or the name of a Parquet table in the session's catalog.
-            partitionSchema: Names and types of the partition columns, which are in the folders' names: DDL text
+            partitionSchema: Names and types of the partition columns in the folders' names: DDL text
                 (``"year int, month int"``) or a Spark type. None for a folder without partitions.
 
         Raises:
             TableNotFoundError: There is no file to convert.
-            InvalidArgumentError: The identifier names no Parquet table; the folders' names do not have those columns.
-            SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
+            InvalidArgumentError: The identifier is not a Parquet table, or the folders have other partition columns.
+            SchemaError: The files have incompatible schemas, or a folder's name has a value of another type.
             StorageError: A file is not a Parquet file.
         """
         if is_remote(sparkSession):
@@ -161,22 +161,22 @@ class DeltaTable:
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder whose ``execute`` creates a table, and refuses where there is one."""
+        """Start a builder that creates a table, and refuses an existing one."""
         return cls._builder(sparkSession, "create", CreateMode.CREATE)
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder whose ``execute`` creates a table, and leaves an existing one as it is."""
+        """Start a builder that creates a table, and leaves an existing one unchanged."""
         return cls._builder(sparkSession, "createIfNotExists", CreateMode.CREATE_IF_NOT_EXISTS)
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder whose ``execute`` replaces a table, and refuses where there is none."""
+        """Start a builder that replaces a table, and refuses if there is none."""
         return cls._builder(sparkSession, "replace", CreateMode.REPLACE)
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder whose ``execute`` replaces the table, or creates it where there is none."""
+        """Start a builder that replaces a table, or creates it if there is none."""
         return cls._builder(sparkSession, "createOrReplace", CreateMode.CREATE_OR_REPLACE)
 
     @classmethod
@@ -189,28 +189,28 @@ class DeltaTable:
         return DeltaTableBuilder(active_session(spark), mode, cls)
 
     def toDF(self) -> DataFrame:
-        """Return the table as a DataFrame, which shows the newest version each time it is asked."""
+        """Return the table as a DataFrame, which reads the newest version each time it is evaluated."""
         with user_errors():
             frame = self._columns.gave(scan_latest(self._spark, self._log))
             return frame.alias(self._alias) if self._alias else frame
 
     def toDFWithRowTracking(self) -> DataFrame:
-        """Return what ``toDF`` does, with ``_row_id`` and ``_row_commit_version`` (bigint) after the table's columns.
+        """Return the DataFrame of ``toDF`` with ``_row_id`` and ``_row_commit_version`` (bigint) as additional columns.
 
-        An id stays with its row through changes and rewrites; the version is the one that last changed the row.
+        A row keeps its id through changes and rewrites; the version is the last one that changed the row.
 
         Raises:
-            UnsupportedFeatureError: The table does not track its rows.
+            UnsupportedFeatureError: The table does not track rows.
         """
         with user_errors(self._log):
             frame = self._columns.gave(scan_tracked(self._spark, self._log))
             return frame.alias(self._alias) if self._alias else frame
 
     def enableRowTracking(self) -> None:
-        """Give every row an id that it keeps, in one commit; nothing where the table tracks its rows already.
+        """Give every row a permanent id, in one commit; do nothing if the table already tracks rows.
 
         Raises:
-            DeltaConcurrentModificationException: Another transaction changed the table meanwhile.
+            DeltaConcurrentModificationException: Another transaction changed the table at the same time.
 
         Protocol: "Row Tracking".
         """
@@ -219,23 +219,23 @@ class DeltaTable:
 
     @checked(aliasName=of_type(str))
     def alias(self, aliasName: str) -> DeltaTable:
-        """Name this table, for conditions that use the name as a qualifier."""
+        """Return the table with an alias that qualifies its columns in conditions."""
         return DeltaTable(self._spark, self._log, alias=aliasName, columns=self._columns)
 
     @checked(condition=check_condition)
     def delete(self, condition: str | Column | None = None) -> DeleteResult:
-        """Delete the rows for which ``condition`` is true; all rows without one.
+        """Delete the rows for which a condition is true; all rows without one.
 
         Args:
             condition: SQL text or a Column. Rows for which it is null stay.
 
         Returns:
-            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
-            when the table has the session's ``txnVersion`` already.
+            Counts and times. ``version`` is None if no row matched, so that nothing was committed. ``skipped`` is true
+            if the table already has the session's ``txnVersion``.
 
         Raises:
             UnsafeOperationError: The table is append-only.
-            ParseError, BindError, InvalidArgumentError: The condition cannot be used.
+            ParseError, BindError, InvalidArgumentError: The condition is invalid.
             DeltaConcurrentModificationException: Another transaction won.
 
         Protocol: "Add File and Remove File".
@@ -250,20 +250,20 @@ class DeltaTable:
         condition: str | Column | None = None,
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> UpdateResult:
-        """Set columns of the rows for which ``condition`` is true; of all rows without one.
+        """Set columns of the rows for which a condition is true; of all rows without one.
 
         Args:
-            condition: SQL text or a Column. Rows for which it is null stay as they are.
-            set: Column, or ``struct.field`` -> SQL text or a Column over the row as it was.
+            condition: SQL text or a Column. Rows for which it is null stay unchanged.
+            set: From ``column`` or ``struct.field`` to SQL text or a Column, evaluated on the old row.
 
         Returns:
-            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
-            when the table has the session's ``txnVersion`` already.
+            Counts and times. ``version`` is None if no row matched, so that nothing was committed. ``skipped`` is true
+            if the table already has the session's ``txnVersion``.
 
         Raises:
             UnsafeOperationError: The table is append-only.
-            ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or values cannot be used.
-            ConstraintViolatedError: A new row that the table does not allow.
+            ParseError, BindError, InvalidArgumentError, SchemaMismatchError: The condition or a value is invalid.
+            ConstraintViolatedError: A new row violates a constraint of the table.
             DeltaConcurrentModificationException: Another transaction won.
 
         Protocol: "Add File and Remove File".
@@ -275,11 +275,11 @@ class DeltaTable:
 
     @checked(check_source)
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
-        """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.
+        """Start a merge of rows into this table: add clauses to the returned builder, then ``execute`` it.
 
         Args:
-            source: The rows; give it an alias (``source.alias("s")``), and this table too (``table.alias("t")``).
-            condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
+            source: The rows. Give them an alias (``source.alias("s")``), and this table, too (``table.alias("t")``).
+            condition: Matches rows of the table with rows of the source, such as ``"t.id = s.id"``.
         """
         with user_errors(self._log):
             condition = self._columns.by_name(condition, alias=self._alias or TARGET_ALIAS, source=source)
@@ -292,37 +292,37 @@ class DeltaTable:
         """Publish the symlink manifests of the newest version, as far as they changed.
 
         Args:
-            mode: ``symlink_format_manifest``; there is no other.
+            mode: ``symlink_format_manifest``, the only mode.
 
         Raises:
-            UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
+            UnsupportedFeatureError: Files have deletion vectors, or columns are mapped to other names.
         """
         with user_errors(self._log):
             run_in_session(self._spark, Generate(mode=mode), self._log)
 
     def optimize(self) -> DeltaOptimizeBuilder:
-        """Rewrite small files into large ones, or rows into an order that lets queries skip files.
+        """Start an OPTIMIZE, which merges small files, or sorts rows so that queries can skip files.
 
         Returns:
-            A builder; nothing happens before ``executeCompaction`` or ``executeZOrderBy``.
+            A builder, which does nothing before ``executeCompaction`` or ``executeZOrderBy``.
         """
         return DeltaOptimizeBuilder(self._spark, self._log, alias=self._alias)
 
     @checked(condition=check_condition)
     def purge(self, condition: str | Column | None = None) -> PurgeResult:
-        """Rewrite the files that have deletion vectors without the deleted rows, as REORG … APPLY (PURGE) does.
+        """Rewrite files with deletion vectors without their hidden rows, as REORG … APPLY (PURGE) does.
 
-        VACUUM then deletes the old files, and the rows with them.
+        A later VACUUM deletes the old files, and with them the hidden rows.
 
         Args:
-            condition: Over partition columns alone; None for the whole table.
+            condition: A condition over partition columns; None for the whole table.
 
         Returns:
-            Counts; ``version`` is None when no file had a deletion vector and nothing was committed.
+            Counts; ``version`` is None if no file had a deletion vector, so that nothing was committed.
 
         Raises:
-            InvalidArgumentError, ParseError, BindError: The condition cannot be used.
-            DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+            InvalidArgumentError, ParseError, BindError: The condition is invalid.
+            DeltaConcurrentModificationException: Another writer changed a file; run it again.
         """
         with user_errors(self._log):
             command = Purge(condition=self._columns.by_name(condition))
@@ -338,19 +338,19 @@ class DeltaTable:
         inventory: DataFrame | Inventory | str | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """Delete the files that no version of the last ``retentionHours`` (a week) needs, nor a published manifest.
+        """Delete the files that no retained version and no published manifest needs.
 
         Args:
-            retentionHours: None for the table's ``delta.deletedFileRetentionDuration``.
-            dryRun: Delete nothing; ``path`` of each file that would go comes back.
-            mode: ``full`` lists the table, ``lite`` goes by the log alone.
-            inventory: Instead of a listing: ``path``, ``length``, ``isDir``, ``modificationTime``; or a table's name.
-            where: SQL over partition columns: these partitions alone.
+            retentionHours: How far back versions stay readable; None for ``delta.deletedFileRetentionDuration``.
+            dryRun: Delete nothing, and return the ``path`` of each file that would be deleted.
+            mode: ``full`` lists the table, ``lite`` uses only the log.
+            inventory: Replaces the listing: ``path``, ``length``, ``isDir``, ``modificationTime``; or a table's name.
+            where: SQL over partition columns, to vacuum only these partitions.
 
         Raises:
-            UnsafeOperationError: The retention is below the table's (and checked), or LITE cannot tell everything.
-            SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
-            StorageError: Some files could not be deleted; the message says how many were.
+            UnsafeOperationError: The retention is below the table's, or the log is too short for LITE.
+            SchemaMismatchError, InvalidArgumentError: The inventory is invalid, or of another location.
+            StorageError: Some files could not be deleted; the error has the number of those that were.
         """
         with user_errors(self._log):
             command = Vacuum(retention_hours=retentionHours, dry_run=dryRun, mode=mode, where=where)
@@ -359,26 +359,53 @@ class DeltaTable:
 
     @checked(limit=of_type(int, NoneType))
     def history(self, limit: int | None = None) -> DataFrame:
-        """Return the commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
+        """Return the commits, newest first: version, timestamp, operation, parameters, metrics and more.
 
         Args:
-            limit: How many; None for all that the log retains.
+            limit: The most commits to return; None for all that the log retains.
         """
         with user_errors(self._log):
             return history_frame(self._spark, self._log, limit)
 
     def detail(self) -> DataFrame:
-        """Return one row: id, location, files, bytes, properties, protocol and features of the newest version."""
+        """Return one row about the newest version: id, location, files, bytes, properties, protocol and features."""
         with user_errors(self._log):
             return detail_frame(self._spark, self._log)
 
-    @checked(version=needed(int))
-    def restoreToVersion(self, version: int) -> DataFrame:
-        """Make an earlier version the current state, as a new version; one row of counts comes back.
+    @checked(repair=of_type(bool))
+    def fsck(self, repair: bool = False) -> DataFrame:
+        """Find live files and deletion vectors that no longer exist, as FSCK REPAIR TABLE does.
+
+        Args:
+            repair: Remove the entries of missing files from the log, and replace damaged checkpoints.
+
+        Returns:
+            One row per file: ``dataFilePath``, ``dataFileMissing``, ``deletionVectorFileMissing``.
 
         Raises:
-            VersionNotFoundError: The log does not reach it.
-            UnsafeOperationError: Files of that version no longer exist; they are named and nothing is changed.
+            LogCorruptedError: The newest version cannot be read.
+            UnsafeOperationError: With ``repair``: the table is append-only, or a folder cannot be reached.
+        """
+        with user_errors(self._log):
+            return run_fsck(self._spark, self._log, repair=repair)
+
+    def checkpoint(self) -> CheckpointResult:
+        """Write a checkpoint of the newest version, and verify it by reading it back."""
+        with user_errors(self._log):
+            return self._log.checkpoint()
+
+    def cleanup(self) -> CleanupResult:
+        """Delete log files older than ``delta.logRetentionDuration`` that no retained version needs."""
+        with user_errors(self._log):
+            return self._log.cleanup()
+
+    @checked(version=needed(int))
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Make an earlier version the current state, as a new version. Returns one row of counts.
+
+        Raises:
+            VersionNotFoundError: The log does not reach back to it.
+            UnsafeOperationError: Files of that version no longer exist; the error names them. Nothing is changed.
         """
         return self._restore(version=version)
 
@@ -397,20 +424,20 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """Make a table of its own out of the newest version.
+        """Create an independent table from the newest version.
 
         Args:
             target: An absolute path, a URI, or a name for the session's catalog.
             isShallow: Name this table's files instead of copying them.
-            replace: Put the clone in the place of a table that is there.
-            properties: Table properties, over this table's.
+            replace: Replace an existing table.
+            properties: Table properties that override this table's.
 
         Returns:
             The new table.
 
         Raises:
-            TableAlreadyExistsError: There is a table (or other files), and ``replace`` is not said.
-            UnsafeOperationError: The table to be replaced is append-only.
+            TableAlreadyExistsError: There is a table, or other files, and ``replace`` is not set.
+            UnsafeOperationError: The table to replace is append-only.
             StorageError: A file could not be copied; no version was made.
         """
         return self._clone(target, self._cloning(isShallow, replace, properties))
@@ -427,7 +454,7 @@ class DeltaTable:
         """Clone an earlier version; see ``clone``.
 
         Raises:
-            VersionNotFoundError: The log does not reach it.
+            VersionNotFoundError: The log does not reach back to it.
         """
         command = dataclasses.replace(self._cloning(isShallow, replace, properties), version=version)
         return self._clone(target, command)
@@ -461,15 +488,15 @@ class DeltaTable:
 
     @checked(readerVersion=needed(int), writerVersion=needed(int))
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Raise the table's protocol to at least these versions; it never falls.
+        """Raise the table's protocol to at least these versions. It never falls.
 
         Args:
             readerVersion: 1 to 3.
             writerVersion: 1 to 7.
 
         Raises:
-            InvalidArgumentError: There are no such versions, or one is not a whole number.
-            UnsupportedFeatureError: They imply features that this engine cannot write.
+            InvalidArgumentError: A version does not exist.
+            UnsupportedFeatureError: The versions imply features that this engine cannot write.
 
         Protocol: "Protocol Evolution".
         """
@@ -478,7 +505,7 @@ class DeltaTable:
 
     @checked(featureName=needed(str))
     def addFeatureSupport(self, featureName: str) -> None:
-        """Let the table support a feature, in lists of features; that alone turns nothing on.
+        """Add a table feature to the protocol. This alone does not enable the feature.
 
         Raises:
             UnsupportedFeatureError: There is no such feature, or this engine cannot write it.
@@ -490,15 +517,15 @@ class DeltaTable:
 
     @checked(featureName=needed(str), truncateHistory=needed(bool, NoneType))
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Take a feature out of the table's protocol.
+        """Remove a feature from the table's protocol.
 
-        Older versions may still use a feature that readers have to know. Without ``truncateHistory`` their log files
-        are protected from then on (feature ``checkpointProtection``); with it, the log is truncated to
-        ``delta.dropFeatureTruncateHistory.retentionDuration`` first, and an error says when that is not enough yet.
+        Older versions may still use a feature that readers must support. Without ``truncateHistory``, their log files
+        are protected from then on (feature ``checkpointProtection``). With it, the log is first truncated to
+        ``delta.dropFeatureTruncateHistory.retentionDuration``; an error says if that is not enough yet.
 
         Raises:
-            UnsupportedFeatureError: The table has no such feature, or it cannot be dropped.
-            UnsafeOperationError: Something uses it still, for example files with a deletion vector.
+            UnsupportedFeatureError: The table does not have the feature, or it cannot be dropped.
+            UnsafeOperationError: The table still uses it, for example in files with a deletion vector.
 
         Protocol: "Table Features", "Checkpoint Protection".
         """
@@ -513,22 +540,6 @@ class DeltaTable:
             return restore_frame(self._spark, result)
 
 
-def _named(table: RemoteDeltaTable, call: Call) -> RemoteDeltaTable:
-    (label,) = call.arguments
-    chain = dataclasses.replace(table.chain.then(call), given=Given(table.chain.given.ids, label))
-    return dataclasses.replace(table, chain=chain, label=label)
-
-
-def _merging(table: RemoteDeltaTable, call: Call) -> RemoteMergeBuilder:
-    chain = table.chain
-    given = chain.given.merging(call.arguments[0], chain.spark.client, TARGET_ALIAS)
-    return RemoteMergeBuilder(dataclasses.replace(chain, given=given).then(call))
-
-
-def _optimizing(table: RemoteDeltaTable, call: Call) -> RemoteOptimizeBuilder:
-    return RemoteOptimizeBuilder(table.chain.then(call))
-
-
 def _cloned(table: RemoteDeltaTable, call: Call) -> DeltaTable:
     nothing(table, call)
     target = call.arguments[0 if call.method == "clone" else 1]
@@ -538,12 +549,12 @@ def _cloned(table: RemoteDeltaTable, call: Call) -> DeltaTable:
 
 @dataclasses.dataclass(frozen=True)
 class RemoteDeltaTable(Remote):
-    """A Delta table on the server: the methods of ``DeltaTable``, which makes it, run there in one command each.
+    """A Delta table on a server. Made by ``DeltaTable``, whose methods run there, each as one command.
 
     Args:
-        name: Its name in the server's catalog, or None.
-        path: Its location, where it was opened by it.
-        label: Name of the table in conditions.
+        name: Its name in the server's catalog; None if it was opened by its location.
+        path: Its location; None if it was opened by its name.
+        label: Alias of the table in conditions.
     """
 
     name: str | None = None
@@ -554,16 +565,19 @@ class RemoteDeltaTable(Remote):
     forName = DeltaTable.forName
     isDeltaTable = DeltaTable.isDeltaTable
     convertToDelta = DeltaTable.convertToDelta
-    alias = sent(DeltaTable.alias, _named)
+    alias = sent(DeltaTable.alias, named)
     delete = sent(DeltaTable.delete, counts)
     update = sent(DeltaTable.update, counts)
-    merge = sent(DeltaTable.merge, _merging)
-    optimize = sent(DeltaTable.optimize, _optimizing)
+    merge = sent(DeltaTable.merge, merging)
+    optimize = sent(DeltaTable.optimize, optimizing)
     purge = sent(DeltaTable.purge, counts)
     vacuum = sent(DeltaTable.vacuum, rows)
     history = sent(DeltaTable.history, rows)
     detail = sent(DeltaTable.detail, rows)
     generate = sent(DeltaTable.generate, nothing)
+    fsck = sent(DeltaTable.fsck, rows)
+    checkpoint = sent(DeltaTable.checkpoint, counts)
+    cleanup = sent(DeltaTable.cleanup, counts)
     restoreToVersion = sent(DeltaTable.restoreToVersion, rows)
     restoreToTimestamp = sent(DeltaTable.restoreToTimestamp, rows)
     clone = sent(DeltaTable.clone, _cloned)

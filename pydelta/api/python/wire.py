@@ -1,11 +1,11 @@
-"""Write the calls of a remote ``DeltaTable``, and what they counted, into messages; read them on the other side.
+"""Encode the calls of a remote ``DeltaTable`` and their counts as messages, and decode them on the other side.
 
 ::
 
     forName("t").alias("a").merge(frame, condition).whenMatchedDelete().execute()
     --> [Call("forName", …), Call("alias", …), Call("merge", …), …] --> JSON, plans and expressions as Spark's messages
 
-Expressions travel as Spark Connect's own messages: never as text that somebody parses again.
+Expressions are sent as Spark Connect's own messages, never as text that would be parsed again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final
 from pydelta.commands.change.delete import DeleteResult
 from pydelta.commands.change.update import UpdateResult
 from pydelta.commands.optimize.reorg import PurgeResult
+from pydelta.log import CheckpointResult, CleanupResult
 
 __all__ = [
     "COMMAND_URL",
@@ -38,27 +39,27 @@ __all__ = [
 ]
 
 COMMAND_URL: Final = "type.googleapis.com/pydelta.Command"
-RESULTS: Final = (DeleteResult, PurgeResult, UpdateResult)
-"""What a client gets as it is where the table is on the same machine: counts, not rows."""
+RESULTS: Final = (CheckpointResult, CleanupResult, DeleteResult, PurgeResult, UpdateResult)
+"""Results that a remote call returns as objects, like a local one, instead of rows."""
 
 
 @dataclass(frozen=True)
 class WirePlan:
-    """A DataFrame: ``spark.connect.Relation``, serialised."""
+    """A DataFrame, as a serialized ``spark.connect.Relation``."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A Column: ``spark.connect.Expression``, serialised."""
+    """A Column, as a serialized ``spark.connect.Expression``."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Schema:
-    """A type of Spark's, as JSON."""
+    """A Spark type, as JSON."""
 
     json: str
 
@@ -73,12 +74,12 @@ class WireIdentity:
 
 @dataclass(frozen=True)
 class Call:
-    """A method and what it is given.
+    """A call of a method.
 
     Args:
-        method: Its name.
-        arguments: By position.
-        named: By name.
+        method: Name of the method.
+        arguments: Positional arguments.
+        named: Keyword arguments.
     """
 
     method: str
@@ -91,20 +92,20 @@ _BYTES: Final[Mapping[str, Callable[[bytes], Any]]] = {"plan": WirePlan, "expres
 
 
 def packed(calls: Iterable[Call]) -> bytes:
-    """Write calls.
+    """Encode calls.
 
     Raises:
-        TypeError: An argument cannot be sent; it is named.
+        TypeError: An argument cannot be sent; the error shows it.
     """
     listed = [[call.method, [_out(item) for item in call.arguments], _items(call.named)] for call in calls]
     return json.dumps(listed).encode()
 
 
 def unpacked(data: bytes) -> list[Call]:
-    """Read calls.
+    """Decode calls.
 
     Raises:
-        ValueError: They are not well formed.
+        ValueError: The data is malformed.
     """
     try:
         return [
@@ -116,7 +117,7 @@ def unpacked(data: bytes) -> list[Call]:
 
 
 def rewritten(data: bytes, plan: Callable[[bytes], bytes], expression: Callable[[bytes], bytes]) -> bytes:
-    """Put other messages in the place of those in packed calls."""
+    """Replace the messages of plans and expressions in encoded calls."""
 
     def change(value: Any) -> Any:
         if isinstance(value, list):
@@ -132,25 +133,30 @@ def rewritten(data: bytes, plan: Callable[[bytes], bytes], expression: Callable[
     return json.dumps(change(json.loads(data))).encode()
 
 
-def result_text(result: DeleteResult | PurgeResult | UpdateResult) -> str:
-    """Write what a command counted: what its ``repr`` shows, as JSON."""
+def result_text(result: Any) -> str:
+    """Encode the result of a command: the fields that its ``repr`` shows, as JSON."""
     return json.dumps([type(result).__name__, {it.name: getattr(result, it.name) for it in fields(result) if it.repr}])
 
 
 def result_of(text: str) -> Any:
-    """Read what a command counted.
+    """Decode the result of a command.
 
     Raises:
-        ValueError: It is none of ``RESULTS``, or has other counts: client and server are of different versions.
+        ValueError: It is not one of ``RESULTS``, or has other fields: client and server have different versions.
     """
     try:
         name, counts = json.loads(text)
-        return {kind.__name__: kind for kind in RESULTS}[name](**counts)
+        return {kind.__name__: kind for kind in RESULTS}[name](**{key: _frozen(value) for key, value in counts.items()})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"not what a DELETE, UPDATE or purge counted, though it has run: {error}. "
+            f"not the counts of a command, although it has run: {error}. "
             "Install the same version of pydelta on the client and on the server."
         ) from error
+
+
+def _frozen(value: Any) -> Any:
+    """Turn lists of JSON into tuples, as results have them."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _out(value: Any) -> Any:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.api.sql.explain import explained, optimize_way
 from pydelta.api.sql.grammar import statements as st
 from pydelta.api.sql.nodes import Nodes
-from pydelta.api.sql.vacuum import fsck_frame, run_vacuum, vacuum_frame
+from pydelta.api.sql.vacuum import run_fsck, run_vacuum, vacuum_frame
 from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.features import DropFeature
 from pydelta.commands.alter.requests import SyncIdentity
 from pydelta.commands.clone import Clone
 from pydelta.commands.convert import ParquetFolder, described
-from pydelta.commands.fsck import Fsck
 from pydelta.commands.generate import Generate
 from pydelta.commands.optimize.command import Optimize, PlanOptimize
 from pydelta.commands.optimize.reorg import Purge
@@ -36,7 +34,6 @@ from pydelta.engines.spark.maintenance.parquet_sources import ParquetSource, fol
 from pydelta.engines.spark.running import run_in_session
 from pydelta.errors import (
     InvalidArgumentError,
-    LogCorruptedError,
     TableAlreadyExistsError,
     TableNotFoundError,
     error_context,
@@ -50,8 +47,6 @@ if TYPE_CHECKING:
     from pydelta.log import DeltaLog
 
 __all__ = ["run_own"]
-
-_LOG = logging.getLogger(__name__)
 
 
 def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
@@ -213,14 +208,7 @@ class _Run:
 
     def _fsck(self, statement: st.FsckStatement) -> DataFrame:
         log = self._log(statement.table, "FSCK")
-        report = run_in_session(self._spark, Fsck(repair=not statement.dry_run), log)
-        if report.unreadable is not None:
-            raise LogCorruptedError(
-                report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
-            )
-        for path, why in (*report.damaged_files, *report.damaged_vectors, *report.unreachable):
-            _LOG.warning("FSCK: %s: %s", path, why, extra={"table": log.uri})
-        return fsck_frame(self._spark, report)
+        return run_fsck(self._spark, log, repair=not statement.dry_run)
 
     def _described(self, source: DeltaLog, folder: ParquetSource) -> ParquetFolder:
         partitions = folder.partitions

@@ -1,4 +1,4 @@
-"""Run VACUUM in a Spark session: a query as the inventory, the session's retention check, a DataFrame as the result."""
+"""Run VACUUM and FSCK in a Spark session: a query as the inventory, the session's retention check, DataFrames."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from pydelta.api.console.vacuum_display import live_counts, partition_lines, summary_lines
+from pydelta.commands.fsck import Fsck, FsckReport
 from pydelta.commands.vacuum.command import Vacuum, VacuumResult
 from pydelta.commands.vacuum.inventory import Inventory, check_columns
 from pydelta.commands.vacuum.inventory_sources import inventory_columns
 from pydelta.engines.spark.local_rows import local_frame
 from pydelta.engines.spark.logs import settings_of
 from pydelta.engines.spark.running import run_in_session
+from pydelta.errors import LogCorruptedError
 from pydelta.protocol.paths import plain_root
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pydelta.commands.fsck import FsckReport
     from pydelta.log import DeltaLog
 
-__all__ = ["fsck_frame", "inventory_of", "run_vacuum", "vacuum_frame"]
+__all__ = ["inventory_of", "run_fsck", "run_vacuum", "vacuum_frame"]
 
 _ROWS_AT_ONCE = 2_000_000
 _LOG = logging.getLogger(__name__)
@@ -125,7 +126,29 @@ def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
     return spark.createDataFrame(paths, schema)
 
 
-def fsck_frame(spark: SparkSession, report: FsckReport) -> DataFrame:
+def run_fsck(spark: SparkSession, log: DeltaLog, *, repair: bool) -> DataFrame:
+    """Check a table, and repair it if asked to; return the missing files and vectors.
+
+    Args:
+        spark: The session.
+        log: The table.
+        repair: See ``Fsck``.
+
+    Raises:
+        LogCorruptedError: The newest version cannot be read.
+        And what ``Fsck`` raises.
+    """
+    report = run_in_session(spark, Fsck(repair=repair), log)
+    if report.unreadable is not None:
+        raise LogCorruptedError(
+            report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
+        )
+    for path, why in (*report.damaged_files, *report.damaged_vectors, *report.unreachable):
+        _LOG.warning("FSCK: %s: %s", path, why, extra={"table": log.uri})
+    return _fsck_frame(spark, report)
+
+
+def _fsck_frame(spark: SparkSession, report: FsckReport) -> DataFrame:
     """List missing files and vectors: ``dataFilePath dataFileMissing deletionVectorFileMissing``."""
     schema = StructType(
         [

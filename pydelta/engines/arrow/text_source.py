@@ -25,6 +25,7 @@ from pydelta.commands.write.command import WriteTarget
 from pydelta.commands.write.plan import WritePlan
 from pydelta.engines.arrow.conform import conformed
 from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
+from pydelta.engines.arrow.sources import check_replaced, with_inserts
 from pydelta.engines.arrow.tasks.csv_rows import CsvRows
 from pydelta.engines.arrow.tasks.json_rows import JsonRows
 from pydelta.engines.arrow.tasks.text_values import BadRow, TextRules, arrow_type, readable_type
@@ -237,7 +238,7 @@ class TextSource:
         plan = target.plan
         shape = TableShape.planned(target.table_uri, plan)
         session = Session(settings=target.settings, store_options=self._log.options)
-        task = make_task(shape, target.options, session)
+        task = make_task(shape, target.options, session, change_data=target.record_inserts)
         data, partitions = written_columns(plan.schema, plan.partition_columns)
         names = [*data, *partitions]
 
@@ -246,7 +247,8 @@ class TextSource:
                 rows = pa.Table.from_batches([batch])
                 columns = [_column(rows, plan, name) for name in names]
                 table = pa.Table.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
-                yield from table.to_batches()
+                check_replaced(target, names, table)
+                yield from with_inserts(table) if target.record_inserts else table.to_batches()
 
         return output_of(run_task(arranged(), task, partition_id=0, store=self._log.store))
 

@@ -267,7 +267,7 @@ def _notes(wish: Wish, plan: CertifyPlan, ran: Ran) -> list[str]:
     if vacuums and wish.minutes * 60 <= plan.retention_seconds:
         notes.append(
             f"VACUUM ran and had nothing to delete: the run was shorter than the retention of {plan.retention_seconds} "
-            "seconds. More --minutes, or a shorter --retention, test that, too."
+            "seconds. More --minutes, or a shorter --retention-seconds, test that, too."
         )
     return notes
 

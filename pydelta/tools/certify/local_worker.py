@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from pydelta.api.python.local import ArrowRows, LocalTable
+from pydelta.api.python.local import LocalTable
 from pydelta.commands.change.delete import Delete
 from pydelta.commands.change.update import Update
 from pydelta.commands.optimize.command import Optimize
@@ -17,6 +17,7 @@ from pydelta.commands.vacuum.command import Vacuum, VacuumOptions
 from pydelta.commands.write.command import Write
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.engine import ArrowEngine
+from pydelta.engines.arrow.sources import ArrowRows
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaConcurrentModificationException,

@@ -34,7 +34,7 @@ _TrinoWrites = Annotated[
     bool, typer.Option("--trino-writes", help="Trino writes, too; its catalog must not be read-only.")
 ]
 _Minutes = Annotated[float, typer.Option("--minutes", min=0.05, help="No operation begins after this time.")]
-_Operations = Annotated[int, typer.Option("--operations", "-n", min=1, help="Maximum number of operations.")]
+_Operations = Annotated[int, typer.Option("--operations", min=1, help="Maximum number of operations.")]
 _Processes = Annotated[int, typer.Option("--processes", min=1, max=64, help="How many processes of pydelta write.")]
 _Seed = Annotated[int | None, typer.Option("--seed", help="Seed of operations and faults; random by default.")]
 _Without = Annotated[
@@ -45,7 +45,7 @@ _Properties = Annotated[
     _Many, typer.Option("--property", metavar="NAME=VALUE", help="A table property, such as delta.isolationLevel.")
 ]
 _Retention = Annotated[
-    int, typer.Option("--retention", min=1, metavar="SECONDS", help="How long VACUUM keeps removed files.")
+    int, typer.Option("--retention-seconds", min=1, metavar="SECONDS", help="How long VACUUM keeps removed files.")
 ]
 _Faults = Annotated[
     bool, typer.Option("--faults/--no-faults", help="Lose replies, delay and fail calls of the store, kill processes.")

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.api.console.command_line import AsJson, StorageOptions, named_values, storage_options
+from pydelta.api.console.command_line import (
+    METASTORE_VARIABLE,
+    AsJson,
+    DryRun,
+    Metastore,
+    StorageOptions,
+    TableName,
+    named_values,
+    storage_options,
+)
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.settings.clock import epoch_ms
 
@@ -20,14 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["add_maintenance"]
 
-_METASTORE = "PYDELTA_METASTORE"
 _Many = list[str] | None
-_Table = Annotated[str, typer.Argument(help="Location of the table, or its name in the metastore.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and why. Required.")]
-_Metastore = Annotated[str | None, typer.Option("--metastore", help=f"thrift://host:9083; by default {_METASTORE}.")]
-_BookOption = Annotated[
+_Journal = Annotated[
     str | None,
-    typer.Option("--book", metavar="LOCATION", help="Location of ops.maintenance, the journal of past actions."),
+    typer.Option("--journal", metavar="TABLE", help="Location or name of the journal of past actions."),
 ]
 _Default = Annotated[
     _Many,
@@ -35,7 +40,7 @@ _Default = Annotated[
         "--default", metavar="NAME=VALUE", help="A policy default, for a property that the table does not set."
     ),
 ]
-_BOOK = "ops.maintenance"
+_JOURNAL = "ops.maintenance"
 _INVENTORY = "inventory.datalake_report"
 
 
@@ -43,11 +48,11 @@ def add_maintenance(app: typer.Typer) -> None:
     """Add the command to an application."""
 
     @app.command()
-    def maintenance(
-        table: _Table,
-        dry_run: _DryRun = False,
-        metastore: _Metastore = None,
-        book: _BookOption = None,
+    def maintain(
+        table: TableName,
+        dry_run: DryRun = False,
+        metastore: Metastore = None,
+        journal: _Journal = None,
         default: _Default = None,
         as_json: AsJson = False,
         option: StorageOptions = None,
@@ -62,7 +67,7 @@ def add_maintenance(app: typer.Typer) -> None:
                 hint=f"Add --dry-run. To have it done now: python jobs/maintain.py {table}",
             )
         options = storage_options(option)
-        where = _place(table, metastore, book, options)
+        where = _place(table, metastore, journal, options)
         state, policy, actions = _decided(
             where, named_values(default, what="A default", hint="Write --default NAME=VALUE."), options
         )
@@ -79,11 +84,11 @@ class _Where:
 
     name: str
     location: str
-    book: str | None
+    journal: str | None
     inventory: str | None = None
 
 
-def _place(table: str, metastore: str | None, book: str | None, options: dict[str, str]) -> _Where:
+def _place(table: str, metastore: str | None, journal: str | None, options: dict[str, str]) -> _Where:
     """Look up a table, the journal and the inventory.
 
     Raises:
@@ -94,15 +99,16 @@ def _place(table: str, metastore: str | None, book: str | None, options: dict[st
     from pydelta.tools.ui.sources import open_catalog
 
     if "/" in table and not metastore:
-        return _Where(name=table, location=table, book=book)
-    address = metastore or os.environ.get(_METASTORE)
+        return _Where(name=table, location=table, journal=journal)
+    address = metastore or os.environ.get(METASTORE_VARIABLE)
     if address is None:
         raise InvalidArgumentError(
             f"{table} is a name, but there is no metastore to look it up in.",
             hint="Give the table's location, or --metastore thrift://host:9083.",
         )
     tables = open_catalog(address, (), options, _PATIENCE).tables()
-    others = {"book": book or tables.get(_BOOK), "inventory": tables.get(_INVENTORY)}
+    named = journal or _JOURNAL
+    others = {"journal": named if "/" in named else tables.get(named), "inventory": tables.get(_INVENTORY)}
     if "/" in table:
         return _Where(name=table, location=table, **others)
     name = table.strip().lower().replace("`", "")
@@ -135,8 +141,8 @@ def _decided(
     watcher = TableWatcher(where.name, log, defaults)
     known, left = Known(), DailyBudget()
     state, policy = watcher.look(known, now_ms=now_ms)
-    if where.book is not None:
-        journal = Journal(DeltaLog.for_table(where.book, options=options))
+    if where.journal is not None:
+        journal = Journal(DeltaLog.for_table(where.journal, options=options))
         known = journal.known(log.uri)
         left = journal.left(DailyBudget(bytes=policy.budget_bytes, requests=policy.budget_requests), log.uri)
     if where.inventory is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.api.console.command_line import StorageOptions, storage_options
+from pydelta.api.console.command_line import METASTORE_VARIABLE, Databases, NoLogin, StorageOptions, storage_options
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -15,17 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["add_ui"]
 
-_METASTORE = "PYDELTA_METASTORE"
 _Many = list[str] | None
 _Tables = Annotated[_Many, typer.Argument(help="Locations of tables, or NAME=LOCATION.")]
 _Folders = Annotated[_Many, typer.Option("--folder", help="A folder: all tables below it are shown.")]
-_Databases = Annotated[
-    _Many, typer.Option("--database", "-d", help="Every Delta table that is registered in this database.")
-]
 _Metastore = Annotated[
     str | None,
     typer.Option(
-        "--metastore", help=f"thrift://host:9083, for all its databases; for --database, {_METASTORE} will do."
+        "--metastore", help=f"thrift://host:9083, for all its databases; for --database, {METASTORE_VARIABLE} will do."
     ),
 ]
 _Streams = Annotated[_Many, typer.Option("--stream", metavar="CHECKPOINT", help="The checkpoint of a streaming query.")]
@@ -48,9 +44,6 @@ _Schedule = Annotated[
 ]
 _Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
 _Port = Annotated[int, typer.Option("--port", help="On which port.")]
-_NoLogin = Annotated[
-    bool, typer.Option("--no-login", help="Serve anyone who reaches --host, which has to be a private address.")
-]
 _Fresh = Annotated[
     float, typer.Option("--fresh", min=0, metavar="SECONDS", help="How long results are shown before reading again.")
 ]
@@ -75,7 +68,7 @@ def add_ui(app: typer.Typer) -> None:
     def ui(
         tables: _Tables = None,
         folder: _Folders = None,
-        database: _Databases = None,
+        database: Databases = None,
         metastore: _Metastore = None,
         stream: _Streams = None,
         service: _Services = None,
@@ -83,7 +76,7 @@ def add_ui(app: typer.Typer) -> None:
         schedule: _Schedule = None,
         host: _Host = "127.0.0.1",
         port: _Port = 8088,
-        no_login: _NoLogin = False,
+        no_login: NoLogin = False,
         fresh: _Fresh = 5.0,
         patience: _Patience = 5.0,
         commits: _Commits = 100,
@@ -152,7 +145,7 @@ def _watched(
         named_place(text)
     catalog = None
     if metastore or databases:
-        address = metastore or os.environ.get(_METASTORE)
+        address = metastore or os.environ.get(METASTORE_VARIABLE)
         catalog = open_catalog(address, databases, options, given["patience"])
     return Watched(
         sources=Sources(tables=tables, folders=folders, options=options),

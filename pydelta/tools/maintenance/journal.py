@@ -290,7 +290,7 @@ def _check(log: DeltaLog, fields: Iterable[Any]) -> None:
              if have.get(name) != kind]  # fmt: skip
     if wrong:
         raise SchemaMismatchError(
-            f"{log.uri} is not a book of maintenance: {', '.join(wrong)}.",
+            f"{log.uri} is not a journal of maintenance: {', '.join(wrong)}.",
             hint="Name another table for it, or drop this one: it is made with the columns that it needs.",
         )
 

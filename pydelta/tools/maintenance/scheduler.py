@@ -115,7 +115,7 @@ class Scheduler:
     """Maintains tables. Call ``tick`` from one thread only; actions run in other threads.
 
     Args:
-        book: The journal of actions.
+        journal: The journal of actions.
         do: Runs an action; see ``Do``. If it raises, the action has failed.
         options: Storage options.
         defaults: Policy defaults, by short names.
@@ -127,7 +127,7 @@ class Scheduler:
 
     def __init__(
         self,
-        book: Journal,
+        journal: Journal,
         do: Do,
         *,
         options: Mapping[str, str] | None = None,
@@ -135,7 +135,7 @@ class Scheduler:
         budget: DailyBudget | None = None,
         inventory_of: Callable[[str], int | None] = lambda location: None,
     ) -> None:
-        self.book = book
+        self.journal = journal
         self._do = do
         self._options = dict(options or {})
         self._defaults = dict(defaults or {})
@@ -176,7 +176,7 @@ class Scheduler:
             found.append(looked)
             for order in orders:
                 self._start(order)
-        self.write_book()
+        self.write_journal()
         return found
 
     def look(self, place: TablePlace, *, announced: bool = False, now_ms: int) -> tuple[Looked, list[ActionOrder]]:
@@ -194,8 +194,8 @@ class Scheduler:
                 watcher = TableWatcher(place.name, log, self._defaults, place.registered)
                 self._watchers[place.location] = watcher
             known = dataclasses.replace(
-                self.book.known(watcher.log.uri),
-                announced=announced and watcher.log.uri != self.book.log.uri,
+                self.journal.known(watcher.log.uri),
+                announced=announced and watcher.log.uri != self.journal.log.uri,
             )
             state, policy = watcher.look(known, now_ms=now_ms)
             if policy.vacuum == "inventory":
@@ -216,7 +216,7 @@ class Scheduler:
         """Return the rest of a limit after the recorded and the running actions."""
         if limit == DailyBudget():
             return limit
-        left = self.book.left(limit, location)
+        left = self.journal.left(limit, location)
         with self._lock:
             running = [order for order in self._running.values() if location in (None, order.state.uri)]
         for order in running:
@@ -256,28 +256,28 @@ class Scheduler:
                 done = ActionDone(outcome=Outcome.FAILED, error=reason, exit_code=1)
             seconds = time.monotonic() - began
             if done is not None:
-                self.book.note(row_of(order, done, at_ms=clock + round(seconds * 1000), seconds=seconds))
+                self.journal.note(row_of(order, done, at_ms=clock + round(seconds * 1000), seconds=seconds))
         finally:
             with self._lock:
                 self._running.pop(key, None)
                 self.exit_code = max(self.exit_code, done.exit_code if done is not None else 2)
 
-    def write_book(self) -> str | None:
+    def write_journal(self) -> str | None:
         """Write the waiting rows. On failure, returns the error in one line and keeps the rows for the next time."""
         try:
-            self.book.write()
+            self.journal.write()
         except (DeltaError, OSError) as error:
-            _LOG.warning("The book of maintenance could not be written: %s", one_line(error))
+            _LOG.warning("The journal of maintenance could not be written: %s", one_line(error))
             return one_line(error)
         return None
 
     def finish(self) -> str | None:
-        """Wait for running actions, then write the journal; see ``write_book``."""
+        """Wait for running actions, then write the journal; see ``write_journal``."""
         while True:
             with self._lock:
                 running = set(self._futures)
             if not running:
-                return self.write_book()
+                return self.write_journal()
             wait(running)
 
     def close(self) -> None:

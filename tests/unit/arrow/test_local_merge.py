@@ -204,19 +204,19 @@ def test_a_table_with_rules_is_left_to_spark():
     with pytest.raises(UnsupportedFeatureError, match="CHECK constraints"):
         merged.merge(rows([1], ["b"]), on="k")
     with pytest.raises(UnsupportedFeatureError, match="CHECK constraints"):
-        merged.update({"v": "1"})
+        merged.update(set={"v": "1"})
     with pytest.raises(SchemaMismatchError, match="lacks"):
         merged.merge(pa.table({"k": [1], "other": [1]}), on="k")
 
 
 def test_values_are_set_from_constants_and_columns():
     merged, store = table([(rows([1, 2, 3], ["a", "b", "c"]), {"p": "x"})], properties=VECTORS | FEED)
-    result = merged.update({"s": "'new'", "V": "2.5"}, "k >= 2")
+    result = merged.update("k >= 2", {"s": "'new'", "V": "2.5"})
     assert result.num_updated_rows == 2
     assert now(store) == Counter({(1, "a", 0.5, "x"): 1, (2, "new", 2.5, "x"): 1, (3, "new", 2.5, "x"): 1})
-    merged.update({"s": "NULL", "v": "NULL", "p": "'y'"}, "k = 1")
+    merged.update("k = 1", {"s": "NULL", "v": "NULL", "p": "'y'"})
     assert now(store)[1, None, None, "y"] == 1
-    assert merged.update({"s": "'x'"}, "k = 7").version is None
+    assert merged.update("k = 7", {"s": "'x'"}).version is None
     assert told(store)["scannedBy"] == "arrow"
 
 
@@ -235,7 +235,7 @@ def test_values_are_set_from_constants_and_columns():
 def test_a_value_that_cannot_be_set_says_so(values, error, text):
     merged, _ = table([(rows([1], ["a"]), {"p": "x"})])
     with pytest.raises(error, match=text):
-        merged.update(values)
+        merged.update(set=values)
     assert merged.version == 0
 
 

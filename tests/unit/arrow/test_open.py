@@ -146,16 +146,16 @@ def test_a_name_in_an_update_or_a_key_of_a_merge_is_read_as_sql_reads_it(tmp_pat
     rows = pa.table({"a.b": [1, 2], "id": [1, 2]})
     table = make(tmp_path / "t", columns={"a.b": "long", "id": "long", "o": inner}, partition_columns=())
     table.append(rows)
-    table.update({"`id`": "5", "`a.b`": "7"}, "`a.b` = 1")
+    table.update("`a.b` = 1", {"`id`": "5", "`a.b`": "7"})
     assert sorted(table.scan(columns=["a.b", "id"]).to_pylist(), key=str) == [{"a.b": 2, "id": 2}, {"a.b": 7, "id": 5}]
     for name, error in (("o.k", UnsupportedFeatureError), ("a.b", BindError), ("o.z", BindError)):
         with pytest.raises(error):
-            table.update({name: "1"})
+            table.update(set={name: "1"})
         with pytest.raises(error):
             table.merge(rows, name)
     for name in ("id.", "`id", "a..b", "", "i`d"):
         with pytest.raises(InvalidArgumentError, match="not the name of a column"):
-            table.update({name: "1"})
+            table.update(set={name: "1"})
     assert table.merge(rows.slice(0, 1), ["`a.b`"]).num_inserted_rows == 1
     assert table.version == 3
 
@@ -168,11 +168,11 @@ def test_a_time_without_a_zone_is_refused_unless_a_zone_is_given(tmp_path, in_be
         with pytest.raises(BindError, match="names no time zone"):
             table.delete(text)
     with pytest.raises(BindError, match="--time-zone"):
-        table.update({"at": "'2024-01-05 12:00:00'"})
+        table.update(set={"at": "'2024-01-05 12:00:00'"})
     assert table.scan("at = '2024-01-05 13:00:00+01:00'").num_rows == 1
     there = pydelta.open(str(tmp_path / "t"), time_zone="America/New_York")
     assert there.scan("at = '2024-01-05 07:00:00'").num_rows == 1
-    there.update({"at": "TIMESTAMP '2024-07-05 08:00:00'"})
+    there.update(set={"at": "TIMESTAMP '2024-07-05 08:00:00'"})
     assert table.scan("at = '2024-07-05T12:00:00Z'").num_rows == 1
     with pytest.raises(InvalidArgumentError, match="no time zone"):
         pydelta.open(str(tmp_path / "t"), time_zone="Middle/Earth")

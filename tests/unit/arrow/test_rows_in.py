@@ -194,13 +194,13 @@ def test_a_merge_by_a_partition_column_alone_finds_its_rows(properties):
 def test_an_identity_is_never_set_in_a_row_that_is_there(explicit):
     identity = StructField("id", LONG, metadata=identity_metadata(explicit=explicit))
     opened, store = table(identity, StructField("k", LONG), StructField("v", LONG))
-    refused(opened, store, UnsafeOperationError, "'id'", lambda: opened.update({"ID": "5"}))
+    refused(opened, store, UnsafeOperationError, "'id'", lambda: opened.update(set={"ID": "5"}))
     rows = pa.table({"id": [5], "k": [1], "v": [1]})
     refused(opened, store, UnsafeOperationError, "'id'", lambda: opened.merge(rows, on="k", not_matched=None))
     both = UnsafeOperationError if not explicit else UnsupportedFeatureError
     refused(opened, store, both, "id", lambda: opened.merge(rows, on="id", matched=None))
     refused(opened, store, UnsupportedFeatureError, "identity", lambda: opened.append(rows))
-    assert opened.update({"v": "k"}).version is None
+    assert opened.update(set={"v": "k"}).version is None
 
 
 @pytest.mark.parametrize("kind", ["string", "binary"])
@@ -212,7 +212,7 @@ def test_an_empty_text_is_null_before_a_partition_column_is_checked(kind):
     refused(opened, store, ConstraintViolatedError, "'p'", lambda: opened.append(rows))
     refused(opened, store, ConstraintViolatedError, "'p'", lambda: opened.merge(rows, on="v"))
     if kind == "string":
-        refused(opened, store, UnsupportedFeatureError, "NOT NULL", lambda: opened.update({"p": "''"}))
+        refused(opened, store, UnsupportedFeatureError, "NOT NULL", lambda: opened.update(set={"p": "''"}))
     assert opened.scan().num_rows == 1
 
 
@@ -288,7 +288,7 @@ def test_files_whose_arrow_schema_says_dictionary_or_a_list_of_a_fixed_size_are_
     rows = given.to_pylist()
     assert opened.scan().to_pylist() == rows
     assert [row["k"] for row in opened.scan("s = 'a' OR b IS NULL").to_pylist()] == [1, 2]
-    opened.update({"s": "'new'"}, "k = 2")
+    opened.update("k = 2", {"s": "'new'"})
     opened.delete("k = 1")
     assert opened.merge(pa.table({"s": ["b"], "v": [[9]]}), on="s").num_updated_rows == 1
     opened.optimize()

@@ -311,7 +311,7 @@ def test_exit_codes_of_the_jobs(store, tmp_path, capsys):
     assert load_inventory.main(["--source", root]) == 1, "nowhere to put the table"
     assert "--location" in json.loads(capsys.readouterr().out)["message"]
     assert load_inventory.main(["--no-such-flag"]) == 1
-    assert inventory_job.main(["--source", str(tmp_path), "--destination", root, "--workers", "0"]) == 1
+    assert inventory_job.main(["--source", str(tmp_path), "--destination", root, "--parallel", "0"]) == 1
     assert inventory_job.main(["--source", str(tmp_path), "--destination", root, "--id", "a/b"]) == 1
     capsys.readouterr()
     assert inventory_job.main(["--source", str(tmp_path), "--destination", str(tmp_path / "out"), "--keep", "1"]) == 0

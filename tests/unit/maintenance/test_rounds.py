@@ -157,14 +157,14 @@ def test_a_failure_waits_comes_again_and_is_forgotten_when_it_ends_well(lake):
     assert "it failed once, the next try is at" in looked.actions[0].held
     turn(rounds, log, at_ms=now_ms() + 6 * 60_000)
     assert [row.attempt for row in book_rows(lake)] == [1, 2]
-    [row] = rounds_of(lake).book.failing()
+    [row] = rounds_of(lake).journal.failing()
     assert row.attempt == 2
     fails.clear()
     fresh = rounds_of(lake, do)  # as after a restart
     assert "it failed 2 times" in turn(fresh, log)[0].actions[0].held
     turn(fresh, log, at_ms=now_ms() + 11 * 60_000)
     assert [(row.outcome, row.attempt) for row in book_rows(lake)][-1] == ("done", 3)
-    assert fresh.book.failing() == []
+    assert fresh.journal.failing() == []
 
 
 def test_an_error_that_nobody_expected_is_a_failure_of_the_action_alone(lake, caplog):
@@ -205,7 +205,7 @@ def test_the_day_s_budget_is_counted_from_the_book(lake):
     [looked] = turn(rounds_of(lake, budget=limit), log)
     [action] = looked.actions
     assert action.held == f"it would read {action.bytes} B, and today's budget has 394 B left"
-    book = rounds_of(lake).book
+    book = rounds_of(lake).journal
     assert book.left(limit) == DailyBudget(bytes=394)
     assert book.left(limit, "memory://another") == limit
     tomorrow = Journal(book.log, clock=lambda: now_ms() + 25 * HOUR)
@@ -288,7 +288,7 @@ def test_rows_that_could_not_be_written_are_written_the_next_time(lake, monkeypa
 def test_a_table_that_is_not_a_book_is_refused(lake):
     log = table_of(lake)
     book = Journal(log)
-    with pytest.raises(SchemaMismatchError, match="is not a book of maintenance: at timestamp"):
+    with pytest.raises(SchemaMismatchError, match="is not a journal of maintenance: at timestamp"):
         book.known("l")
     with pytest.raises(SchemaMismatchError, match="Name another table"):
         Journal(log).note(Row(at_ms=0, table="t", location="l", action="a", reason="r", outcome="done"))
@@ -315,7 +315,7 @@ def test_the_status_tells_what_failed_what_cannot_be_read_and_that_turns_are_mad
 
     rounds = rounds_of(lake, do)
     found = turn(rounds, log, DeltaLog.for_table(f"{lake}/gone"))
-    status = StatusOf(what="maintenance of lake", every=60.0).after(found, rounds.book.failing(), all_of_them=True)
+    status = StatusOf(what="maintenance of lake", every=60.0).after(found, rounds.journal.failing(), all_of_them=True)
     path = tmp_path / "maintenance.json"
     write_status(path, status, None)
     assert problems(json.loads(path.read_text()), datetime.now(UTC)) == [], "the service itself works"
@@ -328,9 +328,9 @@ def test_the_status_tells_what_failed_what_cannot_be_read_and_that_turns_are_mad
     assert any("maintenance of lake has not run since" in text for text in late)
     write_status(path, status.after([], [], all_of_them=True), "the metastore does not answer")
     assert "the metastore does not answer" in problems(json.loads(path.read_text()), datetime.now(UTC))[0]
-    assert status.after([], rounds.book.failing(), all_of_them=True).failing == ()  # of tables that are gone
-    assert len(status.after([], rounds.book.failing(), all_of_them=False).failing) == 1
-    assert len(status.after(turn(rounds, log), rounds.book.failing(), all_of_them=False).failing) == 1
+    assert status.after([], rounds.journal.failing(), all_of_them=True).failing == ()  # of tables that are gone
+    assert len(status.after([], rounds.journal.failing(), all_of_them=False).failing) == 1
+    assert len(status.after(turn(rounds, log), rounds.journal.failing(), all_of_them=False).failing) == 1
     waits = Action(kind=ActionKind.INVENTORY, reason="it is time", held=NO_INVENTORY)
     waiting = status.after([Looked(place=found[0].place, actions=(waits,))], [], all_of_them=True)
     write_status(path, waiting, None)
@@ -339,4 +339,4 @@ def test_the_status_tells_what_failed_what_cannot_be_read_and_that_turns_are_mad
     assert waiting.after([], [], all_of_them=False).waiting == {"t"}
     assert waiting.after([], [], all_of_them=True).waiting == frozenset()
     quiet = [Looked(place=found[0].place)]  # it asks for nothing any more
-    assert status.after(quiet, rounds.book.failing(), all_of_them=False).failing == ()
+    assert status.after(quiet, rounds.journal.failing(), all_of_them=False).failing == ()

@@ -94,8 +94,8 @@ def test_or_by_the_location_of_its_table(metastore, run, tmp_path):
     assert "The next commit makes it again" in out
     registered(metastore, tmp_path / "plain", TableName(database="lake", name="plain"))
     code, _, err = run("drop", str(tmp_path / "plain"))
-    assert (code, "--table" in err) == (1, True)
-    assert run("drop", str(tmp_path / "plain"), "--table", "lake.plain")[0] == 0
+    assert (code, "--entry" in err) == (1, True)
+    assert run("drop", str(tmp_path / "plain"), "--entry", "lake.plain")[0] == 0
     assert names(metastore) == ["lake.orders", "lake.plain"]
 
 

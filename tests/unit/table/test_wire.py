@@ -22,6 +22,7 @@ from pydelta.api.python.wire import (
 from pydelta.commands.change.delete import DeleteResult
 from pydelta.commands.change.update import UpdateResult
 from pydelta.commands.optimize.reorg import PurgeResult
+from pydelta.log import CheckpointResult, CleanupResult
 
 VALUES = [
     None, True, 0, -1, 1.5, "é `x`", WirePlan(b"\x00\xff"), Expression(b""), Schema('"long"'), WireIdentity(5, -2),
@@ -77,6 +78,10 @@ def test_what_is_not_well_formed_is_a_value_error():
             version=None,
         ),
         PurgeResult(version=7, num_deletion_vectors_removed=2),
+        CheckpointResult(
+            version=3, name="c", num_actions=4, num_adds=1, num_removes=1, size_bytes=9, sidecars=("a", "b")
+        ),
+        CleanupResult(deleted=2, cutoff_ms=5, oldest_version=1, failed=(("x.json", "denied"),)),
     ],
     ids=lambda result: type(result).__name__,
 )
@@ -88,5 +93,5 @@ def test_what_a_command_counted_comes_back_as_it_was(result):
     "text", ["", "[]", '["MergeResult", {}]', '["PurgeResult", {"version": 1, "new": 2}]', '["PurgeResult", {}]', "{"]
 )
 def test_counts_of_another_version_are_no_counts(text):
-    with pytest.raises(ValueError, match="not what a DELETE, UPDATE or purge counted"):
+    with pytest.raises(ValueError, match="not the counts of a command"):
         result_of(text)

@@ -47,7 +47,7 @@ def test_a_turn_does_what_is_due_writes_the_book_and_a_second_turn_does_nothing(
     crowded, ordered, quiet = tables
     before = {path: spark.read.format("delta").load(path).count() for path in tables}
     assert (before, parquet_files(tmp_path, "crowded") >= 16) == (dict.fromkeys(tables, 1000), True)
-    arguments = [*tables, f"--book-location={tmp_path / 'ops' / 'maintenance'}"]
+    arguments = [*tables, f"--journal-location={tmp_path / 'ops' / 'maintenance'}"]
 
     found = maintain.run({}, arguments)
 

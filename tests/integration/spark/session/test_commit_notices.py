@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
@@ -46,6 +47,12 @@ def merged(table, spark):
     return into.whenMatchedUpdateAll().whenNotMatchedInsertAll()
 
 
+def lose_a_file(path):
+    """Delete a data file of the newest version, whatever an action of the log says."""
+    snapshot = DeltaLog.for_table(path).update()
+    os.remove(os.path.join(path, snapshot.files.adds(snapshot.files.core)[0].path))
+
+
 VERBS = {
     "append": lambda spark, table, path: (
         spark.createDataFrame([(7, 1, "x")], "id long, p long, v string")
@@ -68,6 +75,8 @@ VERBS = {
         table.dropFeatureSupport("deletionVectors"),
     ),
     "vacuum": lambda spark, table, path: (table.delete("id = 4"), table.vacuum()),
+    "repair": lambda spark, table, path: (lose_a_file(path), table.fsck(repair=True)),
+    "maintain the log": lambda spark, table, path: (table.delete("id = 5"), table.checkpoint(), table.cleanup()),
 }
 STATEMENTS = {
     "insert": ["INSERT INTO {t} VALUES (8, 0, 'i')"],
@@ -84,6 +93,7 @@ STATEMENTS = {
     "purge": ["ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
               "DELETE FROM {t} WHERE id = 1", "REORG TABLE {t} APPLY (PURGE)"],
     "vacuum": ["DELETE FROM {t} WHERE id = 4", "VACUUM {t}"],
+    "repair": [lose_a_file, "FSCK REPAIR TABLE {t}"],
 }  # fmt: skip
 
 
@@ -104,7 +114,7 @@ def test_the_session_follows_each_commit_of_sql_once(spark, tmp_path, noticed):
     before = 1
     for verb, statements in STATEMENTS.items():
         for text in statements:
-            spark.sql(text.format(t=f"delta.`{path}`"))
+            text(path) if callable(text) else spark.sql(text.format(t=f"delta.`{path}`"))
         made = versions_of(path)
         assert len(made) > before, verb
         assert Counter(noticed) == Counter(made), verb

@@ -136,7 +136,7 @@ def test_changes_of_a_table_are_applied_by_key(spark, tmp_path):
         "--checkpoint",
         str(tmp_path / "c"),
         "--changes",
-        "--key",
+        "--merge-key",
         "id",
     ]
     assert stream_copy.run(spark, given)["written"] == 5
@@ -166,8 +166,8 @@ def test_a_table_is_copied_as_it_grows_and_batches_count_once(spark, tmp_path, c
     assert read(spark, copy) == [(number,) for number in range(5)]
     for wrong, said in (
         (["--changes"], "belong together"),
-        (["--key", "id"], "belong together"),
-        (["--changes", "--key", "id", "--write-option", "mergeSchema=true"], "for appends"),
+        (["--merge-key", "id"], "belong together"),
+        (["--changes", "--merge-key", "id", "--write-option", "mergeSchema=true"], "for appends"),
         (["--max-per-trigger", "0"], "--max-per-trigger"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):

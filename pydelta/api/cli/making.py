@@ -1,0 +1,168 @@
+"""Create, restore and clone tables from the command line, without a JVM.
+
+::
+
+    pydelta create PATH rows.parquet --partition-by day
+    pydelta create PATH --column "id bigint" --column "day date" --property delta.enableChangeDataFeed=true
+    pydelta restore PATH --version 12
+    pydelta clone PATH TARGET --shallow
+
+The commands are those of a session.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from pydelta.api.cli.results import open_local, print_result, rows_of
+from pydelta.api.console.command_line import (
+    AsJson,
+    AtTimestamp,
+    AtVersion,
+    StorageOptions,
+    TablePath,
+    given_time,
+    named_values,
+    storage_options,
+)
+from pydelta.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pydelta.api.python.local import Rows
+
+__all__ = ["add_making"]
+
+_Many = list[str] | None
+_Property = Annotated[
+    _Many,
+    typer.Option("--property", metavar="NAME=VALUE", help="A table property, such as delta.appendOnly=true."),
+]
+_PROPERTY_HINT: Final = "Write --property NAME=VALUE."
+
+
+def add_making(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    _add_create(app)
+    _add_restore_and_clone(app)
+
+
+def _add_create(app: typer.Typer) -> None:
+    @app.command()
+    def create(
+        path: TablePath,
+        rows: Annotated[
+            str | None, typer.Argument(metavar="[FILE]", help="The first rows: .parquet or .arrow.", show_default=False)
+        ] = None,
+        column: Annotated[
+            _Many,
+            typer.Option("--column", metavar="'NAME TYPE'", help="A column of a table without rows; repeatable."),
+        ] = None,
+        partition_by: Annotated[
+            _Many, typer.Option("--partition-by", metavar="COLUMN", help="A partition column; repeatable.")
+        ] = None,
+        properties: _Property = None,
+        mode: Annotated[
+            str, typer.Option("--mode", help="What to do with an existing table: error, ignore or replace.")
+        ] = "error",
+        form: Annotated[
+            str | None, typer.Option("--format", help="Format of the file, if its name does not show it.")
+        ] = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
+    ) -> None:
+        """Create a table, with the rows of a file or with columns only."""
+        from pydelta.api.python.local import LocalTable
+
+        if (rows is None) == (column is None):
+            raise InvalidArgumentError(
+                "A new table needs either a file of rows or columns.", hint='Give FILE, or --column "id bigint".'
+            )
+        columns: Mapping[str, str] | Rows = _columns(column or ()) if rows is None else _typed_rows(rows, form)
+        made = LocalTable.create(
+            path,
+            columns,
+            partition_by=partition_by or (),
+            properties=named_values(properties, what="A property", hint=_PROPERTY_HINT),
+            mode=mode,
+            options=storage_options(option),
+        )
+        found = made.detail()
+        print_result(as_json, "The table is", made.version, {"files": found["numFiles"], "bytes": found["sizeInBytes"]})
+
+
+def _add_restore_and_clone(app: typer.Typer) -> None:
+    @app.command()
+    def restore(
+        path: TablePath,
+        version: AtVersion = None,
+        timestamp: AtTimestamp = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
+    ) -> None:
+        """Make an earlier version the current state, as a new version."""
+        result = open_local(path, option).restore(version, _moment(timestamp))
+        print_result(as_json, "Restored", result.version, {
+            "files restored": result.num_restored_files,
+            "files removed": result.num_removed_files,
+            "bytes restored": result.restored_files_size,
+            "bytes removed": result.removed_files_size,
+        })  # fmt: skip
+
+    @app.command()
+    def clone(
+        path: TablePath,
+        target: Annotated[str, typer.Argument(help="Location of the new table.")],
+        shallow: Annotated[
+            bool, typer.Option("--shallow", help="Name the files of the table instead of copying them.")
+        ] = False,
+        replace: Annotated[bool, typer.Option("--replace", help="Replace an existing table.")] = False,
+        version: AtVersion = None,
+        timestamp: AtTimestamp = None,
+        properties: _Property = None,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
+    ) -> None:
+        """Create an independent table from a version of this one."""
+        made = open_local(path, option).clone(
+            target,
+            shallow=shallow,
+            replace=replace,
+            version=version,
+            timestamp=_moment(timestamp),
+            properties=named_values(properties, what="A property", hint=_PROPERTY_HINT),
+        )
+        found = made.detail()
+        print_result(as_json, "Cloned", made.version, {"files": found["numFiles"], "bytes": found["sizeInBytes"]})
+
+
+def _moment(timestamp: str | None) -> dt.datetime | None:
+    if timestamp is None:
+        return None
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=given_time(timestamp))
+
+
+def _columns(texts: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, space, kind = text.strip().partition(" ")
+        if not space:
+            raise InvalidArgumentError(f"The column {text!r} has no type.", hint='Write --column "id bigint".')
+        if name in found:
+            raise InvalidArgumentError(f"The column {name!r} is given twice.", hint="Give each column once.")
+        found[name] = kind.strip()
+    return found
+
+
+def _typed_rows(file: str, form: str | None) -> Rows:
+    from pydelta.engines.arrow.text_source import TextFile
+
+    rows = rows_of(file, form)
+    if isinstance(rows, TextFile):
+        raise InvalidArgumentError(
+            f"{file} is text, which has no types.", hint="Create the table with --column, then add it: pydelta append."
+        )
+    return rows
