@@ -108,8 +108,10 @@ def open_table(
             f"The settings must be pydelta.settings.Settings, not {type(settings).__name__}.",
             hint="Make them with Settings.resolve({…}), or set PYDELTA_* in the environment.",
         )
-    time_zone = optional_text(time_zone, "The time zone")
-    log = DeltaLog.for_table(location_of(uri), options=options_of(options), settings=settings)
+    location = uri if isinstance(uri, str) else location_of(uri)
+    given = None if options is None else options_of(options)
+    time_zone = None if time_zone is None else optional_text(time_zone, "The time zone")
+    log = DeltaLog.for_table(location, options=given, settings=settings)
     existing_table(log.update())
     return LocalTable(log, time_zone=time_zone)
 
@@ -308,6 +310,7 @@ class LocalTable:
         return self._update(condition, set)
 
     def _update(self, condition: str | None, values: Mapping[str, str] | str | None) -> UpdateResult:
+        condition = optional_text(condition, "The condition")
         return run(Update(assignments=list(values_of(values).items()), condition=condition), self._context)
 
     def merge(

@@ -203,8 +203,12 @@ def test_partition_values_without_a_zone_leave_no_file_out_in_silence(tmp_path):
         pytest.param(lambda path: pydelta.open(path).scan(version="0"), "whole number, not str", id="version text"),
         pytest.param(lambda path: pydelta.open(path).scan(version=0.5), "whole number, not float", id="version float"),
         pytest.param(lambda path: pydelta.open(path).scan(version=True), "whole number, not bool", id="version bool"),
-        pytest.param(lambda path: pydelta.open(path).update("id = 1"), "new values must be .* str", id="update text"),
-        pytest.param(lambda path: pydelta.open(path).update([("id", "1")]), "not list", id="update list"),
+        pytest.param(
+            lambda path: pydelta.open(path).update("id = 1"), "new values must be .* NoneType", id="update text"
+        ),
+        pytest.param(
+            lambda path: pydelta.open(path).update([("id", "1")]), "condition must be text, not list", id="update list"
+        ),
         pytest.param(lambda path: pydelta.open(path).update({5: "1"}), "name of a column must be text", id="update 5"),
         pytest.param(lambda path: pydelta.open(path).update({"id": 1}), "'id' must be SQL text, not int", id="value"),
         pytest.param(lambda path: pydelta.open(path).update({"name": None}), "SQL text, not NoneType", id="value None"),
