@@ -29,7 +29,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -409,7 +409,7 @@ def sql(
     """Open a SQL prompt over Spark. With --execute, --file or a pipe, run a script up to its first error."""
     if as_json and as_csv:
         raise InvalidArgumentError("--json and --csv exclude each other.", hint="Give one of them.")
-    style = "json" if as_json else "csv" if as_csv else "table"
+    style: Literal["table", "csv", "json"] = "json" if as_json else "csv" if as_csv else "table"
     try:
         from pydelta.api.prompt.statements import run_sql
     except ModuleNotFoundError as error:
