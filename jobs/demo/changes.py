@@ -24,13 +24,8 @@ def run(stage: Stage) -> None:
     state = pl.DataFrame({"id": range(_ROWS)}).with_columns(
         customer=pl.format("customer-{}", pl.col("id") % 97), amount=pl.col("id") % 1000, note=pl.lit("as booked")
     )
-    builder = DeltaTable.create(stage.spark).location(path)
-    for column, kind in (("id", "long"), ("customer", "string"), ("amount", "long"), ("note", "string")):
-        builder = builder.addColumn(column, kind)
-    for key, value in _PROPERTIES.items():
-        builder = builder.property(key, value)
     with stage.step(f"Write {_ROWS:,} payments: deletion vectors, a change feed"):
-        builder.execute()
+        _create(stage, path)
         stage.spark.createDataFrame(state.to_arrow()).coalesce(4).write.format("delta").mode("append").save(path)
     table = DeltaTable.forPath(stage.spark, path)
     loaded = DeltaLog.for_table(path).update().version
@@ -63,7 +58,7 @@ def run(stage: Stage) -> None:
     state = state.filter(pl.col("customer") != _FORGOTTEN)
     _compare(stage, "the person is gone from every query", state, _read(stage, path))
     stage.check("data files rewritten for it", expected=0, found=hidden.num_rewritten_files)
-    with stage.step("Purge: files that still hold the hidden rows are written anew"):
+    with stage.step("Purge: files that still hold the hidden rows are written again"):
         table.purge()
     _compare(stage, "nothing else changed", state, _read(stage, path))
     stage.check("rows of the person in the table's files", expected=0, found=_rows_in_files(path))
@@ -82,6 +77,15 @@ def run(stage: Stage) -> None:
         "DELETE: forgotten": hidden.num_deleted_rows or 0,
     }
     stage.chart(Bars(title="Rows that each change touched", bars=changed))
+
+
+def _create(stage: Stage, path: str) -> None:
+    builder = DeltaTable.create(stage.spark).location(path)
+    for column, kind in (("id", "long"), ("customer", "string"), ("amount", "long"), ("note", "string")):
+        builder = builder.addColumn(column, kind)
+    for key, value in _PROPERTIES.items():
+        builder = builder.property(key, value)
+    builder.execute()
 
 
 def _merge(state: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:

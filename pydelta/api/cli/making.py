@@ -55,7 +55,7 @@ def _add_create(app: typer.Typer) -> None:
     def create(
         path: TablePath,
         rows: Annotated[
-            str | None, typer.Argument(metavar="[FILE]", help="The first rows: .parquet or .arrow.", show_default=False)
+            str | None, typer.Argument(metavar="FILE", help="The first rows: .parquet or .arrow.", show_default=False)
         ] = None,
         column: Annotated[
             _Many,

@@ -52,12 +52,12 @@ TimeZone = Annotated[
     typer.Option(
         "--time-zone",
         metavar="ZONE",
-        help="Zone of times that name none, such as Europe/Berlin or UTC; without it they are refused.",
+        help="Zone of times without one, such as Europe/Berlin; by default they are refused.",
     ),
 ]
-AtVersion = Annotated[int | None, typer.Option("--version", help="The table as of this version.")]
+AtVersion = Annotated[int | None, typer.Option("--version", help="Version of the table.")]
 AtTimestamp = Annotated[
-    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
+    str | None, typer.Option("--timestamp", "-t", help="Time of a version, ISO 8601; in UTC if it has no zone.")
 ]
 
 
