@@ -83,6 +83,21 @@ def test_a_way_that_lies_leaves_files_or_does_another_thing_is_found_out(spark, 
     assert outcome.trace[0] == str(PLAIN)
 
 
+@pytest.mark.parametrize("properties", [{}, {"delta.enableChangeDataFeed": "true"}], ids=["plain", "change feed"])
+def test_replaced_and_restored_rows_leave_the_same_log_by_every_way(spark, tmp_path, properties):
+    replacing = dataclasses.replace(_rows(5, 5), kind="replace where", where="id = 5")
+    commands = [
+        _rows(1, 2, 3),
+        dataclasses.replace(_rows(4, 5, 6), kind="overwrite"),
+        replacing,
+        Command("restore", version=1),
+        dataclasses.replace(replacing, where="id = 1"),
+    ]
+    outcome = run_commands(dataclasses.replace(PLAIN, properties=properties), commands, ways_of(spark), tmp_path, spark)
+    assert outcome.wrong == [], "\n".join([*outcome.trace, *outcome.wrong])
+    assert (outcome.counts["no JVM"], outcome.counts["refused"]) == (4, 1)
+
+
 @pytest.fixture(autouse=True)
 def _no_log_is_left():
     yield
