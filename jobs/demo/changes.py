@@ -58,7 +58,7 @@ def run(stage: Stage) -> None:
     state = state.filter(pl.col("customer") != _FORGOTTEN)
     _compare(stage, "the person is gone from every query", state, _read(stage, path))
     stage.check("data files rewritten for it", expected=0, found=hidden.num_rewritten_files)
-    with stage.step("Purge: files that still hold the hidden rows are written again"):
+    with stage.step("Purge: files that still hold the hidden rows are rewritten"):
         table.purge()
     _compare(stage, "nothing else changed", state, _read(stage, path))
     stage.check("rows of the person in the table's files", expected=0, found=_rows_in_files(path))
@@ -66,15 +66,16 @@ def run(stage: Stage) -> None:
     with stage.step("Apply the change feed to a copy of the first version"):
         copy = _replayed(stage, path, loaded)
     _compare(stage, "a copy that followed the feed", state, copy)
+    forgotten = hidden.num_deleted_rows or 0
     stage.fact(
         "Forgotten",
-        f"{hidden.num_deleted_rows:,} payments of {_FORGOTTEN}: hidden, then gone from the files",
+        f"{forgotten:,} payments of {_FORGOTTEN}: hidden, then gone from the files",
     )
     changed = {
         "MERGE: corrected": merged.num_updated_rows,
         "MERGE: cancelled": merged.num_deleted_rows,
         "MERGE: new": merged.num_inserted_rows,
-        "DELETE: forgotten": hidden.num_deleted_rows or 0,
+        "DELETE: forgotten": forgotten,
     }
     stage.chart(Bars(title="Rows that each change touched", bars=changed))
 
