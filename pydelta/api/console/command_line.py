@@ -124,6 +124,9 @@ def named_values(items: Iterable[str] | None, *, what: str, hint: str, once: boo
         hint: How to write one.
         once: Refuse a second value of a name; otherwise the last one counts.
 
+    Returns:
+        Names without the blanks around them, with values as they were given.
+
     Raises:
         InvalidArgumentError: A text has no name or no equals sign, or a name has two values.
 
@@ -133,7 +136,8 @@ def named_values(items: Iterable[str] | None, *, what: str, hint: str, once: boo
     """
     found = {}
     for item in items or ():
-        name, equals, value = item.partition("=")
+        before, equals, value = item.partition("=")
+        name = before.strip()
         if not equals or not name:
             raise InvalidArgumentError(f"{what} has no {'value' if name else 'name'}.", hint=hint)
         if once and name in found:
