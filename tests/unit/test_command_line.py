@@ -12,7 +12,13 @@ from pydelta.errors import InvalidArgumentError, StorageError
 
 
 @pytest.mark.parametrize(
-    ("items", "found"), [(None, {}), ([], {}), (["a=1", "a=2"], {"a": "2"}), (["a=", "b==x", " c = y "], {"a": "", "b": "=x", "c": " y "})]
+    ("items", "found"),
+    [
+        (None, {}),
+        ([], {}),
+        (["a=1", "a=2"], {"a": "2"}),
+        (["a=", "b==x", " c = y "], {"a": "", "b": "=x", "c": " y "}),
+    ],
 )
 def test_values_by_name(items, found):
     assert storage_options(items) == found
