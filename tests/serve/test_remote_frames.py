@@ -136,13 +136,17 @@ def test_delta_table_of_a_remote_session_does_what_the_classic_one_does(live):
         location = table.detail().first()["location"]
         tell([DeltaTable.isDeltaTable(spark, location), DeltaTable.isDeltaTable(spark, location + "/none")])
         tell(DeltaTable.forPath(spark, location).vacuum(dryRun=True).count() >= 0)
+        tell(rows(table.fsck()))
+        written, cleaned = table.checkpoint(), table.cleanup()
+        tell([type(written).__name__, written.version == table.history(1).first()["version"], written.sidecars == ()])
+        tell([type(cleaned).__name__, cleaned.deleted, cleaned.failed == ()])
         """
     )
     assert told == [
         ["DeleteResult", 1, 2], ["UpdateResult", 1, 3, False], None, [[3, 1, 1, 1]],
         [[2, 12], [3, 30], [5, 50]], ["MERGE", "UPDATE"], True, 1, [[1]],
         [[1, 1], [2, 2], [3, 3], [4, 4]], [[1, 1], [2, 2], [3, 3], [4, 4]], [[1, 1], [2, 2], [3, 3], [4, 4]],
-        [True, False], True,
+        [True, False], True, [], ["CheckpointResult", True, True], ["CleanupResult", 0, True],
     ]  # fmt: skip
 
 
