@@ -203,7 +203,7 @@ def test_python_accepts_the_old_forms_with_a_warning(tmp_path):
     assert sorted(pl.from_arrow(table.scan()).rows()) == [(1, "x"), (3, "y")]
     with pytest.warns(DeprecationWarning):
         assert table.update({"s": "'z'"}).num_updated_rows == 2
-    with pytest.raises(pydelta.errors.InvalidArgumentError, match="set is None"):
+    with pytest.raises(pydelta.errors.InvalidArgumentError, match="new values must be a dict"):
         table.update("id = 1")
 
 
