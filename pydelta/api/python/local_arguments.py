@@ -77,14 +77,15 @@ def properties_of(properties: Any) -> Mapping[str, str]:
     return {} if properties is None else dict(_texts(properties, "Table properties", "property"))
 
 
-def _texts(values: Any, what: str, one: str) -> Mapping[str, str]:
+def _texts(values: Any, what: str, name: str, one: str = "") -> Mapping[str, str]:
+    """Return a mapping of text to text; a key is the name of a ``name``, and its value is called ``one`` (``name``)."""
     if not isinstance(values, Mapping):
         raise _wrong(what, "a dict of text", values)
     for key, value in values.items():
         if not isinstance(key, str):
-            raise _wrong(f"The name of a {one}", "text", key)
+            raise _wrong(f"The name of a {name}", "text", key)
         if not isinstance(value, str):
-            raise _wrong(f"The {one} {key!r}", "text", value)
+            raise _wrong(f"The {one or name} {key!r}", "text", value)
     return values
 
 
@@ -102,7 +103,7 @@ def columns_of(columns: Any) -> StructType:
             f"Columns must be a schema, names with types, or rows, not {type(columns).__name__}.",
             hint='Give {"id": "bigint"}, a pyarrow.Schema, a pyarrow.Table or a polars.DataFrame.',
         )
-    types = _texts(columns, "Columns", "type of column")
+    types = _texts(columns, "Columns", "column", "type of column")
     return StructType(tuple(StructField(name, parse_type(kind)) for name, kind in types.items()))
 
 

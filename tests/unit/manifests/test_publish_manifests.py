@@ -441,14 +441,14 @@ class _Refusing(CountingStore):
         super().put(path, data)
 
 
-def test_a_table_that_was_copied_is_published_anew(log, store):
+def test_a_table_that_was_copied_is_published_again(log, store):
     create_table(log, [add_file("a", [1])])
     publish(log)
     copy = MemoryStore(f"memory://{uuid.uuid4()}/copy")
     for info in store.list_all():
         copy.put(info.path, store.read(info.path))
     elsewhere = DeltaLog.for_table(copy.root, store=copy)
-    assert f"lay at {store.root}" in publish(elsewhere).reason
+    assert f"the table was at {store.root}" in publish(elsewhere).reason
     assert tree(copy) == expected(elsewhere)
 
 
