@@ -147,7 +147,8 @@ def test_a_location_with_other_files_is_refused(place, tmp_path):
     [
         (lambda at: pydelta.LocalTable.create(5, {"x": "int"}), InvalidArgumentError, "location must be .* not int"),
         (lambda at: pydelta.LocalTable.create(at, 5), InvalidArgumentError, "Columns must be"),
-        (lambda at: pydelta.LocalTable.create(at, {5: "int"}), InvalidArgumentError, "name of a column must be text, not int"),
+        (lambda at: pydelta.LocalTable.create(at, {5: "int"}), InvalidArgumentError,
+         "name of a column must be text, not int"),
         (lambda at: pydelta.LocalTable.create(at, {"x": int}), InvalidArgumentError, "type of column 'x'"),
         (lambda at: pydelta.LocalTable.create(at, {"x": "nothing"}), UnsupportedFeatureError, "'x' is nothing"),
         (lambda at: pydelta.LocalTable.create(at, {"x": "int"}, mode="append"), InvalidArgumentError, "no mode"),
