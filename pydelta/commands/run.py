@@ -306,7 +306,7 @@ class Context:
 
 
 class Refusal(NamedTuple):
-    """How an append-only table refuses a change.
+    """The refusal of a change by an append-only table.
 
     Args:
         what: Ends the sentence "This table is append-only, so …".

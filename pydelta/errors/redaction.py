@@ -12,7 +12,7 @@ _KEYS: Final = r"(?:access|account|private|api|shared)[._\- ]?key"
 _WORDS: Final = rf"(?:secret|passw(?:or)?d|pwd|token|credential|signature|{_KEYS}|sas[._]key)"
 _NAME: Final = re.compile(_WORDS, re.IGNORECASE)
 # Every repetition before a fixed text is bounded, so that the time is linear in the length of the text.
-# These schemes have a container before the host. `pydelta.storage.kinds` is above this room; a test compares them.
+# These schemes have a container before the host. `pydelta.storage.kinds` is in a higher layer; a test compares them.
 _USER_INFO: Final = re.compile(
     r"(\b(?!abfss?:|az:|wasbs?:)[a-z][a-z0-9+.\-]{0,20}://)[^/\s@'\"]{1,300}@", re.IGNORECASE
 )

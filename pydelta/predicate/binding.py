@@ -121,7 +121,7 @@ class Binder:
             if isinstance(error, Unsure):
                 raise _not_here(f"the number {sign}{shown}, which {error}") from None
             raise BindError(
-                f"The number {sign}{shown} {error}.", hint="Numbers of tables have at most 38 digits."
+                f"The number {sign}{shown} {error}.", hint="Numbers in tables have at most 38 digits."
             ) from None
 
     def string(self, before: str, literal: str) -> Literal:
@@ -179,7 +179,7 @@ class Binder:
         if len(kinds - {None}) > 1 and not kinds <= {None, *WHOLE, "decimal", "double"}:
             raise _not_here("IN with constants of several types")
         convert = self._conversion(child)
-        if self._fields[child.path].data_type == PrimitiveType("float"):  # In would round doubles to single precision.
+        if self._fields[child.path].data_type == PrimitiveType("float"):  # IN would round doubles to singles.
             if len(values) > _MOST_FLOATS:
                 raise _not_here("a long IN list of floats")
             return Joined(Or, [self.compare("=", child, value) for value in values])

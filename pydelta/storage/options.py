@@ -376,7 +376,7 @@ def _refuse_credential_store(lookup: HadoopOptions, settings: _S3Settings, given
 
 def _refused(name: str, setting: str) -> DeltaEnvironmentError:
     return DeltaEnvironmentError(
-        f"{setting} names the class {name}, which only Hadoop has.",
+        f"{setting} names the class {name}, which only Hadoop supports.",
         hint="Use SimpleAWSCredentialsProvider, TemporaryAWSCredentialsProvider, AnonymousAWSCredentialsProvider, "
         "EnvironmentVariableCredentialsProvider, or a container's, web identity's or instance's own provider; or "
         "register a log store of your own (spark.pydelta.logStore.s3a).",

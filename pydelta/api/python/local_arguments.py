@@ -69,7 +69,7 @@ def options_of(options: Any) -> Mapping[str, str] | None:
 
 
 def properties_of(properties: Any) -> Mapping[str, str]:
-    """Return table properties, which are text by text; none for None.
+    """Return table properties as a dict of text, empty for None.
 
     Raises:
         InvalidArgumentError: They are something else.

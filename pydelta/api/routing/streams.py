@@ -293,7 +293,7 @@ def _check_names(writer: DataStreamWriter) -> None:
     doubled = sorted({str(name) for name in names if name is not None and names.count(name) > 1})
     if doubled:
         raise InvalidArgumentError(
-            f"Sources of the query have one name: {', '.join(doubled)}.",
+            f"Several sources of the query have the same name: {', '.join(doubled)}.",
             hint="Give each source its own name: readStream.name(…).",
             condition=Condition.of("STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES", names=doubled),
         )

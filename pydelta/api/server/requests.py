@@ -52,7 +52,7 @@ _allow_deep_messages()
 
 @dataclass(frozen=True, kw_only=True)
 class RelationText:
-    """What a read names.
+    """The table or path that a read names.
 
     Args:
         table: A name as the client wrote it; None for a path.

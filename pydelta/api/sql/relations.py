@@ -237,7 +237,7 @@ class RelationResolver:
                 raise SchemaMismatchError(
                     f"The view {'.'.join(view.qualifier)} was made from a DataFrame over a Delta table whose columns "
                     "have changed since.",
-                    hint="Make the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
+                    hint="Create the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
                     condition=Condition.of("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="", legacyFlagMessage=""),
                 )
             if plan is view.plan or plan.equals(view.plan):

@@ -101,7 +101,7 @@ def _is_arranged(found: DataType, wanted: DataType, path: str) -> bool:
         raise SchemaMismatchError(
             f"The view shows the field {f'{path}.{missing[0]}'!r}, which the table lacks, and the table has the other "
             "fields in another order.",
-            hint="Make the view again: CREATE OR REPLACE VIEW.",
+            hint="Create the view again: CREATE OR REPLACE VIEW.",
             condition=Condition.of("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="", legacyFlagMessage=""),
         )
     if missing and not by_position:

@@ -31,7 +31,7 @@ _TRANSPARENT = ("SubqueryAlias", "View")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What a view reads.
+    """The source of a view.
 
     Args:
         entry: The Delta table, if the view shows it whole and unchanged.

@@ -193,7 +193,7 @@ def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None
 def clustering_of_write(
     snapshot: Snapshot, metadata: Metadata | None, cluster_by: Sequence[str] | None, *, redefined: bool
 ) -> DomainMetadata | None:
-    """Return a write's change of the table's clustering; None if there is none.
+    """Return how a write changes the table's clustering, or None if it does not.
 
     Args:
         snapshot: The table; version -1 if there is none.

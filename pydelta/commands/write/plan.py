@@ -96,7 +96,7 @@ class TableDefinition:
 
 
 class WriteKind(enum.Enum):
-    """What happens to the existing rows."""
+    """The effect of a write on the existing rows."""
 
     SKIP = "skip"
     APPEND = "append"
@@ -108,10 +108,10 @@ class WriteKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """What a write will do.
+    """The plan of a write.
 
     Args:
-        kind: What happens to the existing rows.
+        kind: The effect of a write on the existing rows.
         schema: The table's schema after the commit.
         partition_columns: Likewise, in the schema's spelling.
         metadata: The new definition, or None if unchanged.

@@ -217,7 +217,7 @@ class _Writing:
         given = 0
         for start, batch in read_batches(source.file, self._task.file_schema, self._store):
             if stop.is_set():
-                raise NotHere("a rewrite of which another part failed")
+                raise NotHere("a rewrite in which another part failed")
             size = batch.num_rows
             old = with_row_ids(batch, source.file, start, hidden=self._task.hidden_columns)
             live = np.ones(size, dtype=np.bool_) if hidden is None else ~rows_among(hidden, start, size)

@@ -230,12 +230,12 @@ def _gray_inverse(code: int) -> int:
 
 
 def _entry(place: int) -> int:
-    """Return the corner at which the curve enters the sub-cube of a place."""
+    """Return the corner at which the curve enters a sub-cube."""
     return 0 if place == 0 else _gray(2 * ((place - 1) // 2))
 
 
 def _axis(place: int, count: int) -> int:
-    """Return the axis along which the curve runs within the sub-cube of a place."""
+    """Return the axis along which the curve runs within a sub-cube."""
     if place == 0:
         return 0
     odd = place if place % 2 else place - 1

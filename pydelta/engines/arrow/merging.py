@@ -460,7 +460,7 @@ class _Change:
 def _joinable(values: pa.Array) -> pl.Series:
     """Convert keys so that they are equal in Polars if and only if they are equal in Spark."""
     if pa.types.is_decimal(values.type):
-        values = values.cast(pa.string())  # With one scale, equal numbers have equal text.
+        values = values.cast(pa.string())  # With the same scale, equal numbers have equal text.
     elif pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     return pl.Series(pl.from_arrow(values))

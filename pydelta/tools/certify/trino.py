@@ -143,7 +143,7 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
             if waited > _SECONDS:
                 raise DeltaEnvironmentError(
                     f"Trino at {self.address} still runs {running[0][0]}, whose client was killed.",
-                    hint="Look what it waits for, and try again.",
+                    hint="Find out what it is waiting for, and try again.",
                 )
             if waited > _PATIENCE:
                 for (query,) in running:

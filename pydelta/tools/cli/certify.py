@@ -94,7 +94,7 @@ def add_certify(app: typer.Typer) -> None:
         with _verdict():
             if uri is None and replay is None:
                 raise InvalidArgumentError(
-                    "Nothing was named to certify.", hint="Name an empty folder: pydelta certify s3a://bucket/trial"
+                    "No location to certify was given.", hint="Name an empty folder: pydelta certify s3a://bucket/trial"
                 )
             if uri is None:
                 raise typer.Exit(recheck(replay or "", print))

@@ -89,7 +89,7 @@ def add_ui(app: typer.Typer) -> None:
         options = storage_options(option)
         given: dict[str, Any] = {"schedules": schedule or [], "fresh": fresh, "patience": patience, "commits": commits}
         if inventory is not None and not garbage:
-            raise InvalidArgumentError("--inventory says nothing without --garbage.", hint="Give both, or neither.")
+            raise InvalidArgumentError("--inventory has no effect without --garbage.", hint="Give both, or neither.")
         try:
             from pydelta.tools.ui.command import run_ui
         except ModuleNotFoundError as error:

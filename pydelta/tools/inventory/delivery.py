@@ -61,7 +61,7 @@ _COLON: Final = "%3A"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingOptions:
-    """How to list, and what to write.
+    """The options of listing and writing a delivery.
 
     Args:
         file_format: ``Parquet`` or ``CSV``.
@@ -93,7 +93,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """The result of writing a delivery. Sizes in bytes, ``created_ms`` in epoch milliseconds."""
+    """The result of writing a delivery. Sizes are in bytes, ``created_ms`` in epoch milliseconds."""
 
     bucket: str
     manifest: str

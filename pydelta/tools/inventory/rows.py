@@ -272,7 +272,9 @@ def inventory_rows(
 
 
 def write_parquet(frame: pl.DataFrame, target: BinaryIO) -> None:
-    """Write a data file as Parquet like S3's, from the columns ``bucket key size modified etag storage_class``."""
+    """Write a Parquet data file like the ones that S3 delivers, from the columns ``bucket key size modified etag
+    storage_class``.
+    """
     schema = pa.schema(
         [
             pa.field("bucket", pa.string(), nullable=False),

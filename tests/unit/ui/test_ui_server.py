@@ -261,7 +261,7 @@ def run(capsys, *argv):
         (("/t", "--service", "Trino"), "does not name a service"),
         (("/t", "--option", "hush"), "has no value"),
         (("--metastore", "http://h:1"), "http"),
-        (("/t", "--inventory", "/x"), "--inventory says nothing without --garbage"),
+        (("/t", "--inventory", "/x"), "--inventory has no effect without --garbage"),
     ],
 )
 def test_options_that_cannot_be_right_are_refused(capsys, argv, says):

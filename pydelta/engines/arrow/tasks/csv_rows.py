@@ -122,7 +122,7 @@ class CsvRows:
         if not record.value:
             raise InvalidArgumentError(f"{self._name} is empty.", hint="Its first line has to name the columns.")
         if (wrong := _malformed(record, None)) is not None:
-            raise InvalidArgumentError(f"{self._name}, line {record.line}: {wrong[1]}.", hint="Mend the header.")
+            raise InvalidArgumentError(f"{self._name}, line {record.line}: {wrong[1]}.", hint="Correct the header.")
         self._rest, self._line = self._rest[record.end :], record.next_line
         return [_text(value) for value in record.values]
 
@@ -225,7 +225,7 @@ class CsvRows:
             start, line = record.end, record.next_line
 
     def _record(self, data: bytes, start: int, line: int) -> _Record:
-        """Parse the record that begins at a place."""
+        """Parse the record that begins at a position."""
         values = []
         place = start
         while True:

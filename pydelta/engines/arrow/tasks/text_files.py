@@ -162,7 +162,7 @@ def _by_name(path: str, fields: Sequence[StructField]) -> Callable[[Sequence[str
         if not len(found) == len(names) == len(fields):
             raise SchemaMismatchError(
                 f"{path}, line 1: the header is {', '.join(names)}, but the columns are {', '.join(schema.names)}.",
-                hint="Give --schema with the columns of the header, or load files with another header apart.",
+                hint="Give --schema with the columns of the header, or load files with another header separately.",
             )
         return list(found.values())
 

@@ -232,7 +232,7 @@ def check_rows(given: int, records: Sequence[FileRecord]) -> None:
     written = sum(record.num_rows for record in records)
     if written != given:
         raise RowsDoNotAddUpError(
-            f"{given} rows came to a task of the write, and {written} are in its files.",
+            f"{given} rows reached a task of the write, but its files have {written}.",
             hint="This is a defect of the engine; report it with the types of the columns.",
         )
 

@@ -343,8 +343,8 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
         raise UnsafeOperationError(
             f"{name_of(entry.qualifier[1:])} is managed by the catalog, and renaming it would move its files at {uri}, "
             "which an object store cannot do in one step.",
-            hint="Make an external table of it: drop nothing, and use CREATE TABLE new_name USING delta LOCATION on a "
-            "clone (DEEP CLONE), then drop this one.",
+            hint="Make it external instead: clone it (DEEP CLONE) to a location, name the clone with CREATE TABLE "
+            "new_name USING delta LOCATION, then drop this table.",
             table=uri,
         )
     forget_cached(spark, uri)
@@ -419,7 +419,7 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
     if snapshot.metadata is None:
         raise TableNotFoundError(
             f"{location} is not a Delta table, so {name_of(entry.qualifier[1:])} cannot point to it.",
-            hint="Give the place of a Delta table with the same columns.",
+            hint="Give the location of a Delta table with the same columns.",
             table=log.uri,
             condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=location),
         )

@@ -75,7 +75,7 @@ def check_new_name(jvm: Jvm, identifier: Any) -> None:
     if re.fullmatch(r"[0-9A-Za-z_]+", table) is None:
         raise InvalidArgumentError(
             f"{table!r} is not a valid name of a table in the session's catalog.",
-            hint="Use letters, digits and underscores alone. A table at a path can have any name: "
+            hint="Use only letters, digits and underscores. A table at a path can have any name: "
             "CREATE TABLE delta.`/path/of/the/table`.",
             condition=Condition.of("INVALID_SCHEMA_OR_RELATION_NAME", name=f"`{table}`"),
         )

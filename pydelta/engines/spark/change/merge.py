@@ -339,7 +339,7 @@ class SparkMerge:
             copied=seen.get("copied") or 0,
             updated=seen.get("updated") or 0,
             inserted=seen.get("inserted") or 0,
-            source=source.get("rows"),  # Missing if Spark dropped this part because no clause can insert.
+            source=source.get("rows"),  # The metric is missing if Spark dropped this part because no clause can insert.
             paired=source.get("paired") or 0,
         )
         return replace(written, marks=values.marks(written)), passed

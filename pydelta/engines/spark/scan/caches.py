@@ -190,7 +190,7 @@ def _refreshed(
         entries.drop(keys.plans)
         if keys in entries.pairs:
             entries.pairs.remove(keys)
-    for keys, moved, store in reversed(stale):  # Oldest first, because others may be built on it.
+    for keys, moved, store in reversed(stale):  # Go from the oldest on, because others may be built on it.
         if moved is not None:
             entries.add(_TwoKeys(first=keys.first, now=moved), store)
     return len(stale)

@@ -251,5 +251,5 @@ def telling_overflow() -> Iterator[None]:
         column, source, target = (given.get(key, "") for key in ("columnName", "sourceType", "targetType"))
         raise CastOverflowError(
             f"A value of type {source} does not fit the column {column}, which is {target}.",
-            hint="Widen the column, or use try_cast on the value to have null in its place.",
+            hint="Widen the column, or use try_cast on the value to get null instead.",
         ) from error

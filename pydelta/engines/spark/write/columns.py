@@ -88,7 +88,7 @@ class _Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """How to treat a generated column that the rows bring. Conditions on the rows, never null; None for no row."""
+    """The treatment of a generated column that the rows bring. Conditions on the rows, never null; None for no row."""
 
     anew: Column | None = None
     """Rows for which the column is computed."""
