@@ -4,7 +4,7 @@
 
 Age is decided by a partition column of type date, if there is one, otherwise by the files' modification times. One line
 of JSON on standard output reports the result. Run it as often as you like: compacted partitions are not touched. Exit
-codes: 0 done (also if there was nothing to do); 1 the arguments are wrong; 2 another writer changed the same files or
+codes: 0 done (even if there was nothing to do); 1 the arguments are wrong; 2 another writer changed the same files or
 the store failed temporarily: run it again; 3 the outcome is unknown: look at the history first.
 """
 

@@ -3,7 +3,7 @@
 CSV follows RFC 4180: quoted values may hold commas, line breaks and doubled quotes. Rows that do not fit are counted
 and fail the job, or are written to ``--bad-records``.
 
-One line of JSON on standard output reports the result. Exit codes: 0 done (also if the batch had already landed); 1 the
+One line of JSON on standard output reports the result. Exit codes: 0 done (even if the batch had already landed); 1 the
 input or the arguments are wrong; 2 another writer won or the store failed temporarily: run it again; 3 the outcome is
 unknown: look for the transaction's id in the history first.
 """

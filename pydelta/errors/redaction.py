@@ -1,4 +1,4 @@
-"""Hide credentials in texts from outside: parameters, properties, messages, lines of the log."""
+"""Hide credentials in strings from outside: parameters, properties, messages, lines of the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def hide_text(text: str) -> str:
 
 
 def hide_value(name: str, value: Any) -> Any:
-    """Hide credentials in a JSON value, by the names of its keys and by its texts."""
+    """Hide credentials in a JSON value, by the names of its keys and by its strings."""
     if isinstance(value, str):
         return HIDDEN if name and _NAME.search(name) else hide_text(value)
     if isinstance(value, dict):

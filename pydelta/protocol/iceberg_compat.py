@@ -146,7 +146,7 @@ def _check_partitions(version: int, old: Sequence[str], new: Sequence[str]) -> N
     if old and [name.lower() for name in old] != [name.lower() for name in new]:
         raise _violation(
             version,
-            f"the table is partitioned by ({', '.join(old)}), and its replacement by ({', '.join(new)})",
+            f"the table is partitioned by ({', '.join(old)}), but its replacement by ({', '.join(new)})",
             "Keep the partition columns, or drop the table and create it again.",
             Condition.of(
                 "DELTA_ICEBERG_COMPAT_VIOLATION.REPLACE_TABLE_CHANGE_PARTITION_NAMES",

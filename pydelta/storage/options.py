@@ -73,7 +73,7 @@ class Connection:
         return value.reveal() if isinstance(value, Secret) else value
 
     def secrets(self) -> tuple[str, ...]:
-        """Return all secret texts in the settings, to be removed from messages."""
+        """Return all secret strings in the settings, to be removed from messages."""
         held = [value for _, value in self.config if isinstance(value, Secret)]
         if self.credential is not None:
             held += [self.credential.secret_key, *([self.credential.token] if self.credential.token else [])]

@@ -150,7 +150,7 @@ def test_a_place_that_holds_something_is_refused_and_left_alone(tmp_path, capsys
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "Nothing was named to certify"),
+        ([], "No location to certify was given"),
         (["PLACE", "--with", "duckdb"], "There is no engine 'duckdb'"),
         (["PLACE", "--with", "trino"], "--with trino and --trino belong together"),
         (["PLACE", "--trino", "http://127.0.0.1:1"], "--with trino and --trino belong together"),

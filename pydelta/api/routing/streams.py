@@ -299,7 +299,7 @@ def _check_names(writer: DataStreamWriter) -> None:
         )
     if None in names:
         raise InvalidArgumentError(
-            f"A source of the query has no name, and {SOURCE_NAMES} is set.",
+            f"A source of the query has no name, but {SOURCE_NAMES} is set.",
             hint="Give each source a name, readStream.name(…), or unset it.",
             condition=Condition.of(
                 "STREAMING_QUERY_EVOLUTION_ERROR.UNNAMED_STREAMING_SOURCES_WITH_ENFORCEMENT", sourceInfo="delta"

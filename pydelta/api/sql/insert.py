@@ -246,7 +246,7 @@ def _static(
         key, value = str(items.apply(position)._1()), items.apply(position)._2()
         if key.lower() not in known:
             raise InvalidArgumentError(
-                f"PARTITION names {key!r}, and {target.name} is partitioned by {', '.join(partitions) or 'nothing'}.",
+                f"PARTITION names {key!r}, but {target.name} is partitioned by {', '.join(partitions) or 'nothing'}.",
                 hint="Name partition columns only.",
                 condition=Condition.of("NON_PARTITION_COLUMN", columnName=key),
             )
@@ -267,7 +267,7 @@ def _stored(text: str, schema: StructType, name: str) -> str | None:
             hint="Give the value in the query, as in INSERT INTO t SELECT 1, X'00FF'.",
         )
     if not text and kind in ("string", "binary"):
-        return None  # An empty text in a partition column is null.
+        return None  # An empty string in a partition column is null.
     return fitted_text(text, field)
 
 

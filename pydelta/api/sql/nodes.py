@@ -160,7 +160,7 @@ class Nodes:
 
         Args:
             node: As parsed.
-            changes: Whether its rows are to be changed; then a view counts as the table that it shows whole.
+            changes: Whether its rows will be changed; then a view counts as the table that it shows whole.
 
         Raises:
             UnsupportedFeatureError: See ``change_target``.

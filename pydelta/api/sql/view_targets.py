@@ -113,7 +113,7 @@ def _with_columns(spark: SparkSession, entry: DeltaEntry, shown: list[str]) -> _
 
 
 def _selected(spark: SparkSession, view: ViewEntry) -> _Found:
-    """Look through a view that stores its text: one made by SQL."""
+    """Look through a view that stores its text: one created with SQL."""
     jvm = Jvm.of(spark)
     parts = _all_of(jvm, jvm.parse(view.text or ""))
     if parts is None:

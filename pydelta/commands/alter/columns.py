@@ -365,7 +365,8 @@ def _retyped(snapshot: Snapshot, schema: StructType, path: tuple[str, ...], data
         if not _longer(str(declared) if declared is not None else None, wanted):
             raise SchemaError(
                 f"{name_of(path)} is {declared or current.data_type} and cannot become {data_type}.",
-                hint="The limit of a text can only be raised or removed: varchar(n) to a longer varchar, or to string.",
+                hint="The limit of a string can only be raised or removed: varchar(n) to a longer varchar, or to "
+                "string.",
                 condition=Condition.of(
                     "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
                     fieldPath=name_of(path),

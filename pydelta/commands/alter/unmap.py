@@ -126,6 +126,6 @@ def _check_rows(log: DeltaLog, old: list[AddFile], written: int) -> None:
     counted = live_rows(old, log, by_footer=True)  # The log's counts may be wrong.
     if counted != written:
         raise RowsDoNotAddUpError(
-            f"The table's files hold {counted} rows, and {written} are in the files that were to replace them.",
+            f"The table's files hold {counted} rows, but the files that were to replace them hold {written}.",
             hint="Nothing was changed. This is a defect of the engine or of a disk; report it.",
         )

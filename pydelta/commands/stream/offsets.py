@@ -72,7 +72,7 @@ class StreamOffset:
         return max(self.index, BEFORE_FIRST)
 
     def to_json(self) -> str:
-        """Return the text for a checkpoint; equal offsets have equal texts."""
+        """Return the text for a checkpoint; equal offsets have equal text."""
         fields = {
             "sourceVersion": _NEWEST if self.at_change else _PLAIN,
             "reservoirId": self.table_id,

@@ -290,7 +290,7 @@ class TableStream:
             )
         if snapshot.metadata.id != self.read.table_id:
             raise SourceTableReplacedError(
-                f"Another table is at {self.log.uri}: its id is {snapshot.metadata.id}, and the stream reads "
+                f"Another table is at {self.log.uri}: its id is {snapshot.metadata.id}, but the stream reads "
                 f"{self.read.table_id}.",
                 hint="Start the query again with another checkpointLocation.",
             )
@@ -304,8 +304,8 @@ class TableStream:
     def _of_this_table(self, offset: StreamOffset, newest: int) -> StreamOffset:
         if offset.table_id != self.read.table_id:
             raise SourceTableReplacedError(
-                f"The checkpoint belongs to a table with the id {offset.table_id}, and the one at {self.log.uri} has "
-                f"{self.read.table_id}.",
+                f"The checkpoint belongs to a table with the id {offset.table_id}, but the one at {self.log.uri} "
+                f"has {self.read.table_id}.",
                 hint="Start the query with another checkpointLocation; this one belongs to another table, or to the "
                 "one that was here before.",
             )
@@ -342,9 +342,9 @@ class TableStream:
             if end.index == BEFORE_FIRST:
                 return end  # ``latest`` records the beginning as an empty batch.
             raise InvalidArgumentError(
-                f"The first batch of the query was planned up to file {end.index} of version {end.version} and was not "
-                "done, and startingVersion=latest does not show where it began.",
-                hint="Set startingVersion to the number of the version at which the query was to begin.",
+                f"The first batch of the query was planned up to file {end.index} of version {end.version} but did "
+                f"not finish, and startingVersion=latest does not show where it began.",
+                hint="Set startingVersion to the number of the version at which the query should begin.",
             )
         if self.options.starting_version is None and self._starting_timestamp_ms is None:
             return replace(self._at(max(end.version - 1, 0)), is_initial=True)

@@ -264,7 +264,7 @@ def _files(uri: str, options: Mapping[str, str] | None, endings: tuple[str, ...]
 
 
 def _typed(texts: pl.DataFrame, description: str) -> pl.DataFrame:
-    """Convert texts of a CSV file to the inventory's types.
+    """Convert strings of a CSV file to the inventory's types.
 
     Raises:
         SchemaMismatchError: A column is missing, or a text is not of its type.

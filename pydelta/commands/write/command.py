@@ -309,7 +309,7 @@ class _Write:
         others = condition.references - set(partitions)
         if others and not self.attempt.settings.replace_where_data_columns:
             raise InvalidArgumentError(
-                f"replaceWhere names {', '.join(sorted(others))}, and the table is partitioned by "
+                f"replaceWhere names {', '.join(sorted(others))}, but the table is partitioned by "
                 f"{', '.join(partitions) or 'nothing'}.",
                 hint="Name partition columns, or unset spark.databricks.delta.replaceWhere.dataColumns.enabled (or "
                 "spark.pydelta.write.replaceWhereDataColumns), which forbids others in this session.",

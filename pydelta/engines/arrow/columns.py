@@ -171,7 +171,7 @@ class ArrowColumns:
         """Return a function that gives the values of partition columns, one row per combination of values.
 
         Args:
-            texts: Values of each partition column as texts of the log, by its physical name.
+            texts: Values of each partition column as strings of the log, by its physical name.
 
         Raises:
             NotHere: By the returned function, for another column, or as ``partition_scalar`` raises it.
@@ -202,7 +202,7 @@ def _names_in_files(schema: StructType, path: tuple[str, ...], mode: str) -> tup
 
 
 def _partition_type(data_type: DataType) -> DataType:
-    """Check the type of a partition column, in which texts of the log are read."""
+    """Check the type of a partition column, in which strings of the log are read."""
     return check_simple(data_type)
 
 

@@ -15,7 +15,7 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
     ),
     "durable": ("No acknowledged commit is lost", "Rows that a job reported as written are not there."),
     "once": ("No operation is committed twice", "Rows are doubled when a job is run again after an error."),
-    "failed": ("What failed left nothing", "A job that is run again after an error doubles its rows."),
+    "failed": ("A failed operation left nothing behind", "A job that is run again after an error doubles its rows."),
     "gapless": ("Versions have no gap, and each can be read", "Readers stop at the gap, or refuse the table."),
     "immutable": (
         "A version never changes",
@@ -48,7 +48,7 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
     ),
     "engines": ("Every engine sees the same rows", "Two tools answer one question differently."),
     "errors": (
-        "Operations fail only for a conflict, or for a store that failed in passing",
+        "Operations fail only because of a conflict or a temporary failure of the store",
         "Jobs end with errors that running them again does not cure.",
     ),
 }

@@ -324,7 +324,7 @@ def _fetch(store: Store, file: DeliveredFile, path: str, target: Path) -> None:
         ) from error
     if hashed.hexdigest() != file.md5:
         raise InvalidArgumentError(
-            f"{store.root}/{path} does not match its checksum: the manifest says {file.md5}, and it has "
+            f"{store.root}/{path} does not match its checksum: the manifest says {file.md5}, but it has "
             f"{hashed.hexdigest()} ({size} bytes; {file.size} expected).",
             hint="The file is damaged or not complete: load another delivery (--delivery), or wait for the next.",
         )

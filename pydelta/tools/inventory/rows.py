@@ -180,7 +180,7 @@ def _csv_frames(path: Path, columns: Sequence[str], source: str) -> Iterator[pl.
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
-    """Convert a batch without its metadata, after checking its texts, because Polars assumes valid UTF-8."""
+    """Convert a batch without its metadata, after checking its strings, because Polars assumes valid UTF-8."""
     batch.validate(full=True)
     columns = zip(batch.schema.names, batch.columns, strict=True)
     try:

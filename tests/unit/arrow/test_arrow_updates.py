@@ -143,8 +143,8 @@ def test_an_overflow_in_a_row_that_stays_is_none():
         ({"delta.constraints.c": "v > 0"}, {}, "CHECK"),
         ({}, {"s": {"metadata": {"delta.generationExpression": "CAST(v AS STRING)"}}}, "generated"),
         ({}, {"v": {"metadata": {"delta.invariants": "{}"}}}, "checked"),
-        ({}, {"s": {"metadata": {"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)"}}}, "sized"),
-        ({}, {"s": {"metadata": {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}}}, "sized"),
+        ({}, {"s": {"metadata": {"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)"}}}, "char or varchar"),
+        ({}, {"s": {"metadata": {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}}}, "char or varchar"),
         ({}, {"v": {"nullable": False}}, "NOT NULL"),
         (
             {},

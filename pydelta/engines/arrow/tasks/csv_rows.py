@@ -75,7 +75,7 @@ class CsvRows:
         fields_of: Function that returns the table's field for each name of the header, and raises an error for names
             that do not fit. Without a header it is given no names.
         shape: Form of the file, or None for RFC 4180's commas with a header.
-        rules: Rules for texts whose meaning the format leaves open.
+        rules: Rules for strings whose meaning the format leaves open.
 
     Raises:
         InvalidArgumentError: There is no header, or the file is not UTF-8.

@@ -43,7 +43,7 @@ def split_by_partition(
         data: The rows' other columns.
 
     Returns:
-        The values as the log's texts, and the rows that have them, in the given order.
+        The values as the log's strings, and the rows that have them, in the given order.
 
     Raises:
         SchemaError: A value has no text in the log.

@@ -73,7 +73,7 @@ class TextFiles:
         form: ``csv`` or ``json``.
         schema: The columns, as JSON, or None to return each file's header, or number of columns, instead of rows.
         shape: Form of CSV files.
-        rules: Rules for texts whose meaning the format leaves open.
+        rules: Rules for strings whose meaning the format leaves open.
         options: Storage options.
         kept: Columns, in addition to the path, that each row of a file gets, with their types.
     """

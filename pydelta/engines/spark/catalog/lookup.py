@@ -67,7 +67,7 @@ class DeltaEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewEntry:
-    """A view. ``plan`` is set if it was made from a DataFrame, ``text`` if by SQL.
+    """A view. ``plan`` is set if it was made from a DataFrame, ``text`` if by an SQL statement.
 
     Args:
         qualifier: Parts that may qualify its columns.

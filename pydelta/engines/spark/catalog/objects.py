@@ -88,5 +88,5 @@ def check_new_name(jvm: Jvm, identifier: Any) -> None:
 
 
 def text_map(jvm: Jvm, scala_map: Any) -> dict[str, str]:
-    """Convert a Scala map of texts to a dict."""
+    """Convert a Scala map of strings to a dict."""
     return {str(key): str(value) for key, value in jvm.to_dict(jvm.python_utils_map(scala_map)).items()}

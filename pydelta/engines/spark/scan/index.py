@@ -175,7 +175,7 @@ class _Partitions:
     """Distinct partition rows of a scan.
 
     Args:
-        values: Their values as texts, and their positions.
+        values: Their values as strings, and their positions.
         ordinals: Position of the partition of each file, or None for the files of a log that is read in parts.
         rows: ``java.util.List[InternalRow]``, without the ordinal.
         numbered: The same rows with their position as an additional column, for filters.

@@ -209,7 +209,7 @@ def _check_fields(source: StructType, target: StructType, path: str, *, fill: bo
         return
     what = f"has a field {more[0]!r} that the column lacks" if more else f"lacks the field {missing[0]!r}"
     raise SchemaMismatchError(
-        f"The value for column {path!r} {what}: the column is {target}, and the value {source}.",
+        f"The value for column {path!r} {what}: the column is {target}, but the value is {source}.",
         hint="Make a struct of the column's fields with named_struct, or let MERGE evolve the schema.",
         condition=Condition.of("DELTA_METADATA_MISMATCH"),
     )
