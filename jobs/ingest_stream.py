@@ -52,7 +52,7 @@ def arguments() -> argparse.ArgumentParser:
     add(
         "--order-by",
         metavar="COLUMN",
-        help="the newest record of a key has the largest value; by default, Kafka's order",
+        help="the column whose value is largest in the newest record of a key; by default, Kafka's order decides",
     )
     add("--changes", choices=("debezium",), help="records are changes of a database: needs --merge-key")
     parser.share("--partition-by", "--trigger")

@@ -60,7 +60,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table-location", action="append", default=[], metavar="NAME=URI", help="a table that is not in a metastore"
     )
-    parser.add_argument("--force", action="store_true", help="also load what is not newer than the table's rows")
+    parser.add_argument(
+        "--force", action="store_true", help="also load deliveries that are not newer than the table's rows"
+    )
     return parser
 
 

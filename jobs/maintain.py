@@ -90,7 +90,7 @@ def arguments() -> argparse.ArgumentParser:
         help="runs jobs/vacuum.py with the arguments that follow, such as with another key of the store",
     )
     parser.add_argument("--status", type=Path, metavar="FILE", help="file for the status of each table")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="accept notices of commits there, over HTTP")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="accept notices of commits at this address, over HTTP")
     return parser
 
 

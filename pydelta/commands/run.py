@@ -184,7 +184,7 @@ class Statement:
 
 
 def _same_definition(first: Snapshot, now: Snapshot) -> bool:
-    """Return whether two snapshots have one definition, ignoring the values that identity columns have handed out."""
+    """Return whether two snapshots have the same definition, ignoring used identity values."""
     if first.metadata is None or now.metadata is None or first.protocol != now.protocol:
         return False
     return first.metadata == now.metadata or only_marks_moved(first.metadata, now.metadata)

@@ -141,7 +141,7 @@ def run_job(
         The exit code.
     """
     given = list(sys.argv[1:] if argv is None else argv)
-    given = current_names(parser.prog, given, has_commands=False)  # Once here, so later parsers do not warn.
+    given = current_names(parser.prog, given, has_commands=False)  # Later parsers do not warn again.
     with sparing_output():  # The job's work counts even if its line cannot be printed.
         return _run(parser, work, given)
 

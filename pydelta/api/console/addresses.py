@@ -99,7 +99,7 @@ class Addresses:
 
     @property
     def open_because(self) -> str | None:
-        """Why more than a private network can reach it; None if nothing else can."""
+        """The reason why more than a private network can reach it, or None."""
         for address in self._resolved():
             if address.is_unspecified:
                 return f"{address} means every address of this machine"

@@ -39,7 +39,7 @@ class Styled(NamedTuple):
 
 
 def styled(text: str, style: str) -> Styled:
-    """Combine a text with a style."""
+    """Combine text with a style."""
     return Styled(text, style)
 
 

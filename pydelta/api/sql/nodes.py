@@ -76,7 +76,7 @@ class StatementTarget:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name to show in messages."""
         return ".".join(self.parts)
 
     @property

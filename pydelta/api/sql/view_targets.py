@@ -58,8 +58,8 @@ def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | N
         raise UnsupportedFeatureError(
             f"{name} is a view that {below.why}: a change made through it would not show in it.",
             features=("changes through a view",),
-            hint="Change the table itself, by its name or as delta.`/path`; a view that shows the whole of a table, as "
-            "it is now, takes changes too.",
+            hint="Change the table itself, by its name or as delta.`/path`. A view that shows a whole current table "
+            "also accepts changes.",
             condition=Condition.of("DELTA_CANNOT_WRITE_INTO_VIEW", table=name),
         )
     return below.entry

@@ -87,7 +87,7 @@ class DeltaSink:
         return self._jvm.struct_type()
 
     def capabilities(self) -> Any:
-        """Return none; only Spark's newer kind of sink has them."""
+        """Return no capabilities, because only Spark's newer kind of sink has any."""
         return self._jvm.view.java.util.HashSet()
 
     def toString(self) -> str:

@@ -140,7 +140,7 @@ def rewrite(
     Args:
         snapshot: The table.
         files: Rows of its file table.
-        rows: The rows that matched, by place in ``files`` (every place must be present), or None for all.
+        rows: The rows that matched, by position in ``files`` (every position must be present), or None for all.
         change: Change of these rows and of the others.
         task: Options for writing files of the table.
         place: Store of the files.

@@ -88,7 +88,7 @@ def row_order(columns: Sequence[tuple[pa.Array, DataType]], *, curve: str) -> np
         curve: ``zorder`` or ``hilbert``.
 
     Returns:
-        The places of the rows in their new order. The sort is stable.
+        The positions of the rows in their new order. The sort is stable.
     """
     if len(columns) == 1:
         frame = pl.DataFrame({"key": _sortable(*columns[0])})
@@ -126,7 +126,7 @@ def _keys(
 
 
 def _drawn(rows: int) -> npt.NDArray[np.int64]:
-    """Return the places of a sample, the same each time."""
+    """Return the positions of a sample, the same each time."""
     return np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)
 
 

@@ -75,7 +75,7 @@ class ArrowMerge:
     Args:
         snapshot: The table.
         rule: The merge.
-        source: Rows of the source, with columns named by their places.
+        source: Rows of the source, with columns named by their positions.
         task: Options for writing files of the table.
         place: Store of the files.
 
@@ -183,7 +183,7 @@ class ArrowMerge:
     def _joined(
         self, adds: Sequence[AddFile], loaded: Sequence[_Loaded]
     ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Join by keys. Returns the places of paired live rows and of source rows, by file."""
+        """Join by keys. Returns the positions of paired live rows and of source rows, by file."""
         names = [f"k{number}" for number in range(len(self._rule.keys))]
         column = both_sides(None, self._source)
         theirs = {
@@ -309,7 +309,7 @@ class ArrowMerge:
     def new_rows(
         self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.int64]
     ) -> tuple[dict[int, pa.Array], list[pa.Array]]:
-        """Compute the values that a clause sets in rows of a file, by the places of columns in files.
+        """Compute the values that a clause sets in rows of a file, by the positions of columns in files.
 
         Also returns the new partition values of the rows, if the clause sets some.
         """

@@ -19,7 +19,7 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
     "gapless": ("Versions have no gap, and each can be read", "Readers stop at the gap, or refuse the table."),
     "immutable": (
         "A version never changes",
-        "Readers that saw the first one go on from rows that are no longer there.",
+        "Readers that saw the first state continue from rows that no longer exist.",
     ),
     "effects": (
         "Each commit changes the rows that its operation says, and no other",
@@ -49,7 +49,7 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
     "engines": ("Every engine sees the same rows", "Two tools answer one question differently."),
     "errors": (
         "Operations fail only because of a conflict or a temporary failure of the store",
-        "Jobs end with errors that running them again does not cure.",
+        "Jobs end with errors that running them again does not fix.",
     ),
 }
 """Maps names to promises and the cost of breaking them, in the order of the report."""

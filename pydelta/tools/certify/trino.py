@@ -46,7 +46,7 @@ class TrinoReader:
             usable = False
         if not usable:
             raise InvalidArgumentError(
-                f"{self.address!r} is not the address of a Trino.", hint="Write it as http://127.0.0.1:8080."
+                f"{self.address!r} is not the address of a Trino server.", hint="Write it as http://127.0.0.1:8080."
             )
 
     def read(self, uri: str) -> tuple[Row, ...]:

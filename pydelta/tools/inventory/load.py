@@ -319,7 +319,7 @@ def _fetch(store: Store, file: DeliveredFile, path: str, target: Path) -> None:
                 size += len(chunk)
     except ObjectNotFoundError as error:
         raise InvalidArgumentError(
-            f"The manifest names {store.root}/{path}, which is not there.",
+            f"The manifest names {store.root}/{path}, which does not exist.",
             hint="The delivery was cleaned up or not finished: load another (--delivery), or wait for the next.",
         ) from error
     if hashed.hexdigest() != file.md5:

@@ -249,8 +249,8 @@ def run(capsys, *argv):
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ((), "Nothing to show was named"),
-        (("--service", ""), "Nothing to show was named"),
+        ((), "No tables to show were given"),
+        (("--service", ""), "No tables to show were given"),
         (("/t", "--service", "A=tcp://h:1\nTrino"), "'Trino' does not name a service"),
         (("/t", "--port", "0"), "--port 0 is not a port"),
         (("/t", "--port", "70000"), "--port 70000 is not a port"),

@@ -246,7 +246,7 @@ class CsvRows:
 
 
 def _line_ends(array: Any) -> Any:
-    """Find the places of the last byte of each line end, inside quotes and outside."""
+    """Find the positions of the last byte of each line end, inside quotes and outside."""
     following = np.append(array[1:], np.uint8(0))
     return np.flatnonzero((array == _LF) | ((array == _CR) & (following != _LF)))
 

@@ -77,7 +77,7 @@ def _starts(codes: Sequence[Any]) -> Any:
 
 
 def _sorted(codes: Sequence[Any]) -> tuple[list[Any], Any]:
-    """Sort rows by their codes, stably. Returns the sorted codes and the old place of each row."""
+    """Sort rows by their codes, stably. Returns the sorted codes and the old position of each row."""
     order = np.lexsort(codes[::-1])
     return [part[order] for part in codes], order
 

@@ -73,13 +73,13 @@ def define_table(
         parts: Its name; None for a table with only a location. ``("delta", path)`` is a location too.
         definition: The new definition. Without columns it takes those of the table at the location.
         mode: What to do in each case.
-        location: Location of its files; None for the catalog's default place, where DROP TABLE deletes them.
+        location: Location of its files; None for the catalog's default location, where DROP TABLE deletes them.
 
     Returns:
         Its log.
 
     Raises:
-        TableAlreadyExistsError: The name is taken, or so is the catalog's default place.
+        TableAlreadyExistsError: The name is taken, or so is the catalog's default location.
         TableNotFoundError: There is nothing to replace, or no columns and no table at the location.
         SchemaMismatchError, InvalidArgumentError: The table at the location differs from the definition.
         BindError, ParseError: A generation expression, default or constraint does not resolve.

@@ -101,7 +101,7 @@ def create_entry(
         parts: The name: ``(table,)``, ``(database, table)`` or with ``spark_catalog`` in front.
         snapshot: The table's current snapshot.
         managed: Whether the catalog owns the files, so that DROP TABLE deletes them. None means that it does if they
-            are at its default place. True also applies to an entry of this table that the commit's own hook created,
+            are at its default location. True also applies to an entry of this table that the commit's own hook created,
             since a hook cannot know.
         if_not_exists: Whether to leave an existing entry unchanged.
         replace: Whether to update an existing entry of a Delta table instead, whatever its location.
@@ -349,7 +349,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
         )
     forget_cached(spark, uri)
     catalog.invalidateCachedTable(source)
-    if entry.managed and not moves:  # Spark would move it to the default place, but it is somewhere else.
+    if entry.managed and not moves:  # Spark would move it to the default location, but it is somewhere else.
         _rename_in_place(jvm, source, target, entry)
     else:
         catalog.renameTable(source, target)

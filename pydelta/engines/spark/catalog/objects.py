@@ -56,7 +56,7 @@ def table_identifier(jvm: Jvm, database: str, table: str) -> Any:
 
 
 def default_place(jvm: Jvm, identifier: Any) -> str:
-    """Return the URI of the catalog's default place for a table of this name."""
+    """Return the URI of the catalog's default location for a table of this name."""
     return str(jvm.catalog.defaultTablePath(identifier).toString())
 
 

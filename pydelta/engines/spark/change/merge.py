@@ -345,7 +345,7 @@ class SparkMerge:
         return replace(written, marks=values.marks(written)), passed
 
     def _changes_in(self, places: Sequence[int]) -> DataFrame:
-        """Select the rows that change, by new places of files, with the source's columns if clauses read them."""
+        """Select the rows that change, by new positions of files, with the source's columns if clauses read them."""
         assert self._changes is not None
         moved = local_frame(self._spark, [(old, new) for new, old in enumerate(places)], "old long, new long")
         changes = self._changes.join(F.broadcast(moved), name(FILE) == name("old"))

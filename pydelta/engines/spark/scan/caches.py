@@ -149,7 +149,7 @@ def refresh_caches(spark: SparkSession, table_uri: str) -> int:
 
     Args:
         spark: The session.
-        table_uri: Root of the table. A table that was replaced has a new id at the old place.
+        table_uri: Root of the table. A table that was replaced has a new id at the old location.
 
     Returns:
         The number of entries that were rebuilt or dropped.

@@ -121,7 +121,7 @@ def write_path(
 def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: WriteRequest) -> WriteResult:
     """Write to a named table, creating it with its catalog entry if it does not exist.
 
-    A new table's files go to the option ``path`` or else to the catalog's default place.
+    A new table's files go to the option ``path`` or else to the catalog's default location.
 
     Raises:
         TableAlreadyExistsError: The name belongs to something that is not a Delta table, or the mode refuses a table.
