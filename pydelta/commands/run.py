@@ -437,7 +437,7 @@ class Attempt:
         return written
 
     def stage_vectors(self, paths: tuple[str, ...]) -> None:
-        """Note files of deletion vectors for the commit likewise, relative to the table."""
+        """Note files of deletion vectors for the commit, too. Their paths are relative to the table."""
         self._vectors += paths
 
     def discard(self) -> None:

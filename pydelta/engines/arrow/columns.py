@@ -220,7 +220,7 @@ def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
         raise NotHere(f"a partition value of type {kind} that is not spelled as Spark writes it")
     value = parse_partition_value(text, data_type)
     if text and kind == "float" and len(text) > _FLOAT_DIGITS and not np.isnan(value) and np.float32(value) != value:
-        raise NotHere("a float partition value that Java may read differently")  # It was rounded twice.
+        raise NotHere("a float partition value that Java may read differently")  # The value was rounded twice.
     return pa.scalar(value, to_arrow_type(data_type))
 
 

@@ -249,7 +249,7 @@ def _check_table(txn: OptimisticTransaction) -> None:
             what = ", ".join(wrong) or (f"it also has {extra}" if extra else "it is not partitioned by bucket")
             raise SchemaMismatchError(
                 f"{snapshot.table_uri} is not an inventory table: {what}.",
-                hint="Name another table (--table); it is made with the columns that it needs.",
+                hint="Name another table (--table); the job creates it with the columns that it needs.",
             )
         return
     fields = [{"name": name, "type": _type_name(kind), "nullable": True, "metadata": {}}

@@ -291,7 +291,8 @@ def _check(log: DeltaLog, fields: Iterable[Any]) -> None:
     if wrong:
         raise SchemaMismatchError(
             f"{log.uri} is not a journal of maintenance: {', '.join(wrong)}.",
-            hint="Name another table for it, or drop this one: it is made with the columns that it needs.",
+            hint="Name another table for it, or drop this one: the journal is then created with the columns that it "
+            "needs.",
         )
 
 
