@@ -173,7 +173,7 @@ def why_full(twin: Twin, found: FoundTable, *, full: bool) -> str | None:
     if found.version is None:
         return "it carries no version"
     if found.version > twin.version:
-        return f"it carries version {found.version}, and the table is at {twin.version}"
+        return f"it has version {found.version}, but the table is at {twin.version}"
     if found.location != twin.location:
         return "the manifests lie elsewhere"
     return None

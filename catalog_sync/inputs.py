@@ -30,7 +30,7 @@ ATOMIC_KEY: Final = "pydelta.sync.atomic"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncOptions:
-    """How to sync.
+    """The options of a sync.
 
     Args:
         dry_run: Plan only, and publish no manifests.
@@ -66,7 +66,7 @@ class SyncInputs:
         log: Log of the table.
         metastore: Metastore of the twin.
         name: Name of the twin.
-        options: How to sync.
+        options: The options of a sync.
         snapshot: Snapshot of the version that the twin is brought to.
         twin: Wanted entry at that version.
         entry: The twin's Thrift entry, or None if it is missing.

@@ -196,7 +196,7 @@ def verify_sync(log: DeltaLog, metastore: Metastore, twin: TableName, *, files: 
     if not is_partitioned_alike(wanted, found):
         return SyncReport(manifests=manifests, entry=(*wrong, "its partition columns are not those of the table"))
     if found.version != state.version:
-        wrong.append(f"it carries version {found.version}, the manifests are of {state.version}")
+        wrong.append(f"it has version {found.version}, but the manifests have {state.version}")
     existing = partitions_of(metastore, twin, snapshot.partition_columns) if wanted.partition_columns else {}
     plan = compare_partitions(SyncPlan(), wanted, existing, state.live(), prune=True)
     moved = plan.move

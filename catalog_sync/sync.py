@@ -98,7 +98,7 @@ def sync_table(
         log: Log of the table.
         metastore: Metastore of the twin.
         twin: Name of the twin.
-        options: How to sync.
+        options: The options of a sync.
         snapshot: Newest snapshot, if the caller has just read it.
 
     Raises:

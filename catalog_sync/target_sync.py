@@ -29,7 +29,7 @@ def sync_target(
     Args:
         metastore: Metastore of the entries.
         target: Table to sync.
-        how: How to sync. With ``dry_run`` the table's own entry is not changed.
+        how: The options of a sync. With ``dry_run`` the table's own entry is not changed.
         snapshot: Newest snapshot, if the caller has just read it.
 
     Returns:
@@ -94,7 +94,7 @@ def _refuse_gone(target: SyncTarget, entry: Any) -> None:
     location = native_location(entry) if entry is not None else None
     if location is None or normalize_uri(spark_scheme(location)) != target.log.uri:
         raise TableNotFoundError(
-            f"{target.native} was dropped, renamed or moved since it was looked up; its twin was not made again.",
+            f"{target.native} was dropped, renamed or moved since it was looked up; its twin was not created again.",
             hint="There is nothing left to do for it under this name.",
             table=target.log.uri,
         )

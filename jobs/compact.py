@@ -4,7 +4,7 @@
 
 Age is decided by a partition column of type date, if there is one, otherwise by the files' modification times. One line
 of JSON on standard output reports the result. Run it as often as you like: compacted partitions are not touched. Exit
-codes: 0 done (also if there was nothing to do); 1 the arguments are wrong; 2 another writer changed the same files or
+codes: 0 done (even if there was nothing to do); 1 the arguments are wrong; 2 another writer changed the same files or
 the store failed temporarily: run it again; 3 the outcome is unknown: look at the history first.
 """
 
@@ -34,7 +34,7 @@ __all__ = ["Age", "CompactResult", "main", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactResult:
-    """The result of a compaction. ``version`` is None if there was nothing to do. Sizes in bytes.
+    """The result of a compaction. ``version`` is None if there was nothing to do. Sizes are in bytes.
 
     ``older_than`` is the first day or time that was left alone, and ``by`` is the value that was compared with it.
     """
@@ -53,7 +53,7 @@ class CompactResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Age:
-    """How to recognize a table's old data: by a condition over partitions, or by the times of files (epoch ms)."""
+    """The criterion for a table's old data: a condition over partitions, or the times of files (epoch ms)."""
 
     by: str | None = None
     older_than: str | None = None

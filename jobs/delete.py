@@ -1,7 +1,7 @@
 """Delete rows that match a condition from a Delta table: ``spark-submit jobs/delete.py --table … --where "id = 5"``.
 
 One line of JSON on standard output reports the result. Run it as often as you like: deleted rows no longer match, and
-without a match nothing is committed. Exit codes: 0 done (also if no row matched); 1 the arguments are wrong; 2 another
+without a match nothing is committed. Exit codes: 0 done (even if no row matched); 1 the arguments are wrong; 2 another
 writer changed the same rows or the store failed temporarily: run it again; 3 the outcome is unknown: look at the
 history first.
 """

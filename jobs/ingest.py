@@ -3,7 +3,7 @@
 CSV follows RFC 4180: quoted values may hold commas, line breaks and doubled quotes. Rows that do not fit are counted
 and fail the job, or are written to ``--bad-records``.
 
-One line of JSON on standard output reports the result. Exit codes: 0 done (also if the batch had already landed); 1 the
+One line of JSON on standard output reports the result. Exit codes: 0 done (even if the batch had already landed); 1 the
 input or the arguments are wrong; 2 another writer won or the store failed temporarily: run it again; 3 the outcome is
 unknown: look for the transaction's id in the history first.
 """
@@ -34,7 +34,9 @@ _FORMATS = ("csv", "json", "parquet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """The result of an ingest. ``version`` is None if nothing was committed, see ``WriteResult``. Sizes in bytes."""
+    """The result of an ingest. ``version`` is None if nothing was committed, see ``WriteResult``. Sizes are in
+    bytes.
+    """
 
     table: str
     version: int | None
@@ -107,7 +109,10 @@ def _rows(
     given = pairs(options.option, "--option")
     if options.format == "parquet":
         if options.bad_records is not None:
-            raise InvalidArgumentError("--bad-records is for csv and json.", hint="Leave it out: values have types.")
+            raise InvalidArgumentError(
+                "--bad-records works only with csv and json.",
+                hint="Leave it out: the values of other formats have types.",
+            )
         reader = spark.read.format(options.format).options(**given)
         return (reader.schema(options.schema) if options.schema else reader).load(options.input), 0
     from pydelta.tools.ingest.text_files import read_records
@@ -165,9 +170,7 @@ def _set_aside(spark: SparkSession, records: Records, options: argparse.Namespac
         entry = look_up(spark, parse_identifier(spark, options.table))
         table = entry.location if isinstance(entry, DeltaEntry) else None
         if options.bad_records == options.table:
-            raise InvalidArgumentError(
-                "--bad-records is the table itself.", hint="Give bad records a table of their own."
-            )
+            raise InvalidArgumentError("--bad-records is the table itself.", hint="Give bad records a separate table.")
     rows = records.bad
     place = place_of_bad(spark, options.bad_records, table and Jvm.of(spark).qualify(table), rows.schema)
     once = {key: value for key, value in how.items() if key in ("txnAppId", "txnVersion")}

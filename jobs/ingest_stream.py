@@ -52,7 +52,7 @@ def arguments() -> argparse.ArgumentParser:
     add(
         "--order-by",
         metavar="COLUMN",
-        help="the newest record of a key has the largest value; by default, Kafka's order",
+        help="the column whose value is largest in the newest record of a key; by default, Kafka's order decides",
     )
     add("--changes", choices=("debezium",), help="records are changes of a database: needs --merge-key")
     parser.share("--partition-by", "--trigger")
@@ -165,7 +165,7 @@ def _upsert(options: argparse.Namespace) -> Upsert | None:
         return None
     if options.changes and (options.order_by or options.format != "json" or options.source == "rate"):
         raise InvalidArgumentError(
-            "--changes debezium takes records of JSON, in the order that they give themselves.",
+            "--changes debezium reads JSON records in the order recorded in them.",
             hint="Leave out --order-by, and give --format json with --source kafka or files.",
         )
     if options.source == "files" and not options.changes and options.order_by is None:
@@ -196,7 +196,7 @@ def _record_format(
     if given is None:
         if options.changes:
             raise InvalidArgumentError(
-                "The columns of the table that changes cannot be inferred.", hint="Give them with --schema."
+                "The columns of the changed table cannot be inferred.", hint="Give them with --schema."
             )
         RecordFormat(name=options.format, schema=_nothing(), options=parsing)
         try:
@@ -221,7 +221,7 @@ def _schema_text(given: str) -> str:
         return path.read_text() if looks_like_a_file and " " not in given else given
     except OSError as error:
         raise InvalidArgumentError(
-            f"The schema's file {given} cannot be read: {error.strerror}.", hint="Give a file that is there, or DDL."
+            f"The schema's file {given} cannot be read: {error.strerror}.", hint="Give an existing file, or DDL."
         ) from None
 
 

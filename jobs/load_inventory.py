@@ -5,7 +5,7 @@ not dated in the future, and replaces those buckets' rows in one commit. Loaded 
 ones are ignored, so run it as often as you like. No Spark session is started.
 
 One line of JSON on standard output reports what was loaded. A bucket without a delivery is named in a warning. Exit
-codes: 0 done (also if nothing was new); 1 the arguments are wrong, or a delivery is damaged or of another bucket, and
+codes: 0 done (even if nothing was new); 1 the arguments are wrong, or a delivery is damaged or of another bucket, and
 nothing was changed; or a bucket has several inventories or no trustworthy one, and the other buckets were loaded; 2
 another process loaded the same bucket, or the store or the metastore failed temporarily: run it again; 3 the outcome is
 unknown: look at the history first.
@@ -60,7 +60,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table-location", action="append", default=[], metavar="NAME=URI", help="a table that is not in a metastore"
     )
-    parser.add_argument("--force", action="store_true", help="also load what is not newer than the table's rows")
+    parser.add_argument(
+        "--force", action="store_true", help="also load deliveries that are not newer than the table's rows"
+    )
     return parser
 
 

@@ -90,7 +90,7 @@ def arguments() -> argparse.ArgumentParser:
         help="runs jobs/vacuum.py with the arguments that follow, such as with another key of the store",
     )
     parser.add_argument("--status", type=Path, metavar="FILE", help="file for the status of each table")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="accept notices of commits there, over HTTP")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="accept notices of commits at this address, over HTTP")
     return parser
 
 
@@ -110,7 +110,9 @@ def _options(given: Sequence[str]) -> argparse.Namespace:
             f"--requests-per-day is {options.requests_per_day}.", hint="Give 1 or more, or leave it out for no limit."
         )
     if options.every is not None and options.dry_run:
-        raise InvalidArgumentError("--dry-run looks once, so there is no --every.", hint="Leave one of them out.")
+        raise InvalidArgumentError(
+            "--dry-run runs once, so it cannot be combined with --every.", hint="Leave one of them out."
+        )
     options.default = pairs(options.default, "--default")
     MaintenancePolicy.parse({}, options.default)
     options.bytes_per_day = (
@@ -134,7 +136,7 @@ class Children:
             DeltaError: The job printed no valid JSON.
         """
         if self.stop.is_set():
-            raise StoppedError("The scheduler is being stopped.", hint="It is done after the next start.")
+            raise StoppedError("The scheduler is being stopped.", hint="The work is done after the next start.")
         try:
             child = subprocess.Popen(command, stdout=subprocess.PIPE)
         except OSError as error:
@@ -157,7 +159,7 @@ class Children:
             found = None
         if not isinstance(found, dict):
             if self.stop.is_set():
-                raise StoppedError("The scheduler was stopped.", hint="It is done after the next start.")
+                raise StoppedError("The scheduler was stopped.", hint="The work is done after the next start.")
             raise SilentJobError(
                 f"{Path(command[0]).name} {Path(command[1]).name if len(command) > 1 else ''} ended with exit code "
                 f"{code} and printed no report.",

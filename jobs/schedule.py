@@ -52,7 +52,7 @@ _LATE: Final = dt.timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command ended: its exit code, and the end of its output."""
+    """The result of a command: its exit code, and the end of its output."""
 
     code: int
     said: str = ""
@@ -60,7 +60,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Commands and their times: an interval in seconds or a time of day (UTC); neither for never.
+    """Commands and when to run them: at an interval in seconds, at a time of day (UTC), or never if neither is set.
 
     An entry that ``keeps`` running is not expected to end.
     """
@@ -342,7 +342,9 @@ def _healthy(statuses: Sequence[Path]) -> int:
         OSError: The file does not exist yet.
     """
     if not statuses:
-        raise InvalidArgumentError("--healthy reads a status.", hint="Give --status FILE, as the scheduler has it.")
+        raise InvalidArgumentError(
+            "--healthy needs a status file.", hint="Give --status FILE, with the same file as the scheduler."
+        )
     now = dt.datetime.now(dt.UTC)
     rows = [json.loads(status.read_text()) for status in statuses]
     found = [problem for each in rows for problem in problems(each, now)]

@@ -49,7 +49,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.share("tables", "--database", "--all-databases")
     parser.share("--inventory")
     parser.add_argument("--lite", action="store_true", help="only files that the log says were removed; lists nothing")
-    parser.add_argument("--retention-hours", type=float, metavar="HOURS", help="by default each table's own (168)")
+    parser.add_argument(
+        "--retention-hours", type=float, metavar="HOURS", help="the retention; by default each table's own (168)"
+    )
     parser.add_argument("--no-retention-check", action="store_true", help="allow less than a table's own retention")
     parser.share("--dry-run", "--where")
     parser.share("--parallel", default=4, help="tables in parallel (4)")

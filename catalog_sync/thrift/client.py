@@ -340,8 +340,8 @@ class Metastore:
                 return True
         if late:
             raise MetastoreUnavailableError(
-                f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and the change is not "
-                "there yet: it may still be at work.",
+                f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and the change is "
+                f"not there yet: it may still be in progress.",
                 hint="Check its load, and run this again later: changes that have taken effect are not repeated.",
             )
         return False

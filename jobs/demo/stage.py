@@ -54,7 +54,7 @@ class ShownTable:
 
 @dataclass(slots=True, kw_only=True)
 class Chapter:
-    """What a chapter did, in the order in which it happened."""
+    """The steps of a chapter, in the order in which they happened."""
 
     name: str = ""
     title: str = ""

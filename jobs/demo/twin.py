@@ -1,4 +1,4 @@
-"""Show a table with a twin in a Hive Metastore, for Trino and Presto, and check how both stay in step."""
+"""Show a table with a twin in a Hive Metastore, for Trino and Presto, and check that both stay in step."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ HINTS: Final = {
 
 
 def compared(expected: pl.DataFrame, found: pl.DataFrame) -> Answer:
-    """Compare rows with those that Polars expects, as texts."""
+    """Compare rows with those that Polars expects, as strings."""
     differs = rows.difference(rows.as_texts(expected), rows.as_texts(found).select(found.columns))
     total = f"{expected.height:,} rows, amounts {expected.get_column('amount').sum()}"
     return Answer(expected=total, found=total if differs is None else differs, right=differs is None)

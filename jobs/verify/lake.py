@@ -258,7 +258,7 @@ def _uncached(key: dict[str, str]) -> dict[str, str]:
 
 
 def _texts(client: Trino, source: str, columns: Sequence[str]) -> pl.DataFrame:
-    """Read the columns of a source as texts, with a statement that both Trino and Presto understand."""
+    """Read the columns of a source as strings, with a statement that both Trino and Presto understand."""
     shown = [
         "date_format(\"at\", '%Y-%m-%d %H:%i:%s')" if name == "at" else f'CAST("{name}" AS varchar)' for name in columns
     ]

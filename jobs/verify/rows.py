@@ -1,6 +1,6 @@
 """Compute with Polars alone what a table must hold: its first rows, and the rows after each change.
 
-No engine is involved. ``difference`` compares two frames of texts by their ``id``.
+No engine is involved. ``difference`` compares two frames of strings by their ``id``.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def difference(expected: pl.DataFrame, found: pl.DataFrame, key: str = "id") -> 
     """Describe how rows differ from the expected ones, naming the first keys. Returns None if they are equal.
 
     Args:
-        expected: Frames of texts, one row per key.
+        expected: Frames of strings, one row per key.
         found: A frame with the same columns, with rows in any order.
         key: The column that identifies rows.
     """

@@ -108,7 +108,7 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePlan:
-    """What to read: ``snapshot`` has the schema, ``first`` and ``last`` are the resolved versions."""
+    """The changes to read: ``snapshot`` has the schema, ``first`` and ``last`` are the resolved versions."""
 
     snapshot: Snapshot
     first: int
@@ -260,7 +260,7 @@ def changed_files(record: CommitRecord, actions: Sequence[Action]) -> list[Chang
     for remove in removes.values():
         if remove.partition_values is None or remove.size is None:
             raise LogCorruptedError(
-                f"Version {version} removes {remove.path} without saying its size and partition values, so its rows "
+                f"Version {version} removes {remove.path} without recording its size and partition values, so its rows "
                 "cannot be read as deleted ones.",
                 hint="Begin the range after this version.",
                 condition=Condition.of("DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA", file=remove.path),

@@ -491,7 +491,7 @@ def absolute_adds(adds: Sequence[AddFile], root: str) -> Sequence[AddFile]:
 def _absolute(path: str, root: str) -> str:
     if is_absolute_path(path):
         return path
-    if root.startswith("file:"):  # It is escaped already; Hadoop compares it with one slash.
+    if root.startswith("file:"):  # The root is already escaped, and Hadoop compares such URIs with a single slash.
         return f"file:/{root.removeprefix('file:').lstrip('/')}/{path}"
     scheme, _, rest = root.partition("://")
     return f"{scheme}://{quote(rest, safe='/-._~@:')}/{path}"

@@ -256,8 +256,11 @@ def _values_of(folder: str, partitions: StructType, time_zone: str) -> Mapping[s
             ", ".join(f"{name} string" for name in names)
         )
         raise InvalidArgumentError(
-            f"The folder {folder!r} has the partition columns {', '.join(names) or 'none'}; expected were {expected}.",
-            hint=f"{hint}." if names else "Leave the partition schema out, or move files without partition away.",
+            f"The folder {folder!r} has the partition columns {', '.join(names) or 'none'}, but expected were "
+            f"{expected}.",
+            hint=f"{hint}."
+            if names
+            else "Leave the partition schema out, or move away the files that are in no partition.",
             condition=Condition.of(
                 "DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME",
                 expectedColsSize=len(partitions),

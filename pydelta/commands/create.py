@@ -64,7 +64,7 @@ REPLACES: Final = Refusal(
 
 
 class CreateMode(enum.Enum):
-    """What a create does with or without an existing table. The values appear in the history."""
+    """The behaviour of a create when the table exists or not. The values appear in the history."""
 
     CREATE = "CREATE TABLE"
     CREATE_IF_NOT_EXISTS = "CREATE TABLE IF NOT EXISTS"
@@ -74,7 +74,7 @@ class CreateMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePlan:
-    """What a create will do. ``metadata`` is None when the table stays unchanged.
+    """The plan of a create. ``metadata`` is None when the table stays unchanged.
 
     Args:
         metadata: The new definition.
@@ -133,7 +133,7 @@ def plan_create(
     if mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE) and not definition.schema.fields:
         raise SchemaError(
             "A table cannot be replaced by one without columns.",
-            hint="Give the columns, or write AS SELECT; DELETE FROM removes rows alone.",
+            hint="Give the columns, or write AS SELECT; DELETE FROM removes only the rows.",
             condition=Condition.of("DELTA_SCHEMA_NOT_PROVIDED"),
         )
     if not exists and mode is CreateMode.REPLACE:
@@ -179,7 +179,7 @@ def _refuse_unchecked_not_null(schema: StructType) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create(Command[CreateResult]):
-    """Create or replace a table, in one commit. Arguments and errors as ``plan_create``.
+    """Create or replace a table, in one commit. Arguments and errors are those of ``plan_create``.
 
     Raises:
         TableAlreadyExistsError: Also if the location has files but no log, because they would belong to no table.

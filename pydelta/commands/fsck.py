@@ -344,7 +344,7 @@ def _repair(context: Context, txn: OptimisticTransaction, report: FsckReport) ->
         folder, why = report.unreachable[0]
         more = f" ({len(report.unreachable)} folders in all)" if len(report.unreachable) > 1 else ""
         raise UnsafeOperationError(
-            f"The log names files in {folder}, which cannot be looked for: {why}{more}. Nothing is repaired, since "
+            f"The log names files in {folder}, which cannot be searched: {why}{more}. Nothing is repaired, since "
             "their rows would be lost.",
             hint="Mount the disk, or make the store reachable, and repair again.",
             table=log.uri,

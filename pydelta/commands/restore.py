@@ -41,7 +41,9 @@ _TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """Rows of two file tables: the files that return and those that leave. Columns as ``FileTable.core``."""
+    """Rows of two file tables: the files that return and those that leave. The columns are those of
+    ``FileTable.core``.
+    """
 
     returning: pl.DataFrame
     leaving: pl.DataFrame

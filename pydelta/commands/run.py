@@ -184,7 +184,7 @@ class Statement:
 
 
 def _same_definition(first: Snapshot, now: Snapshot) -> bool:
-    """Return whether two snapshots have one definition, ignoring the values that identity columns have handed out."""
+    """Return whether two snapshots have the same definition, ignoring used identity values."""
     if first.metadata is None or now.metadata is None or first.protocol != now.protocol:
         return False
     return first.metadata == now.metadata or only_marks_moved(first.metadata, now.metadata)
@@ -306,7 +306,7 @@ class Context:
 
 
 class Refusal(NamedTuple):
-    """How an append-only table refuses a change.
+    """The refusal of a change by an append-only table.
 
     Args:
         what: Ends the sentence "This table is append-only, so …".
@@ -437,7 +437,7 @@ class Attempt:
         return written
 
     def stage_vectors(self, paths: tuple[str, ...]) -> None:
-        """Note files of deletion vectors for the commit likewise, relative to the table."""
+        """Note files of deletion vectors for the commit, too. Their paths are relative to the table."""
         self._vectors += paths
 
     def discard(self) -> None:

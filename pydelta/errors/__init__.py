@@ -1,4 +1,4 @@
-"""Define every error that a user can meet, in one tree. Each says what failed, where, and what to do next.
+"""Define every error that a user can encounter, in one tree. Each says what failed, where, and what to do next.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Hide credentials in texts from outside: parameters, properties, messages, lines of the log."""
+"""Hide credentials in strings from outside: parameters, properties, messages, lines of the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEYS: Final = r"(?:access|account|private|api|shared)[._\- ]?key"
 _WORDS: Final = rf"(?:secret|passw(?:or)?d|pwd|token|credential|signature|{_KEYS}|sas[._]key)"
 _NAME: Final = re.compile(_WORDS, re.IGNORECASE)
 # Every repetition before a fixed text is bounded, so that the time is linear in the length of the text.
-# These schemes have a container before the host. `pydelta.storage.kinds` is above this room; a test compares them.
+# These schemes have a container before the host. `pydelta.storage.kinds` is in a higher layer; a test compares them.
 _USER_INFO: Final = re.compile(
     r"(\b(?!abfss?:|az:|wasbs?:)[a-z][a-z0-9+.\-]{0,20}://)[^/\s@'\"]{1,300}@", re.IGNORECASE
 )
@@ -41,7 +41,7 @@ def hide_text(text: str) -> str:
 
 
 def hide_value(name: str, value: Any) -> Any:
-    """Hide credentials in a JSON value, by the names of its keys and by its texts."""
+    """Hide credentials in a JSON value, by the names of its keys and by its strings."""
     if isinstance(value, str):
         return HIDDEN if name and _NAME.search(name) else hide_text(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Give each error that a user can meet a class, with its condition and its exit code."""
+"""Define a class for each error that a user can encounter, with its condition and its exit code."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def has_escapes(paths: pl.Series) -> bool:
 
 
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
-    """Copy the texts of a few rows, so that the large buffers that they share with other rows can be freed."""
+    """Copy the strings of a few rows, so that the large buffers that they share with other rows can be freed."""
     return frame.with_columns(
         pl.Series(series.name, series.to_arrow(compat_level=pl.CompatLevel.oldest()), dtype=pl.String)
         for series in frame.get_columns()

@@ -75,7 +75,7 @@ class _Run(Sequence[A], Generic[A]):
     """Plain file actions of one kind with equal ``dataChange``.
 
     Args:
-        frame: ``path``, ``size``, the kind's time, ``pv:<physical name>`` (null for the empty text) and ``stats``.
+        frame: ``path``, ``size``, the kind's time, ``pv:<physical name>`` (null for the empty string) and ``stats``.
         names: Physical names of the partition columns, in the frame's order.
         data_change: ``dataChange`` of all of them.
     """
@@ -398,7 +398,7 @@ def encode_actions(actions: Iterable[Action]) -> bytes:
 
 
 def _quoted(texts: pl.Series) -> pl.Series:
-    """Encode texts as JSON strings. Null stays null."""
+    """Encode strings as JSON. Null stays null."""
     odd = texts.str.contains(_ESCAPED).fill_null(False)
     if not bool(odd.any()):
         return '"' + texts + '"'

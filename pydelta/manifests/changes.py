@@ -26,7 +26,7 @@ class PartitionChanges:
 
 
 def partition_types(spec: PartitionSpec) -> tuple[str, ...]:
-    """Return the types of the partition columns, in order. If a type changes, a text may mean another partition."""
+    """Return the types of the partition columns, in order. A type change can give a text another meaning."""
     return tuple(str(field.data_type) for field in spec.partition_schema().fields)
 
 

@@ -186,7 +186,7 @@ def _type_of(snapshot: Snapshot, column: str) -> DataType:
 
 
 def hive_values(texts: Sequence[str | None], types: Sequence[DataType]) -> tuple[str | None, ...]:
-    """Spell partition values as Hive does, from the log's texts. None means null.
+    """Spell partition values as Hive does, from the log's strings. None means null.
 
     A time is in UTC with a space and without a zone, ``2024-05-31 12:00:00``, however the log spells it.
     """

@@ -227,7 +227,7 @@ def acquire(
         left = deadline.remaining()
         if left <= 0:
             raise ManifestsBusyError(
-                f"Another process has been at work on the {_WORDS[name]} for more than {wait_seconds:.0f} s.",
+                f"Another process has been working on the {_WORDS[name]} for more than {wait_seconds:.0f} s.",
                 retryable=True,
                 hint="Run it again later; a lease whose holder died runs out within 75 seconds.",
                 table=store.root,

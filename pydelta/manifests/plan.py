@@ -75,7 +75,7 @@ def why_full(before: ManifestState | None, table: ManifestState, *, asked: bool 
         return "nothing was published yet"
     reason = before.why_not_from(table)
     if reason is None and before.version > table.version:
-        return f"version {before.version} was published, and the table is at {table.version}"
+        return f"version {before.version} was published, but the table is at {table.version}"
     return reason
 
 
@@ -161,7 +161,7 @@ def partition_directory(snapshot: Snapshot, values: Sequence[str | None]) -> str
 
 
 def partition_directories(snapshot: Snapshot, rows: Iterable[Sequence[str | None]]) -> list[str]:
-    """Turn the log's texts of partitions' values, in the order of the columns, into directories."""
+    """Turn partition values as the log spells them, in the order of the columns, into directories."""
     types = [field.data_type for field in snapshot.files.spec.partition_schema().fields]
     columns = snapshot.partition_columns
     return [partition_dir(dict(zip(columns, hive_values(values, types), strict=True))) for values in rows]

@@ -69,7 +69,7 @@ MANY_FILES: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestOptions:
-    """How to publish.
+    """The options of publishing.
 
     Args:
         where: SQL condition over partition columns. Only these partitions are published.
@@ -121,7 +121,7 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
 
     Args:
         log: Log of the table.
-        options: How to publish.
+        options: The options of publishing.
 
     Raises:
         TableNotFoundError: There is no table.
@@ -390,8 +390,8 @@ def publish_ahead(log: DeltaLog, values: Mapping[str, str | None], options: Mani
     columns = snapshot.partition_columns
     if not columns or set(by_name) != {name.lower() for name in columns}:
         raise InvalidArgumentError(
-            f"A partition of this table is named by {', '.join(columns) or 'nothing: it has no partition columns'}; "
-            f"given were {', '.join(values) or 'no values'}.",
+            f"A partition of this table is named by {', '.join(columns) or 'nothing: it has no partition columns'}, "
+            f"but given were {', '.join(values) or 'no values'}.",
             hint="Write each as column=value.",
             table=snapshot.table_uri,
         )

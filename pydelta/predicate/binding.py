@@ -121,7 +121,7 @@ class Binder:
             if isinstance(error, Unsure):
                 raise _not_here(f"the number {sign}{shown}, which {error}") from None
             raise BindError(
-                f"The number {sign}{shown} {error}.", hint="Numbers of tables have at most 38 digits."
+                f"The number {sign}{shown} {error}.", hint="Numbers in tables have at most 38 digits."
             ) from None
 
     def string(self, before: str, literal: str) -> Literal:
@@ -179,7 +179,7 @@ class Binder:
         if len(kinds - {None}) > 1 and not kinds <= {None, *WHOLE, "decimal", "double"}:
             raise _not_here("IN with constants of several types")
         convert = self._conversion(child)
-        if self._fields[child.path].data_type == PrimitiveType("float"):  # In would round doubles to single precision.
+        if self._fields[child.path].data_type == PrimitiveType("float"):  # IN would round doubles to singles.
             if len(values) > _MOST_FLOATS:
                 raise _not_here("a long IN list of floats")
             return Joined(Or, [self.compare("=", child, value) for value in values])
@@ -195,9 +195,9 @@ class Binder:
         return IsNull(child) if what == "UNKNOWN" else Compare("<=>", child, self.word(what))
 
     def like(self, child: Any, pattern: Any, escape: str) -> Expr:
-        """Match a pattern that is a text, optionally followed by ``%``."""
+        """Match a literal pattern, optionally followed by ``%``."""
         if not isinstance(child, Column) or not isinstance(pattern, Literal) or _kind(pattern) != "string":
-            raise _not_here("LIKE of anything but a column and a text")
+            raise _not_here("LIKE of anything but a column and a string")
         self._conversion(child)
         if self._fields[child.path].data_type != PrimitiveType("string"):
             raise _not_here(f"LIKE of a column that is {self._fields[child.path].data_type}")
@@ -231,7 +231,7 @@ class Binder:
         field = self._fields[column.path]
         on_path = [self._fields[column.path[: size + 1]].metadata for size in range(len(column.path))]
         if any(_COLLATIONS in item or _PADDED.search(str(item.get(LENGTH))) for item in on_path):
-            raise _not_here(f"a comparison of {column}, whose texts Spark does not compare by their bytes")
+            raise _not_here(f"a comparison of {column}, whose strings Spark does not compare by their bytes")
         data_type = field.data_type
         name = "decimal" if isinstance(data_type, DecimalType) else str(data_type)
 

@@ -299,7 +299,7 @@ def _bounds(op: str, value: Any) -> tuple[Bound, Bound]:
 
 
 def _tighter(choose: Callable[[Bound, Bound], Bound], bound: Bound, other: Bound) -> Bound:
-    """Choose between two bounds, either of which may be missing."""
+    """Choose between two bounds, of which either may be missing."""
     if bound is None or other is None:
         return other if bound is None else bound
     return choose(bound, other)

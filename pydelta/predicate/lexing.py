@@ -203,7 +203,7 @@ def number_of(sign: str, text: str) -> tuple[Any, str]:
     if _within(value, bits):
         return value, kind
     if suffix:
-        raise ValueError("is beyond its type")
+        raise ValueError("is outside the range of its type")
     return value, "decimal"
 
 
@@ -214,13 +214,13 @@ def _within(value: int, bits: int) -> bool:
 def _floating(plain: str, suffix: str) -> tuple[float, str]:
     value = float(plain)
     if value in (float("inf"), float("-inf")):
-        raise ValueError("is beyond its type")
+        raise ValueError("is outside the range of its type")
     if suffix != "F":
         return value, "double"
     try:
         single: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError as error:
-        raise ValueError("is beyond its type") from error
+        raise ValueError("is outside the range of its type") from error
     if Fraction(Decimal(plain)) != Fraction(single):
-        raise Unsure("is one that float rounds")
+        raise Unsure("is a number that a float would round")
     return single, "float"

@@ -84,7 +84,7 @@ def _value(expr: Expr, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
     if isinstance(expr, Column):
         name = names.get(tuple(part.lower() for part in expr.path))
         if name is None:
-            raise NotEvaluable(f"{expr} is not among the columns at hand.")
+            raise NotEvaluable(f"{expr} is not among the given columns.")
         return pl.col(name)
     if isinstance(expr, Literal):
         return pl.lit(None, dtype=pl.Boolean) if expr.value is None else _literal(expr)
@@ -196,7 +196,7 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame, *, decimals: Collection[tuple
     """
     try:
         return _possible_for([expr], stats, decimals)
-    except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # A comparison that fails rules nothing out.
+    except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # A failing comparison rules nothing out.
         return pl.repeat(True, stats.height, eager=True)
 
 
@@ -315,7 +315,7 @@ def _in_possible(expr: In, known: _Known) -> Possible:
         return is_value, is_value
     series, kind = _in_one_series(values), known.bounds(expr.child)
     if series is not None and series.dtype == (pl.Int64() if kind.is_integer() else kind):
-        ordered = series.sort()  # Sorted for binary search.
+        ordered = series.sort()  # Sort for the binary search.
         below = pl.when(low.is_not_null()).then(pl.lit(ordered).search_sorted(low, side="left")).otherwise(0)
         reached = pl.lit(ordered).search_sorted(high, side="right")
         return is_value & (below < pl.when(high.is_not_null()).then(reached).otherwise(len(ordered))), is_value

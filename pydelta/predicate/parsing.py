@@ -215,7 +215,7 @@ class _Parser:
         token = self._next()
         text = self._binder.string("", token.text).value if token.kind == "string" else ""
         if len(text) != 1:
-            raise self._error(token.start, "The escape character is a text of one character.")
+            raise self._error(token.start, "The escape character must be a single character.")
         return str(text)
 
     def _list(self) -> _Step:

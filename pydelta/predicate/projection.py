@@ -1,4 +1,4 @@
-"""Limit an expression to forms that pruning understands: columns compared with constants, null tests, string prefixes.
+"""Reduce an expression to forms that pruning understands: columns compared with constants, null tests, string prefixes.
 
 Pruning knows bounds and counts of rows, or their partition values, in the types that these are stored in. So columns
 are identified by their paths alone, and a cast that changes no value is left out. These are ``Unknown``: values

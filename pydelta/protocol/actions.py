@@ -202,7 +202,7 @@ class DomainMetadata(_Action, frozen=True, kw_only=True):
 
 
 class CheckpointMetadata(_Action, frozen=True, kw_only=True):
-    """Occurs exactly once in a V2 checkpoint and nowhere else."""
+    """The ``checkpointMetadata`` action, which occurs exactly once in a V2 checkpoint and nowhere else."""
 
     kind: ClassVar[str] = "checkpointMetadata"
     version: Long

@@ -32,7 +32,7 @@ class FeatureUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """How to drop a feature.
+    """The steps that drop a feature.
 
     Args:
         properties: Table properties to remove. A trailing dot makes it a prefix.

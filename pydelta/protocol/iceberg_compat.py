@@ -146,7 +146,7 @@ def _check_partitions(version: int, old: Sequence[str], new: Sequence[str]) -> N
     if old and [name.lower() for name in old] != [name.lower() for name in new]:
         raise _violation(
             version,
-            f"the table is partitioned by ({', '.join(old)}), and its replacement by ({', '.join(new)})",
+            f"the table is partitioned by ({', '.join(old)}), but its replacement by ({', '.join(new)})",
             "Keep the partition columns, or drop the table and create it again.",
             Condition.of(
                 "DELTA_ICEBERG_COMPAT_VIOLATION.REPLACE_TABLE_CHANGE_PARTITION_NAMES",
@@ -251,7 +251,7 @@ def _check_types(data_type: DataType, path: str, version: int, schema: str) -> N
         raise _violation(
             version,
             f"column {path} is {data_type}",
-            "Use icebergCompatV2, which has arrays and maps." if nested else "Cast it to another type.",
+            "Use icebergCompatV2, which supports arrays and maps." if nested else "Cast it to another type.",
             Condition.of(
                 "DELTA_ICEBERG_COMPAT_VIOLATION.UNSUPPORTED_DATA_TYPE",
                 version=version,
@@ -276,7 +276,7 @@ def _check_widening(data_type: DataType, path: str, version: int) -> None:
                 if not _iceberg_widens(old, new):
                     raise _violation(
                         version,
-                        f"column {there} was widened from {old} to {new}, which Iceberg does not know",
+                        f"column {there} was widened from {old} to {new}, which Iceberg does not support",
                         "Write the rows to a new table.",
                         Condition.of(
                             "DELTA_ICEBERG_COMPAT_VIOLATION.UNSUPPORTED_TYPE_WIDENING",

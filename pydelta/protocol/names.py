@@ -56,7 +56,7 @@ def unquoted(name: str) -> tuple[str, ...]:
         position += 1
     raise InvalidArgumentError(
         f"{name!r} is not the name of a column.",
-        hint="A dot leads to a field in a column; put a name that contains a dot in backticks: `a.b`.",
+        hint="A dot separates a column from a field in it; put a name that contains a dot in backticks: `a.b`.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Answer questions about a schema: names, physical names, leaves, the Arrow form. Types are defined in ``types``.
+"""Look up parts of a schema: names, physical names, leaves, the Arrow form. Types are defined in ``types``.
 
 Protocol: "Schema Serialization Format", "Column Mapping".
 """

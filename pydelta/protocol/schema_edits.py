@@ -89,7 +89,7 @@ def parse_path(text: str) -> Path:
         position = match.end()
     if position < len(text) or not parts or text.endswith(".") or not all(parts):
         raise BindError(
-            f"{text!r} is not the name of a column.", hint="Write it as a.b, with backticks around odd names."
+            f"{text!r} is not the name of a column.", hint="Write it as a.b, with backticks around unusual names."
         )
     return tuple(parts)
 
@@ -443,7 +443,7 @@ def _become_struct(old: StructType, new: StructType, path: Path, widening: bool)
             continue
         if there.nullable and not field.nullable:
             raise SchemaError(
-                f"The new type of {name_of(path)} makes {there.name} NOT NULL, and now it is nullable.",
+                f"The new type of {name_of(path)} makes {there.name} NOT NULL, but it is nullable now.",
                 hint="Leave NOT NULL out of the type; ALTER COLUMN … SET NOT NULL checks the rows.",
                 condition=Condition.of(
                     "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=name_of(path), oldField=old, newField=new

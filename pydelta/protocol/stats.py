@@ -142,7 +142,7 @@ def parse_stats_columns(stats: pl.Series, leaves: Iterable[tuple[Sequence[str], 
     """Parse statistics of many files for a few columns, without a Python object per file.
 
     Args:
-        stats: JSON texts; null if a file has none. Invalid JSON yields nulls.
+        stats: JSON strings; null if a file has none. Invalid JSON yields nulls.
         leaves: Physical paths and types of the wanted columns.
 
     Returns:

@@ -297,7 +297,8 @@ def plain_type(data_type: DataType, known: Callable[[Mapping[str, Any]], bool] =
 def _decimal(text: str, precision: int, scale: int) -> DecimalType:
     if not (1 <= precision <= _MOST_DIGITS and 0 <= scale <= precision):
         raise SchemaError(
-            f"{text} is not a type: a decimal has 1 to {_MOST_DIGITS} digits, and no more of them behind the point."
+            f"{text} is not a type: a decimal has 1 to {_MOST_DIGITS} digits, and no more than that after the "
+            f"decimal point."
         )
     return DecimalType(precision, scale)
 

@@ -151,7 +151,7 @@ def _unwrapped(vector: DeletionVectorDescriptor, stored: bytes) -> bytes:
         raise _damaged(vector, f"its file gives {len(stored)} bytes for it")
     (size,), (checksum,) = struct.unpack(">i", stored[:4]), struct.unpack(">I", stored[-4:])
     if size != vector.size_in_bytes:
-        raise _damaged(vector, f"its file says {size} bytes, and the log {vector.size_in_bytes}")
+        raise _damaged(vector, f"its file says {size} bytes, but the log says {vector.size_in_bytes}")
     if zlib.crc32(stored[4:-4]) != checksum:
         raise _damaged(vector, "its checksum does not match")
     return stored[4:-4]
@@ -220,7 +220,7 @@ def vector_files(ids: pl.Series, *, offsets: bool = True) -> pl.DataFrame:
     names a file that does not exist.
 
     Args:
-        ids: ``FileKey.dv_id`` texts. Nulls and inline vectors are ignored.
+        ids: ``FileKey.dv_id`` strings. Nulls and inline vectors are ignored.
         offsets: Whether ids may end in an offset.
 
     Example:

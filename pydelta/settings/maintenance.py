@@ -26,7 +26,7 @@ POLICY_PREFIX: Final = "pydelta.maintenance."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
-    """The maintenance policy of a table, with a row per property. Times in milliseconds, sizes in bytes."""
+    """The maintenance policy of a table, with a row per property. Times are in milliseconds, sizes in bytes."""
 
     # fmt: off
     enabled: bool = setting("enabled", parse_bool, "true", "Whether the table is maintained.")

@@ -59,7 +59,7 @@ def guide_tables() -> str:
             *refused,
             "",
             "## Ignored",
-            "| setting | meaning in the reference |\n|---|---|",
+            '| setting | meaning in the reference ("here": in this engine) |\n|---|---|',
             *rest,
         ]
     )

@@ -1,4 +1,4 @@
-"""Refuse settings of the reference engine whose values would change the written data and are not supported here.
+"""Refuse settings of the reference engine that would change the written data in a way this engine does not support.
 
 Each of them would change rows, schema, protocol or the meaning of a commit. Its default in the reference is the only
 behaviour here.

@@ -49,7 +49,9 @@ _SNAPSHOT_ISOLATION: Final = "SnapshotIsolation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
-    """The ``delta.*`` properties that the engine acts on, with a row each. Times in milliseconds, sizes in bytes."""
+    """The ``delta.*`` properties that the engine acts on, with a row each. Times are in milliseconds, sizes in
+    bytes.
+    """
 
     # fmt: off
     checkpoint_interval: int = setting("delta.checkpointInterval", parse_positive_int, "10",

@@ -39,7 +39,7 @@ def gcs_options(
         config["skip_signature"] = True
     elif kind not in ("", "APPLICATION_DEFAULT", "COMPUTE_ENGINE"):
         raise DeltaEnvironmentError(
-            f"fs.gs.auth.type is {kind!r}, which only Hadoop has.",
+            f"fs.gs.auth.type is {kind!r}, which only Hadoop supports.",
             hint="Use SERVICE_ACCOUNT_JSON_KEYFILE, APPLICATION_DEFAULT, COMPUTE_ENGINE or UNAUTHENTICATED.",
         )
     endpoint = lookup.get("fs.gs.storage.root.url")
@@ -97,7 +97,7 @@ def azure_options(
         config.update(_oauth(get("fs.azure.account.oauth.provider.type"), get))
     elif kind != "sharedkey":
         raise DeltaEnvironmentError(
-            f"fs.azure.account.auth.type is {kind!r}, which only Hadoop has.",
+            f"fs.azure.account.auth.type is {kind!r}, which only Hadoop supports.",
             hint="Use SharedKey, SAS or OAuth with client credentials or a managed identity.",
         )
     return Connection(kind="azure", bucket=container, config=tuple(sorted(config.items())))
@@ -124,7 +124,7 @@ def _oauth(provider: str | None, get: Callable[[str], str | None]) -> dict[str, 
     if name == "MsiTokenProvider":
         return {"client_id": client} if client else {}
     raise DeltaEnvironmentError(
-        f"fs.azure.account.oauth.provider.type names the class {provider}, which only Hadoop has.",
+        f"fs.azure.account.oauth.provider.type names the class {provider}, which only Hadoop supports.",
         hint="Use ClientCredsTokenProvider or MsiTokenProvider.",
     )
 

@@ -206,7 +206,7 @@ class ObjectStore:
         )
 
     def _unknown(self, path: str, failure: StoreFailure) -> PutOutcome:
-        _LOG.warning("put-if-absent of %s/%s: no certain reply (%s)", self._root, path, failure.kind)
+        _LOG.warning("put-if-absent of %s/%s: no definite reply (%s)", self._root, path, failure.kind)
         return PutOutcome.UNKNOWN
 
     def put(self, path: str, data: bytes) -> None:

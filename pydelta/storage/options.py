@@ -73,7 +73,7 @@ class Connection:
         return value.reveal() if isinstance(value, Secret) else value
 
     def secrets(self) -> tuple[str, ...]:
-        """Return all secret texts in the settings, to be removed from messages."""
+        """Return all secret strings in the settings, to be removed from messages."""
         held = [value for _, value in self.config if isinstance(value, Secret)]
         if self.credential is not None:
             held += [self.credential.secret_key, *([self.credential.token] if self.credential.token else [])]
@@ -376,7 +376,7 @@ def _refuse_credential_store(lookup: HadoopOptions, settings: _S3Settings, given
 
 def _refused(name: str, setting: str) -> DeltaEnvironmentError:
     return DeltaEnvironmentError(
-        f"{setting} names the class {name}, which only Hadoop has.",
+        f"{setting} names the class {name}, which only Hadoop supports.",
         hint="Use SimpleAWSCredentialsProvider, TemporaryAWSCredentialsProvider, AnonymousAWSCredentialsProvider, "
         "EnvironmentVariableCredentialsProvider, or a container's, web identity's or instance's own provider; or "
         "register a log store of your own (spark.pydelta.logStore.s3a).",

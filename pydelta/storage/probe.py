@@ -28,7 +28,7 @@ class ProbeResult:
     Args:
         writers: Number of racing writers.
         created: Number of writers whose create succeeded; one is correct.
-        unknown: Number of writers without a certain reply.
+        unknown: Number of writers without a definite reply.
         kept: Whether the stored bytes are the winner's, or those of a writer without a reply if no winner is known.
         latecomer_refused: Whether a create after the race was refused and left the object unchanged.
     """
@@ -50,7 +50,8 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
     """Race ``writers`` threads to create one object under ``_pydelta/``, which is removed afterwards.
 
     Raises:
-        StorageError: The store could not be written to at all; or no writer got a certain reply and the object does not
+        StorageError: The store could not be written to at all; or no writer got a definite reply and the object does
+        not
             exist, so that the race shows nothing.
     """
     path = f"_pydelta/probe-{uuid.uuid4()}"
@@ -69,7 +70,8 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
             if PutOutcome.UNKNOWN not in outcomes.values() or PutOutcome.CREATED in outcomes.values():
                 raise
             raise StorageError(
-                f"{store.root}: none of {writers} requests to create an object got a certain reply, and it is missing.",
+                f"{store.root}: none of {writers} requests to create an object got a definite reply, and the object "
+                f"is missing.",
                 retryable=True,
                 hint="Run it again; if it fails again, check the store's own log.",
             ) from None
@@ -105,8 +107,8 @@ def ensure_safe(store: Store) -> None:
     result = probe_put_if_absent(store)
     if not result.safe:
         raise UnsafeStoreError(
-            f"{bucket} does not keep put-if-absent: of {result.writers} writers that raced to create one object "
-            f"{result.created} were told that they had, and the first one's bytes "
+            f"{bucket} does not honour put-if-absent: of {result.writers} writers that raced to create one object "
+            f"{result.created} were told that they succeeded, and the first one's bytes "
             f"{'stayed' if result.kept and result.latecomer_refused else 'did not stay'}. "
             "Two transactions could overwrite each other there.",
             hint="Use a store that honours If-None-Match on PUT (AWS S3, MinIO), or register a log store of your own "

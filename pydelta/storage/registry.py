@@ -68,7 +68,7 @@ def _factory(scheme: str, options: Mapping[str, str]) -> StoreFactory:
     known = ", ".join(sorted({*_BUILT_IN, *_REGISTERED, *_installed()}))
     raise InvalidArgumentError(
         f"There is no store for the scheme {scheme!r}.",
-        hint=f"The known schemes are {known}. Name one of your own in {_SETTING}{scheme} as module:factory.",
+        hint=f"The known schemes are {known}. To add one, set {_SETTING}{scheme} to module:factory.",
     )
 
 

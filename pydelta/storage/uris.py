@@ -1,4 +1,4 @@
-"""Bring locations, as users write them, to one spelling of the URI."""
+"""Normalize locations, as users write them, to one spelling of the URI."""
 
 from __future__ import annotations
 

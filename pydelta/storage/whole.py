@@ -23,7 +23,7 @@ def ensure_whole(length: int, info: ObjectInfo) -> None:
     """
     if length < info.size:
         raise StorageError(
-            f"{info.path} was read in part: {length} of {info.size} bytes.",
+            f"{info.path} was only read in part: {length} of {info.size} bytes.",
             retryable=True,
             hint="The connection, or a proxy in between, cuts replies: run it again.",
         )

@@ -1,4 +1,4 @@
-"""Provide tools for tests of the engine and of its users: faulty stores and deterministic interleavings.
+"""Provide test tools for the engine and its users: faulty stores and deterministic interleavings.
 
 ::
 

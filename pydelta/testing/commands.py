@@ -1,4 +1,4 @@
-"""Run a command in one call, because tests do so often: one function per command, which builds its context."""
+"""Run a command in one call for tests: one function per command, which builds its context."""
 
 from __future__ import annotations
 

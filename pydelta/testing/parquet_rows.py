@@ -17,7 +17,7 @@ __all__ = ["parquet_rows"]
 
 
 def parquet_rows(snapshot: Snapshot, store: Store) -> Counter[tuple[Any, ...]]:
-    """Count the live rows. Values are in the order of the schema, and partition values are texts.
+    """Count the live rows. Values are in the order of the schema, and partition values are strings.
 
     Args:
         snapshot: A version of a table without column mapping.

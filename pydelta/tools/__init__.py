@@ -1,1 +1,1 @@
-"""Collect the programs around the engine: maintenance, ingestion, inventories, status page, certification, doctor."""
+"""Provide the programs around the engine: maintenance, ingestion, inventories, status page, certification, doctor."""

@@ -93,7 +93,7 @@ class JobReport:
 
     @classmethod
     def of_rows(cls, name: str, rows: Sequence[Mapping[str, Any]]) -> JobReport:
-        """Report a job over many things, in which failures do not stop the rest. The worst exit code is the job's.
+        """Report a job over many items, where a failure does not stop the rest. The job's exit code is the worst one.
 
         Args:
             name: Key of the rows in the line.
@@ -141,7 +141,7 @@ def run_job(
         The exit code.
     """
     given = list(sys.argv[1:] if argv is None else argv)
-    given = current_names(parser.prog, given, has_commands=False)  # Here, so that later parsers do not warn again.
+    given = current_names(parser.prog, given, has_commands=False)  # Later parsers do not warn again.
     with sparing_output():  # The job's work counts even if its line cannot be printed.
         return _run(parser, work, given)
 

@@ -134,7 +134,7 @@ def telling_what_landed() -> Iterator[None]:
             raise
         table, last = noted[-1]
         raise CommittedError(
-            f"Version {last} was committed. What was to follow in the same statement failed: "
+            f"Version {last} was committed. A later step of the same statement failed: "
             f"{first_line(error) or type(error).__name__}",
             hint="Do not run it again before you have looked at the table's history. If Spark's session has ended, "
             "start another one.",
@@ -180,7 +180,7 @@ _NEAR: Final = ("file", "memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """How to retry an intention after lost races.
+    """The policy for retrying an intention after lost races.
 
     Args:
         most: Maximum number of attempts.

@@ -101,7 +101,7 @@ class Reply(enum.Enum):
 
 
 class Seen(enum.Enum):
-    """What a read found afterwards."""
+    """The result of reading the version afterwards."""
 
     OURS = "ours"
     THEIRS = "theirs"
@@ -212,7 +212,7 @@ def put_commit(
 
 
 class _RefusedError(Exception):
-    """Carries the store's error."""
+    """An error that carries the store's error."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

@@ -143,14 +143,14 @@ def test_a_place_that_holds_something_is_refused_and_left_alone(tmp_path, capsys
     (tmp_path / "mine.txt").write_text("x")
     code, _, err = command(capsys, str(tmp_path))
     assert code == 2
-    assert "holds mine.txt, and pydelta certify only works in an empty place" in err
+    assert "holds mine.txt, and pydelta certify needs an empty location" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "Nothing was named to certify"),
+        ([], "No location to certify was given"),
         (["PLACE", "--with", "duckdb"], "There is no engine 'duckdb'"),
         (["PLACE", "--with", "trino"], "--with trino and --trino belong together"),
         (["PLACE", "--trino", "http://127.0.0.1:1"], "--with trino and --trino belong together"),

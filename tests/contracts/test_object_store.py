@@ -123,7 +123,7 @@ def test_a_service_that_ignores_conditions_is_found_out():
         store = open_store(f"s3a://{BUCKET}/t", server.options())
         result = probe_put_if_absent(store)
         assert (result.safe, result.created, result.latecomer_refused) == (False, 8, False)
-        with pytest.raises(UnsafeStoreError, match="8 were told that they had") as caught:
+        with pytest.raises(UnsafeStoreError, match="8 were told that they succeeded") as caught:
             ensure_safe(store)
         assert "spark.pydelta.logStore" in str(caught.value)
         assert list(store.list_all()) == []

@@ -78,7 +78,7 @@ def test_changes_in_sql_are_commits_of_the_table_and_leave_the_manifests_to_the_
 def test_statements_that_would_change_it_through_hive_are_refused(found):
     assert {name: text for name, text in found["refused"].items() if text is None} == {}
     for text in found["refused"].values():
-        assert "what Trino and Presto read of the Delta table" in text
+        assert "the twin by which Trino and Presto read the Delta table" in text
     assert "catalog_sync drop twin_in_spark_symlink.orders" in found["refused"]["drop"], "and what to do instead"
     assert found["unchanged"] == [True, True]
     assert found["described"] == [True, 4]

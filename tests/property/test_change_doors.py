@@ -63,7 +63,7 @@ class Doors:
         return self.table.version, sorted(item.path for item in self.store.list_all() if "_delta_log" not in item.path)
 
     def stored(self, row):
-        """A row as the table has it: an empty text is null in a partition column."""
+        """A row as the table has it: an empty string is null in a partition column."""
         return {name: None if name in self.partitions and value in ("", b"") else value for name, value in row.items()}
 
     def attempt(self, change, *, why):

@@ -61,7 +61,7 @@ def test_a_script_at_a_server_ends_at_its_first_error_in_words(prompt):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--remote", "sc://127.0.0.1:1"], "Nobody answers at 127.0.0.1:1"),
+        (["--remote", "sc://127.0.0.1:1"], "Nothing answers at 127.0.0.1:1"),
         (["--remote", "http://127.0.0.1"], "is not an address of Spark Connect"),
         (["--master", "local"], "--master has no effect"),
     ],

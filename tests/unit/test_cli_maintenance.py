@@ -94,7 +94,7 @@ def test_a_table_by_its_name_with_the_book_that_the_metastore_knows(capsys, log,
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["/t"], "Add --dry-run. To have it done now: python jobs/maintain.py /t"),
+        (["/t"], "Add --dry-run. To do it now, run: python jobs/maintain.py /t"),
         (["lake.t", "--dry-run"], "Give the table's location, or --metastore"),
         (["/no/such/table", "--dry-run"], "There is no Delta table at"),
         (["/t", "--dry-run", "--default", "vacum=lite"], "Did you mean 'vacuum'"),

@@ -174,7 +174,7 @@ def test_a_commit_that_is_announced_is_synced_and_the_book_gets_its_entry(tmp_pa
         ([], InvalidArgumentError, "No table was named"),
         (["--database", "lake"], InvalidArgumentError, "there is none"),
         (["/t", "--every", "0"], InvalidArgumentError, "a number of seconds above 0"),
-        (["/t", "--every", "5", "--dry-run"], InvalidArgumentError, "looks once"),
+        (["/t", "--every", "5", "--dry-run"], InvalidArgumentError, "runs once"),
         (["/t", "--default", "vacuum"], InvalidArgumentError, "name=value"),
         (["/t", "--default", "vacum=lite"], UnknownSettingError, "Did you mean 'vacuum'"),
         (["/t", "--default", "vacuum=maybe"], InvalidArgumentError, "off, lite, inventory, full"),

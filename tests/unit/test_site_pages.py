@@ -54,7 +54,7 @@ def versions() -> list[tuple[str, str]]:
     return [
         ("PySpark", pinned("pyspark")),
         ("PySpark", found("scripts/install-peer", r"pyspark==(\d\S+)")),
-        ("PySpark", found("Makefile", r"\$\(or \$\(VERSION\),([\d.]+)\)")),
+        ("PySpark", found("scripts/suites.mk", r"\$\(or \$\(VERSION\),([\d.]+)\)")),
         ("Python", f"{oldest} to 3.{int(end) - 1}"),
         ("Java", found(".ci/run", r"openjdk-(\d+)-jre")),
         ("Java", found("images/spark/Dockerfile", r"openjdk-(\d+)-")),
@@ -197,9 +197,9 @@ def test_a_version_that_is_not_one_is_refused(tmp_path, version):
         publish(tmp_path, tmp_path / "all", version)
 
 
-@pytest.mark.parametrize("verb", ["create, replace", "overwrite, replaceWhere", "restore"])
+@pytest.mark.parametrize("verb", ["convert", "alter", "raise the protocol"])
 def test_verbs_that_need_spark_are_a_limit_as_long_as_they_do(verb):
     """When ``pydelta.open`` gets the verb, the page of limits and the tutorials have to change."""
     (row,) = re.findall(rf"^\| {verb} \|(.*)\|$", text_of("docs/reference/interfaces.md"), re.MULTILINE)
     assert row.split("|")[3].strip() in {"not yet", "needs Spark"}
-    assert "creating, overwriting or restoring a table without Spark" in text_of("docs/reference/limits.md")
+    assert "CONVERT, ALTER and changes of a table's protocol without Spark" in text_of("docs/reference/limits.md")

@@ -62,7 +62,10 @@ def rows_of(
     if named in ("csv", "ndjson"):
         return TextFile(file, named, bad_records=bad_records, options=storage_options(options))
     if bad_records is not None:
-        raise InvalidArgumentError("--bad-records is for .csv and .ndjson.", hint="Leave it out: values have types.")
+        raise InvalidArgumentError(
+            "--bad-records works only with .csv and .ndjson.",
+            hint="Leave it out: the values of other formats have types.",
+        )
     try:
         rows: pa.Table = readers[named](file)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

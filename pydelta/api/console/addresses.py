@@ -56,7 +56,7 @@ _ENCRYPTED: Final = "auth-conf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """Where a server listens.
+    """The addresses at which a server listens.
 
     Args:
         host: An address or name of this machine.
@@ -99,7 +99,7 @@ class Addresses:
 
     @property
     def open_because(self) -> str | None:
-        """Why more than a private network can reach it; None if nothing else can."""
+        """The reason why more than a private network can reach it, or None."""
         for address in self._resolved():
             if address.is_unspecified:
                 return f"{address} means every address of this machine"
@@ -176,7 +176,7 @@ def check_private(addresses: Addresses) -> None:
     reason = addresses.open_because
     if reason is not None:
         raise DeltaEnvironmentError(
-            f"--no-login would let in everybody who reaches {addresses.host}, but {reason}.",
+            f"--no-login would let in everyone who can reach {addresses.host}, but {reason}.",
             hint="Name one private address with --host, such as a container's whose ports are published on 127.0.0.1; "
             "or leave out --no-login and ask for a log-in.",
         )

@@ -116,10 +116,10 @@ def make_app(name: str, text: str) -> typer.Typer:
 
 
 def named_values(items: Iterable[str] | None, *, what: str, hint: str, once: bool = False) -> dict[str, str]:
-    """Parse ``NAME=VALUE`` texts into values by name. No message shows a value, which may be a secret.
+    """Parse ``NAME=VALUE`` strings into values by name. No message shows a value, which may be a secret.
 
     Args:
-        items: The texts.
+        items: The strings.
         what: What one of them is, for the message.
         hint: How to write one.
         once: Refuse a second value of a name; otherwise the last one counts.

@@ -40,7 +40,7 @@ def _text(value: object) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-    """Print rows as a table, with maps and lists as short texts."""
+    """Print rows as a table, with maps and lists as short strings."""
     from pydelta.api.console.terminal import Terminal
 
     Terminal().table(columns, [[_text(value) for value in row] for row in rows], title=title, file_width=200)

@@ -30,7 +30,7 @@ class Output:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a reader got less than everything; one that closed the pipe wanted no more."""
+        """Whether a reader received only a part. One that closed the pipe wanted no more."""
         return self.lost is not None and getattr(self.lost, "errno", None) != errno.EPIPE
 
 

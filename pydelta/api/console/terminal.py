@@ -39,7 +39,7 @@ class Styled(NamedTuple):
 
 
 def styled(text: str, style: str) -> Styled:
-    """Combine a text with a style."""
+    """Combine text with a style."""
     return Styled(text, style)
 
 
@@ -86,7 +86,7 @@ class Terminal:
         """Write a line.
 
         Args:
-            parts: Its texts, one after the other.
+            parts: Its strings, one after the other.
             style: The style of parts without one.
             wrap: Break the line at the terminal's width.
         """

@@ -91,7 +91,7 @@ def _text(place: str, data_type: DataType) -> Any:
 
 
 def _line(values: Sequence[str | None]) -> str:
-    """Format a line of CSV: NULL is empty, an empty text is quoted."""
+    """Format a line of CSV: NULL is empty, an empty string is quoted."""
     return ",".join("" if value is None else _quoted(value) for value in values)
 
 

@@ -108,7 +108,7 @@ def remote_session(address: str, conf: Mapping[str, str] | None = None) -> Itera
         socket.create_connection((host, port), timeout=10).close()
     except OSError as error:
         raise DeltaEnvironmentError(
-            f"Nobody answers at {host}:{port}: {error.strerror or error}.", hint="Start pydelta serve there."
+            f"Nothing answers at {host}:{port}: {error.strerror or error}.", hint="Start pydelta serve there."
         ) from error
     _silence()
     try:
@@ -123,7 +123,9 @@ def remote_session(address: str, conf: Mapping[str, str] | None = None) -> Itera
             f"Spark Connect's client is not installed: {error}", hint='Install it: pip install "pyspark[connect]".'
         ) from error
     except PySparkException as error:
-        raise DeltaEnvironmentError(f"{host}:{port} opened no session: {error}", hint="Look at its log.") from error
+        raise DeltaEnvironmentError(
+            f"{host}:{port} did not open a session: {error}", hint="Look at its log."
+        ) from error
     try:
         yield spark
     finally:

@@ -60,7 +60,7 @@ def optional_text(value: Any, what: str) -> str | None:
 
 
 def options_of(options: Any) -> Mapping[str, str] | None:
-    """Return storage options, which are text by text. No error shows a value, which may be a secret.
+    """Return storage options as a dict of strings. No error shows a value, which may be a secret.
 
     Raises:
         InvalidArgumentError: They are something else.
@@ -69,7 +69,7 @@ def options_of(options: Any) -> Mapping[str, str] | None:
 
 
 def properties_of(properties: Any) -> Mapping[str, str]:
-    """Return table properties, which are text by text; none for None.
+    """Return table properties as a dict of strings, empty for None.
 
     Raises:
         InvalidArgumentError: They are something else.
@@ -80,7 +80,7 @@ def properties_of(properties: Any) -> Mapping[str, str]:
 def _texts(values: Any, what: str, name: str, one: str = "") -> Mapping[str, str]:
     """Return a mapping of text to text; a key is the name of a ``name``, and its value is called ``one`` (``name``)."""
     if not isinstance(values, Mapping):
-        raise _wrong(what, "a dict of text", values)
+        raise _wrong(what, "a dict of strings", values)
     for key, value in values.items():
         if not isinstance(key, str):
             raise _wrong(f"The name of a {name}", "text", key)

@@ -49,7 +49,7 @@ _RULES: Final = (
 
 @dataclass
 class _Staged(WriterCommitMessage):
-    """What one task wrote: rows of ``write_task.RECORD_SCHEMA``."""
+    """The files that one task wrote, as rows of ``write_task.RECORD_SCHEMA``."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
 

@@ -293,13 +293,13 @@ def _check_names(writer: DataStreamWriter) -> None:
     doubled = sorted({str(name) for name in names if name is not None and names.count(name) > 1})
     if doubled:
         raise InvalidArgumentError(
-            f"Sources of the query have one name: {', '.join(doubled)}.",
+            f"Several sources of the query have the same name: {', '.join(doubled)}.",
             hint="Give each source its own name: readStream.name(…).",
             condition=Condition.of("STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES", names=doubled),
         )
     if None in names:
         raise InvalidArgumentError(
-            f"A source of the query has no name, and {SOURCE_NAMES} is set.",
+            f"A source of the query has no name, but {SOURCE_NAMES} is set.",
             hint="Give each source a name, readStream.name(…), or unset it.",
             condition=Condition.of(
                 "STREAMING_QUERY_EVOLUTION_ERROR.UNNAMED_STREAMING_SOURCES_WITH_ENFORCEMENT", sourceInfo="delta"

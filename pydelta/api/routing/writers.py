@@ -112,7 +112,8 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
             if source != _PROVIDER and not (own and source == _default_source(self._spark)):
                 if entry is not None and entry.twin:
                     raise InvalidArgumentError(
-                        f"{name} is what Trino and Presto read of the Delta table at {entry.location}, and the data "
+                        f"{name} is the twin by which Trino and Presto read the Delta table at {entry.location}, "
+                        f"and the data "
                         f"was to be written as {source}.",
                         hint='Leave the format out, or use format("delta").',
                     )
@@ -145,7 +146,7 @@ def _in_another_format(writer: DataFrameWriter, name: str, original: Callable[..
     if mode is WriteMode.APPEND:
         raise InvalidArgumentError(
             f"The format of the existing table {name} is `delta`. It doesn't match the specified format `{source}`.",
-            hint='Say format("delta"), or use insertInto or writeTo(name).append().',
+            hint='Use format("delta"), or use insertInto or writeTo(name).append().',
         )
     if mode is not WriteMode.OVERWRITE:
         raise TableAlreadyExistsError(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Front"]
 
-_CALLS: Final = 256  # Concurrent calls. Each holds a thread, even while it waits.
+_CALLS: Final = 256  # The number of concurrent calls. Each holds a thread, even while it waits.
 _SERVICE: Final = "/spark.connect.SparkConnectService/"
 _EXECUTIONS: Final = frozenset({_SERVICE + "ExecutePlan", _SERVICE + "ReattachExecute"})
 _LIMIT: Final = 128 << 20  # Bytes per message, the same limit as Spark Connect's.
@@ -40,7 +40,7 @@ _AUTHORIZATION: Final = "authorization"
 _ASIDE: Final = "127.0.0.2"
 """The address of Spark's own server; the front keeps "localhost", by which Spark calls it."""
 _NEVER: Final = 365 * 86400.0  # Seconds. gRPC reports centuries for a call without a deadline.
-_LAST_WORDS: Final = 2.0  # Seconds for replies in flight.
+_LAST_WORDS: Final = 2.0  # Seconds that replies in flight may still take.
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", _LIMIT),
     ("grpc.max_send_message_length", _LIMIT),
@@ -69,7 +69,7 @@ class Front:
         self._servers: list[Any] = []
 
     def settings(self) -> dict[str, str]:
-        """Return the settings with which Spark must start; they hold a secret."""
+        """Return the settings that Spark must start with. They contain a secret."""
         return {"spark.connect.authenticate.token": self._token}
 
     def start(self, sessions: Sessions, host: str, port: int) -> int:
@@ -114,7 +114,7 @@ class Front:
         except RuntimeError as error:
             raise DeltaEnvironmentError(
                 f"Spark Connect cannot listen on {address}.",
-                hint="Another process may have the port; or the certificate and the key are not a pair of PEM files.",
+                hint="Another process may be using the port, or the certificate and the key may not match.",
             ) from error
         server.start()
         self._servers.append(server)

@@ -83,7 +83,7 @@ def _users(path: Path) -> dict[str, str]:
             )
         if token in users:
             raise InvalidArgumentError(
-                f"{name} and {users[token]} have one token in {path}.", hint="Give each user a different token."
+                f"{name} and {users[token]} share a token in {path}.", hint="Give each user a different token."
             )
         users[token] = name
     if not users:

@@ -52,7 +52,7 @@ _allow_deep_messages()
 
 @dataclass(frozen=True, kw_only=True)
 class RelationText:
-    """What a read names.
+    """The table or path that a read names.
 
     Args:
         table: A name as the client wrote it; None for a path.
@@ -222,7 +222,7 @@ def _inflate(plan: base_pb2.Plan) -> bool:
 
 
 def _relations(message: Message) -> bool:
-    """Replace all reads below a message by texts; returns whether there was one."""
+    """Replace all reads below a message by strings; returns whether there was one."""
     changed = False
     for found in _messages(message):
         if isinstance(found, relations_pb2.Relation) and found.WhichOneof("rel_type") == "read":

@@ -1,4 +1,4 @@
-"""Plan the texts that represent a remote client's reads and commands when Spark's parser receives them."""
+"""Plan the strings that represent a remote client's reads and commands when Spark's parser receives them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Planner: TypeAlias = Callable[["SparkSession", Callable[[], AbstractContextMana
 
 
 class Texts:
-    """Recognizes these texts before the session's parser sees them.
+    """Recognizes these strings before the session's parser sees them.
 
     Args:
         commands: The waiting commands.

@@ -195,6 +195,6 @@ def _is_true(expression: Any) -> bool:
 
 
 def _counts(nodes: Nodes, skipped: bool, **counts: int) -> DataFrame:
-    """Return one row of counts, or none for a command that the session's ``txnVersion`` has already committed."""
+    """Return one row of counts, or no row if the session's ``txnVersion`` has already committed the command."""
     row = counts_frame(nodes.spark, counts)
     return row.limit(0) if skipped else row

@@ -198,7 +198,7 @@ def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
         return None
     if not all(ours):
         raise UnsupportedFeatureError(
-            "One statement inserts into Delta tables and into others.",
+            "The statement inserts into Delta tables and into other tables.",
             features=("INSERT into several tables",),
             hint="Write one INSERT per table.",
         )
@@ -216,7 +216,7 @@ def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
             refuse_foreign_write(nodes.spark, nodes.jvm.path_text(uri), provider or "hive")
         return None
     raise UnsupportedFeatureError(
-        "INSERT OVERWRITE DIRECTORY writes no Delta table.",
+        "INSERT OVERWRITE DIRECTORY cannot write a Delta table.",
         features=("INSERT OVERWRITE DIRECTORY",),
         hint="Write CREATE OR REPLACE TABLE delta.`/path` USING delta AS …, or INSERT OVERWRITE delta.`/path` ….",
     )
@@ -246,7 +246,7 @@ def _static(
         key, value = str(items.apply(position)._1()), items.apply(position)._2()
         if key.lower() not in known:
             raise InvalidArgumentError(
-                f"PARTITION names {key!r}, and {target.name} is partitioned by {', '.join(partitions) or 'nothing'}.",
+                f"PARTITION names {key!r}, but {target.name} is partitioned by {', '.join(partitions) or 'nothing'}.",
                 hint="Name partition columns only.",
                 condition=Condition.of("NON_PARTITION_COLUMN", columnName=key),
             )
@@ -267,7 +267,7 @@ def _stored(text: str, schema: StructType, name: str) -> str | None:
             hint="Give the value in the query, as in INSERT INTO t SELECT 1, X'00FF'.",
         )
     if not text and kind in ("string", "binary"):
-        return None  # An empty text in a partition column is null.
+        return None  # An empty string in a partition column is null.
     return fitted_text(text, field)
 
 
@@ -287,7 +287,7 @@ def _refuse_given_twice(static: Mapping[str, str | None], given: Sequence[str]) 
     for column in static:
         if column.lower() in names:
             raise InvalidArgumentError(
-                f"Column {column!r} has a value in PARTITION and is given once more.",
+                f"Column {column!r} has a value in PARTITION and is given again.",
                 hint="Leave it out of the list of columns, or of the query.",
                 condition=Condition.of("STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST", staticName=column),
             )
@@ -358,7 +358,9 @@ def _matches(nodes: Nodes, node: Any, target: StatementTarget) -> Mapping[str, A
             "target_alias": alias,
         }
     raise UnsupportedFeatureError(
-        f"INSERT … {kind} is not known here.", features=(kind,), hint="Write REPLACE WHERE, USING or ON, or MERGE."
+        f"This engine does not know INSERT … {kind}.",
+        features=(kind,),
+        hint="Write REPLACE WHERE, USING or ON, or MERGE.",
     )
 
 
@@ -397,8 +399,8 @@ def _value(
     field = schema.field(columns[position])
     if field is None or "delta.generationExpression" in field.metadata or "delta.identity.step" in field.metadata:
         raise InvalidArgumentError(
-            f"DEFAULT stands for {columns[position]!r}, which has none that could be written.",
-            hint="Leave the column out of the list of columns, and it is computed.",
+            f"DEFAULT stands for {columns[position]!r}, which has no default that can be written.",
+            hint="Leave the column out of the list of columns; it is then computed.",
         )
     text = str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
     value = table_expression(text, "default").cast(ddl(field.data_type))

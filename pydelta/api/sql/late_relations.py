@@ -1,4 +1,4 @@
-"""Look up relations of scripts and of views' texts when Spark analyzes the statement that contains them."""
+"""Look up relations in scripts and in the text of views when Spark analyzes the statement that contains them."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class StatementTarget:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name to show in messages."""
         return ".".join(self.parts)
 
     @property
@@ -101,7 +101,7 @@ class _Marked:
 
     @property
     def parts(self) -> bool:
-        """Whether it is or contains such a place."""
+        """Whether the expression is or contains such a place."""
         return self.own or bool(self.children)
 
     @classmethod
@@ -160,7 +160,7 @@ class Nodes:
 
         Args:
             node: As parsed.
-            changes: Whether its rows are to be changed; then a view counts as the table that it shows whole.
+            changes: Whether its rows will be changed; then a view counts as the table that it shows whole.
 
         Raises:
             UnsupportedFeatureError: See ``change_target``.
@@ -323,7 +323,7 @@ class Nodes:
         return _struct(struct.json())
 
     def partition_columns(self, parts: tuple[str, ...]) -> list[str]:
-        """Return the partition columns of a table in the session's catalog; none for a view."""
+        """Return the partition columns of a table in the session's catalog. A view has none."""
         catalog = self.jvm.catalog
         database = self.jvm.option.apply(parts[-2] if len(parts) > 1 else None)
         identifier = self.jvm.table_identifier.apply(parts[-1], database, self.jvm.option.apply(None))

@@ -71,7 +71,7 @@ class Procedure(JavaObject):
         self._run: Callable[[], DataFrame] | None = run
         self._once = once
         self._thrown = thrown
-        self._lock = threading.Lock()  # Guards only this statement.
+        self._lock = threading.Lock()  # The guard covers only this statement.
         self._result: _Rows | None = None
         self._error: Exception | None = None
 

@@ -237,7 +237,7 @@ class RelationResolver:
                 raise SchemaMismatchError(
                     f"The view {'.'.join(view.qualifier)} was made from a DataFrame over a Delta table whose columns "
                     "have changed since.",
-                    hint="Make the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
+                    hint="Create the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
                     condition=Condition.of("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="", legacyFlagMessage=""),
                 )
             if plan is view.plan or plan.equals(view.plan):
@@ -383,7 +383,7 @@ class RelationResolver:
         if len(items) not in (2, 3):
             raise InvalidArgumentError(
                 f"{function} takes a table, a start and optionally an end, but it was given {len(items)} arguments.",
-                hint=f"For example {function}('lake.events', 3, 7), or with timestamps as texts.",
+                hint=f"For example {function}('lake.events', 3, 7), or with timestamps as strings.",
             )
         names = [f"argument{place}" for place in range(len(items))]
         values = self._jvm.one_row([item.alias(at) for item, at in zip(items, names, strict=True)]).first()

@@ -39,7 +39,7 @@ def log_for_name(spark: SparkSession, name: str) -> DeltaLog:
     if isinstance(entry, DeltaEntry) and not log.table_exists():
         raise TableNotFoundError(
             f"{name} points to {log.uri}, where there is no Delta table.",
-            hint="Its files were deleted: drop the entry with DROP TABLE, or let it name a table that is there."
+            hint="Its files were deleted: drop the entry with DROP TABLE, or point it to an existing table."
             if not entry.by_path
             else "Check the path.",
             table=log.uri,

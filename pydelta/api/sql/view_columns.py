@@ -80,7 +80,7 @@ def _has_struct(data_type: DataType) -> bool:
 
 
 def _is_arranged(found: DataType, wanted: DataType, path: str) -> bool:
-    """Return whether fields that are paired by position are those that have the same names.
+    """Return whether pairing fields by position also pairs them by name.
 
     Raises:
         SchemaMismatchError: They can be paired neither by name nor by position.
@@ -101,7 +101,7 @@ def _is_arranged(found: DataType, wanted: DataType, path: str) -> bool:
         raise SchemaMismatchError(
             f"The view shows the field {f'{path}.{missing[0]}'!r}, which the table lacks, and the table has the other "
             "fields in another order.",
-            hint="Make the view again: CREATE OR REPLACE VIEW.",
+            hint="Create the view again: CREATE OR REPLACE VIEW.",
             condition=Condition.of("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="", legacyFlagMessage=""),
         )
     if missing and not by_position:
@@ -114,7 +114,7 @@ def _is_arranged(found: DataType, wanted: DataType, path: str) -> bool:
 
 
 def _arranged(column: Column, found: DataType, wanted: DataType) -> Column:
-    """Return a value with the fields of its structs in the order of the wanted type, without further ones."""
+    """Return a value with the fields of its structs in the order of the wanted type, without any others."""
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
         have, want = found.elementType, wanted.elementType
         return column if _is_arranged(have, want, "") else F.transform(column, lambda item: _arranged(item, have, want))

@@ -31,7 +31,7 @@ _TRANSPARENT = ("SubqueryAlias", "View")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What a view reads.
+    """The source of a view.
 
     Args:
         entry: The Delta table, if the view shows it whole and unchanged.
@@ -58,8 +58,8 @@ def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | N
         raise UnsupportedFeatureError(
             f"{name} is a view that {below.why}: a change made through it would not show in it.",
             features=("changes through a view",),
-            hint="Change the table itself, by its name or as delta.`/path`; a view that shows the whole of a table, as "
-            "it is now, takes changes too.",
+            hint="Change the table itself, by its name or as delta.`/path`. A view that shows a whole current table "
+            "also accepts changes.",
             condition=Condition.of("DELTA_CANNOT_WRITE_INTO_VIEW", table=name),
         )
     return below.entry
@@ -113,7 +113,7 @@ def _with_columns(spark: SparkSession, entry: DeltaEntry, shown: list[str]) -> _
 
 
 def _selected(spark: SparkSession, view: ViewEntry) -> _Found:
-    """Look through a view that stores its text: one made by SQL."""
+    """Look through a view that stores its text: one created with SQL."""
     jvm = Jvm.of(spark)
     parts = _all_of(jvm, jvm.parse(view.text or ""))
     if parts is None:

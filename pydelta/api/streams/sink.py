@@ -87,7 +87,7 @@ class DeltaSink:
         return self._jvm.struct_type()
 
     def capabilities(self) -> Any:
-        """Return none; only Spark's newer kind of sink has them."""
+        """Return no capabilities, because only Spark's newer kind of sink has any."""
         return self._jvm.view.java.util.HashSet()
 
     def toString(self) -> str:
@@ -144,7 +144,7 @@ def start_query(writer: DataStreamWriter, sink: DeltaSink) -> Any:
     start = next((method for method in methods if str(method.getName()) == "startQuery"), None)
     if start is None or int(start.getParameterCount()) != 5:
         raise InvalidArgumentError(
-            "This version of Spark starts its queries in a way that is not known here.",
+            "This version of Spark starts its queries in a way that this engine does not know.",
             hint="Write the stream with foreachBatch and the options txnAppId and txnVersion.",
         )
     close_ended(writer._spark)

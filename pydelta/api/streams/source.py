@@ -105,7 +105,7 @@ class DeltaSource:
         return self._schema
 
     def getOffset(self) -> Any:
-        """Refuse, because Spark calls ``latestOffset`` for a source with read limits."""
+        """Refuse this call: for a source with read limits, Spark calls ``latestOffset`` instead."""
         raise UnsupportedFeatureError(
             "The stream was asked for an offset without a limit.",
             features=("getOffset",),

@@ -148,7 +148,7 @@ def check_layout(snapshot: Snapshot, partition_columns: Sequence[str], cluster_b
         )
     if snapshot.protocol is not None and supports(snapshot.protocol, CLUSTERING_FEATURES[0]):
         raise InvalidArgumentError(
-            f"The table is clustered, and is to be replaced by one that is partitioned by {named}.",
+            f"The table is clustered, so it cannot be replaced by one that is partitioned by {named}.",
             hint="Leave the partitions out, or drop the table first.",
             condition=Condition.of("DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE"),
         )
@@ -185,7 +185,7 @@ def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None
     if lost or metadata.partition_columns:
         what = f"has no column {', '.join(lost)}" if lost else "is partitioned"
         raise SchemaError(
-            f"The table is clustered by {', '.join(path_text(path) for path in paths)}, and its new definition {what}.",
+            f"The table is clustered by {', '.join(path_text(path) for path in paths)}, but its new definition {what}.",
             hint="Replace the table with DeltaTable.replace(…), with clusterBy or without, and then write.",
         )
 
@@ -193,7 +193,7 @@ def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None
 def clustering_of_write(
     snapshot: Snapshot, metadata: Metadata | None, cluster_by: Sequence[str] | None, *, redefined: bool
 ) -> DomainMetadata | None:
-    """Return a write's change of the table's clustering; None if there is none.
+    """Return how a write changes the table's clustering, or None if it does not.
 
     Args:
         snapshot: The table; version -1 if there is none.
@@ -217,7 +217,7 @@ def clustering_of_write(
         if named != current:
             now = ", ".join(path_text(path) for path in current) or "nothing"
             raise InvalidArgumentError(
-                f"clusterBy names {', '.join(cluster_by)}, and the table is clustered by {now}.",
+                f"clusterBy names {', '.join(cluster_by)}, but the table is clustered by {now}.",
                 hint="Leave clusterBy out, or replace the table.",
                 condition=Condition.of(
                     "DELTA_CLUSTERING_COLUMNS_MISMATCH",
@@ -300,7 +300,7 @@ def _refuse_without_statistics(path: Path, data_type: DataType, with_stats: dict
     if not has_bounds(data_type):
         raise InvalidArgumentError(
             f"{purpose} names {path_text(path)} of type {data_type}, for which files keep no minimum and maximum.",
-            hint="Name columns of numbers, texts, dates or times.",
+            hint="Name columns of numbers, strings, dates or times.",
             condition=Condition.of(
                 "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
                 columnsWithDataTypes=f"{path_text(path)} : {str(data_type).upper()}",

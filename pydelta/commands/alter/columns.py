@@ -68,22 +68,22 @@ def add(snapshot: Snapshot, change: AddColumns) -> AlterPlan:
         if not column.nullable or not all(item.nullable for _, item in inside):
             what = "has a field that is NOT NULL" if column.nullable else "is NOT NULL"
             raise SchemaError(
-                f"The new column {name_of(column.path)} {what}, and rows that are there would have null in it.",
+                f"The new column {name_of(column.path)} {what}, and existing rows would have null in it.",
                 hint="Add it without NOT NULL, fill it with UPDATE, then ALTER COLUMN … SET NOT NULL.",
                 condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="NOT NULL in ALTER TABLE ADD COLUMNS"),
             )
         if column.default is not None:
             raise UnsupportedFeatureError(
-                f"The new column {name_of(column.path)} has a DEFAULT, which rows that are there would not have.",
+                f"The new column {name_of(column.path)} has a DEFAULT, which existing rows would not have.",
                 features=("allowColumnDefaults",),
                 hint="Add the column without it, then ALTER COLUMN … SET DEFAULT for the rows to come.",
                 condition=Condition.of("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED"),
             )
         if any(key == GENERATION or key.startswith(IDENTITY) for key in field.metadata):
             raise UnsupportedFeatureError(
-                f"The new column {name_of(column.path)} is generated, and rows that are there have no value in it.",
+                f"The new column {name_of(column.path)} is generated, and existing rows have no value for it.",
                 features=("generatedColumns",),
-                hint="Generated and identity columns are declared when a table is made.",
+                hint="Declare generated and identity columns when you create the table.",
             )
         schema = add_field(schema, parent, field, column.position)
         logged.append(_logged((*parent, field.name), _declared(field), column.position))
@@ -239,8 +239,8 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
     if left_out and added:
         what = f"REPLACE COLUMNS leaves out {', '.join(left_out)} and adds {', '.join(added)}"
         raise SchemaError(
-            f"{what}: values of a column that was meant to get another name would be lost.",
-            hint="Write ALTER TABLE … RENAME COLUMN, DROP COLUMNS and ADD COLUMNS, each for itself.",
+            f"{what}: values of a column that was meant to be renamed would be lost.",
+            hint="Write ALTER TABLE … RENAME COLUMN, DROP COLUMNS and ADD COLUMNS as separate statements.",
             condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", details=what, oldSchema=old.tree()),
         )
     dropped = drop(snapshot, DropColumns(paths=tuple((name,) for name in left_out))).metadata if left_out else metadata
@@ -252,7 +252,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
         if existing is None:
             if not column.nullable:
                 raise SchemaError(
-                    f"The new column {field.name} is NOT NULL, and rows that are there would have null in it.",
+                    f"The new column {field.name} is NOT NULL, and existing rows would have null in it.",
                     hint="Leave NOT NULL out, fill the column with UPDATE, then ALTER COLUMN … SET NOT NULL.",
                     condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", oldSchema=old.tree()),
                 )
@@ -260,7 +260,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> AlterPlan:
             continue
         if existing.nullable and not column.nullable:
             raise SchemaError(
-                f"REPLACE COLUMNS would make {existing.name} NOT NULL, and now it is nullable.",
+                f"REPLACE COLUMNS would make {existing.name} NOT NULL, but it is nullable now.",
                 hint=f"ALTER TABLE … ALTER COLUMN {name_of((existing.name,))} SET NOT NULL checks the rows first.",
                 condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", oldSchema=old.tree()),
             )
@@ -365,7 +365,8 @@ def _retyped(snapshot: Snapshot, schema: StructType, path: tuple[str, ...], data
         if not _longer(str(declared) if declared is not None else None, wanted):
             raise SchemaError(
                 f"{name_of(path)} is {declared or current.data_type} and cannot become {data_type}.",
-                hint="The limit of a text can only be raised or removed: varchar(n) to a longer varchar, or to string.",
+                hint="The limit of a string can only be raised or removed: varchar(n) to a longer varchar, or to "
+                "string.",
                 condition=Condition.of(
                     "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
                     fieldPath=name_of(path),

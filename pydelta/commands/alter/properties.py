@@ -174,10 +174,12 @@ def add_constraint(snapshot: Snapshot, change: AddConstraint) -> AlterPlan:
     metadata = _metadata(snapshot)
     name = change.name.strip().lower()
     if not name or not change.expression.strip():
-        raise InvalidArgumentError("A constraint has a name and a condition.", hint="ADD CONSTRAINT name CHECK (…).")
+        raise InvalidArgumentError(
+            "A constraint needs a name and a condition.", hint="Write ADD CONSTRAINT name CHECK (…)."
+        )
     if name == RESERVED_CONSTRAINT:
         raise InvalidArgumentError(
-            f"{change.name!r} is a name that lengths of char and varchar are checked by.",
+            f"{change.name!r} is reserved for checking the lengths of char and varchar.",
             hint="Choose another name.",
             condition=Condition.of("DELTA_INVALID_CONSTRAINT_NAME", name=change.name),
         )

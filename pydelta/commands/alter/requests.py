@@ -115,7 +115,7 @@ class ChangeColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceColumns:
-    """All columns that the table is to have, in order."""
+    """All columns of the new definition, in order."""
 
     columns: tuple[NewColumn, ...]
 

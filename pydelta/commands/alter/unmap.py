@@ -35,7 +35,7 @@ _OPERATION: Final = "REMOVE COLUMN MAPPING"
 
 
 def plan_without_mapping(snapshot: Snapshot, configuration: Mapping[str, str]) -> AlterPlan:
-    """Decide the table's definition without column mapping. Pure.
+    """Compute the table's definition without column mapping. Pure.
 
     Args:
         snapshot: The table, with column mapping.
@@ -101,7 +101,7 @@ def _check_names(snapshot: Snapshot) -> None:
     if wrong:
         names = ", ".join(map(repr, wrong))
         raise SchemaError(
-            f"Column mapping cannot be removed: without it, files do not take names like those in {names}.",
+            f"Column mapping cannot be removed: without it, files cannot use names like those in {names}.",
             hint="Rename the columns first, without any of ' ,;{}()\\n\\t=': ALTER TABLE … RENAME COLUMN.",
             condition=Condition.of("DELTA_INVALID_COLUMN_NAMES_WHEN_REMOVING_COLUMN_MAPPING", invalidColumnNames=wrong),
         )
@@ -126,6 +126,6 @@ def _check_rows(log: DeltaLog, old: list[AddFile], written: int) -> None:
     counted = live_rows(old, log, by_footer=True)  # The log's counts may be wrong.
     if counted != written:
         raise RowsDoNotAddUpError(
-            f"The table's files hold {counted} rows, and {written} are in the files that were to replace them.",
+            f"The table's files hold {counted} rows, but the files that were to replace them hold {written}.",
             hint="Nothing was changed. This is a defect of the engine or of a disk; report it.",
         )

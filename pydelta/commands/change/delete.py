@@ -43,7 +43,7 @@ __all__ = ["Delete", "DeleteResult", "DeleteScope", "delete_scope"]
 
 
 class DeleteScope(enum.Enum):
-    """How much of the table a DELETE must examine."""
+    """The part of the table that a DELETE must examine."""
 
     WHOLE_TABLE = "whole table"
     PARTITIONS = "partitions"
@@ -52,7 +52,7 @@ class DeleteScope(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResult:
-    """The result of a DELETE. Times in milliseconds.
+    """The result of a DELETE. Times are in milliseconds.
 
     ``num_deleted_rows`` is None if files were removed unread and have no ``numRecords``.
     ``version`` is the new version, or None when no row matched and nothing was committed. ``skipped`` means that the
@@ -81,7 +81,7 @@ class DeleteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Removed:
-    """How rows are removed, before the commit. Times in milliseconds.
+    """The removal of rows, before the commit. Times are in milliseconds.
 
     Args:
         going: Actions that remove old files, or hide their rows.

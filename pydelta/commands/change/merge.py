@@ -53,7 +53,7 @@ __all__ = [
 
 
 class ClauseOn(enum.Enum):
-    """Which rows a clause applies to."""
+    """The rows that a clause applies to."""
 
     MATCHED = "WHEN MATCHED"
     NOT_MATCHED = "WHEN NOT MATCHED"
@@ -61,7 +61,7 @@ class ClauseOn(enum.Enum):
 
 
 class ClauseAction(enum.Enum):
-    """What a clause does with its rows."""
+    """The action that a clause takes on its rows."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -190,7 +190,7 @@ class Merging(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
-    """The result of a MERGE. Times in milliseconds.
+    """The result of a MERGE. Times are in milliseconds.
 
     ``version`` is None when nothing was committed: nothing changed, or (``skipped``) the table already had the
     session's ``txnVersion``. A version without rows only records the ``txnVersion``.

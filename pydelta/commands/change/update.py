@@ -31,7 +31,7 @@ __all__ = ["Update", "UpdateResult"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateResult:
-    """The result of an UPDATE. Times in milliseconds.
+    """The result of an UPDATE. Times are in milliseconds.
 
     ``version`` is None when nothing was committed: no row matched, or (``skipped``) the table already had the session's
     ``txnVersion``. A version without rows only records the ``txnVersion``.

@@ -112,7 +112,7 @@ class Optimize(Command[OptimizeResult]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedOptimize:
-    """What an OPTIMIZE would rewrite.
+    """The files that an OPTIMIZE would rewrite.
 
     Args:
         snapshot: The version that it would read.

@@ -28,7 +28,7 @@ _FEWEST: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeLimits:
-    """Size limits for new files and for the choice of old ones. Sizes in bytes.
+    """Size limits for new files and for the choice of old ones. Sizes are in bytes.
 
     Args:
         target_bytes: Maximum of bytes of old files per new file.

@@ -29,7 +29,9 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeResult:
-    """The result of a purge. Sizes in bytes; ``version`` is None if no file had a vector, so nothing was committed."""
+    """The result of a purge. Sizes are in bytes; ``version`` is None if no file had a vector, so nothing was
+    committed.
+    """
 
     version: int | None
     num_added_files: int = 0

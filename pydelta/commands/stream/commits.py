@@ -111,10 +111,10 @@ class StreamCommit:
         for end in (index, upto):
             if end is not None and BEFORE_FIRST < end < self.last_index:
                 raise UnsupportedFeatureError(
-                    f"The checkpoint stands at file {end} of version {self.version}, in the middle of changes that "
+                    f"The checkpoint is at file {end} of version {self.version}, in the middle of changes that "
                     "belong together.",
                     features=("splitting a commit of the change feed",),
-                    hint="Go on with the engine that wrote the checkpoint until it has passed this version.",
+                    hint="Continue with the engine that wrote the checkpoint until it has passed this version.",
                 )
         if index > BEFORE_FIRST or upto == BEFORE_FIRST:
             return ()

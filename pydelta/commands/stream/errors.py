@@ -80,7 +80,7 @@ class SourceFrameOutdatedError(StreamStoppedError):
 
 
 class SchemaLocationConflictError(StreamStoppedError):
-    """Two sources use one schema log."""
+    """Two sources use the same schema log."""
 
     code = "DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT"
 

@@ -31,7 +31,7 @@ _RENAME_AND_DROP: Final = "allowSourceColumnRenameAndDrop"
 
 
 class ChangeKind(enum.Enum):
-    """How a column changed in a way that may affect the query. The value is the option that allows it."""
+    """The kinds of column change that may affect the query. The value is the option that allows it."""
 
     RENAME = "allowSourceColumnRename"
     DROP = "allowSourceColumnDrop"

@@ -57,7 +57,7 @@ class StreamOffset:
 
     @property
     def position(self) -> tuple[int, bool, int, int]:
-        """A sort key for offsets of one table: a snapshot comes before the commits after it."""
+        """The sort key for offsets of one table: a snapshot comes before the commits after it."""
         index = _BEFORE_FIRST_V3 if self.index == BEFORE_FIRST else self.index
         return self.version, not self.is_initial, index, -(2**63) if self.event_time is None else self.event_time
 
@@ -68,11 +68,11 @@ class StreamOffset:
 
     @property
     def taken(self) -> int:
-        """The last file taken of the version; ``BEFORE_FIRST`` for none."""
+        """The last file that was taken from the version, or ``BEFORE_FIRST``."""
         return max(self.index, BEFORE_FIRST)
 
     def to_json(self) -> str:
-        """Return the text for a checkpoint; equal offsets have equal texts."""
+        """Return the text for a checkpoint; equal offsets have equal text."""
         fields = {
             "sourceVersion": _NEWEST if self.at_change else _PLAIN,
             "reservoirId": self.table_id,
@@ -99,9 +99,10 @@ class StreamOffset:
         event_time = _whole(fields, "eventTimeMicros") if source == _BY_TIME else None
         if source > _NEWEST and event_time is None:
             raise UnsupportedFeatureError(
-                f"The checkpoint holds an offset of format {source}, and formats up to {_NEWEST} are known here.",
+                f"The checkpoint holds an offset of format {source}, but this engine only knows formats up to "
+                f"{_NEWEST}.",
                 features=(f"sourceVersion {source}",),
-                hint="Go on with the engine that wrote it, or start the query with another checkpointLocation.",
+                hint="Continue with the engine that wrote it, or start the query with another checkpointLocation.",
             )
         version, index = _whole(fields, "reservoirVersion"), _whole(fields, "index")
         table_id, is_initial = fields.get("reservoirId"), fields.get("isStartingVersion", False)

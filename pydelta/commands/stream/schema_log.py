@@ -196,8 +196,8 @@ class SchemaLog:
         """
         if entry.table_id != table_id:
             raise SchemaLogOfTableError(
-                f"The schema log at {self.store.root} is of a table with the id {entry.table_id}, and this one has "
-                f"{table_id}.",
+                f"The schema log at {self.store.root} belongs to a table with the id {entry.table_id}, but this one "
+                f"has {table_id}.",
                 hint="Start the query with another schemaTrackingLocation and checkpointLocation.",
                 condition=Condition.of(
                     "DELTA_STREAMING_SCHEMA_LOG_INCOMPATIBLE_DELTA_TABLE_ID",

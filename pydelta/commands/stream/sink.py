@@ -22,7 +22,7 @@ _REPLACES: Final = ("replaceWhere", "replaceUsing", "replaceOn")
 
 
 class OutputMode(enum.Enum):
-    """How a batch changes the table. The values appear in the history."""
+    """The effect of a batch on the table. The values appear in the history."""
 
     APPEND = "Append"
     COMPLETE = "Complete"

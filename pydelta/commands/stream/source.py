@@ -290,7 +290,7 @@ class TableStream:
             )
         if snapshot.metadata.id != self.read.table_id:
             raise SourceTableReplacedError(
-                f"Another table is at {self.log.uri}: its id is {snapshot.metadata.id}, and the stream reads "
+                f"Another table is at {self.log.uri}: its id is {snapshot.metadata.id}, but the stream reads "
                 f"{self.read.table_id}.",
                 hint="Start the query again with another checkpointLocation.",
             )
@@ -304,8 +304,8 @@ class TableStream:
     def _of_this_table(self, offset: StreamOffset, newest: int) -> StreamOffset:
         if offset.table_id != self.read.table_id:
             raise SourceTableReplacedError(
-                f"The checkpoint is of a table with the id {offset.table_id}, and the one at {self.log.uri} has "
-                f"{self.read.table_id}.",
+                f"The checkpoint belongs to a table with the id {offset.table_id}, but the one at {self.log.uri} "
+                f"has {self.read.table_id}.",
                 hint="Start the query with another checkpointLocation; this one belongs to another table, or to the "
                 "one that was here before.",
             )
@@ -313,7 +313,7 @@ class TableStream:
         if offset.version > max(most, newest + 1) and self.options.fail_on_data_loss:
             raise SourceVersionsMissingError(
                 f"The checkpoint has read up to version {offset.version - 1}, but the newest version is {most - 1}.",
-                hint="The table was put back to an older state. Start the query with another checkpointLocation, or "
+                hint="The table was restored to an older state. Start the query with another checkpointLocation, or "
                 "set failOnDataLoss to false to wait for versions that come after the checkpoint's.",
             )
         return offset
@@ -329,8 +329,8 @@ class TableStream:
             return replace(self._at(newest), is_initial=True)
         if first > newest + (self._starting_timestamp_ms is None):
             raise VersionNotFoundError(
-                f"The stream is to begin with version {first}, but the newest version is {newest}.",
-                hint='Give a version or time that there is, or startingVersion "latest" for what comes from now on.',
+                f"The stream is set to begin at version {first}, but the newest version is {newest}.",
+                hint='Give an existing version or time, or startingVersion "latest" to read only later commits.',
             )
         return self._at(first)
 
@@ -342,9 +342,9 @@ class TableStream:
             if end.index == BEFORE_FIRST:
                 return end  # ``latest`` records the beginning as an empty batch.
             raise InvalidArgumentError(
-                f"The first batch of the query was planned up to file {end.index} of version {end.version} and was not "
-                "done, and startingVersion=latest does not show where it began.",
-                hint="Set startingVersion to the number of the version at which the query was to begin.",
+                f"The first batch of the query was planned up to file {end.index} of version {end.version} but did "
+                f"not finish, and startingVersion=latest does not show where it began.",
+                hint="Set startingVersion to the number of the version at which the query should begin.",
             )
         if self.options.starting_version is None and self._starting_timestamp_ms is None:
             return replace(self._at(max(end.version - 1, 0)), is_initial=True)

@@ -88,7 +88,7 @@ class SchemaTracking:
             raise SourceFrameOutdatedError(
                 f"The schema log has the table's columns as of version {newest.version}, and the DataFrame of this "
                 "query was made before.",
-                hint="Make the DataFrame again with spark.readStream, and start the query with it.",
+                hint="Create the DataFrame again with spark.readStream, and start the query with it.",
                 version=newest.version,
             )
         self._number, self.entry = number, newest

@@ -96,7 +96,7 @@ class VacuumProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumResult:
-    """The result of a VACUUM, or of a dry run. Sizes in bytes, times in epoch milliseconds.
+    """The result of a VACUUM, or of a dry run. Sizes are in bytes, times in epoch milliseconds.
 
     Args:
         root: URI of the table.

@@ -104,7 +104,7 @@ def check_columns(schema: pl.Schema, *, description: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Root:
-    """A table's root in the parts by which locations are compared."""
+    """The parts of a table's root that are compared with other locations."""
 
     family: str
     host: str

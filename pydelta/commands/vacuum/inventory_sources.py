@@ -104,7 +104,7 @@ def inventory_from_delta(log: DeltaLog, *, version: int | None = None) -> Invent
         for rows in snapshot.files.select(None, _under(root, snapshot)).iter_slices(64):
             yield from _read_files(log, snapshot, rows)
 
-    encoded = False if snapshot.schema.field("path") is None else None  # Keys are plain.
+    encoded = False if snapshot.schema.field("path") is None else None  # The keys are not URL-encoded.
     return Inventory(description=description, frames=frames, encoded=encoded)
 
 
@@ -264,7 +264,7 @@ def _files(uri: str, options: Mapping[str, str] | None, endings: tuple[str, ...]
 
 
 def _typed(texts: pl.DataFrame, description: str) -> pl.DataFrame:
-    """Convert texts of a CSV file to the inventory's types.
+    """Convert strings of a CSV file to the inventory's types.
 
     Raises:
         SchemaMismatchError: A column is missing, or a text is not of its type.

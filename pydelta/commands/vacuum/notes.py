@@ -74,7 +74,7 @@ class RunningVacuum:
 
     @property
     def given_up_ms(self) -> int:
-        """Time at which it is considered dead if it has not ended, epoch milliseconds."""
+        """The time, in epoch milliseconds, from which it is considered dead if it has not ended."""
         return self.started_ms + _LONGEST_RUN_MS
 
 

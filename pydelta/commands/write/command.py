@@ -69,7 +69,7 @@ _STATEMENTS: Final = (WriteMode.CREATE, WriteMode.REPLACE, WriteMode.CREATE_OR_R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTarget:
-    """Where rows are written, and which conditions they must satisfy.
+    """The target of a write, and the conditions that its rows must satisfy.
 
     Args:
         table_uri: Root of the table.
@@ -118,7 +118,9 @@ class ReadingSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """The result of a write. ``version`` is None when nothing was committed. Sizes in bytes, time in milliseconds."""
+    """The result of a write. ``version`` is None when nothing was committed. Sizes are in bytes, time in
+    milliseconds.
+    """
 
     version: int | None
     num_files: int = 0
@@ -307,7 +309,7 @@ class _Write:
         others = condition.references - set(partitions)
         if others and not self.attempt.settings.replace_where_data_columns:
             raise InvalidArgumentError(
-                f"replaceWhere names {', '.join(sorted(others))}, and the table is partitioned by "
+                f"replaceWhere names {', '.join(sorted(others))}, but the table is partitioned by "
                 f"{', '.join(partitions) or 'nothing'}.",
                 hint="Name partition columns, or unset spark.databricks.delta.replaceWhere.dataColumns.enabled (or "
                 "spark.pydelta.write.replaceWhereDataColumns), which forbids others in this session.",

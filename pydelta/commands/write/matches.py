@@ -59,7 +59,7 @@ class MatchingSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """How the replaced rows are removed.
+    """The removal of the replaced rows.
 
     Args:
         files: Files that are removed as a whole.

@@ -18,7 +18,7 @@ __all__ = ["HONOURED", "PASSED_OVER", "StatementCondition", "WriteMode", "WriteO
 
 
 class WriteMode(enum.Enum):
-    """What a write does with or without an existing table. The values appear in the history."""
+    """The behaviour of a write when the table exists or not. The values appear in the history."""
 
     APPEND = "Append"
     OVERWRITE = "Overwrite"
@@ -507,7 +507,7 @@ def _pass_over(name: str, value: str) -> None:
     lower = name.lower()
     if lower.startswith(_ENCRYPTION_PREFIXES):
         raise UnsupportedFeatureError(
-            f"The write option {name!r} asks for encrypted files, and data files are not encrypted here.",
+            f"The write option {name!r} asks for encrypted files, but this engine does not encrypt data files.",
             features=("Parquet encryption",),
             hint="Leave it out, and let the store encrypt.",
         )
@@ -515,7 +515,8 @@ def _pass_over(name: str, value: str) -> None:
         if value.strip().lower() == "false":
             return
         raise UnsupportedFeatureError(
-            f"The write option {name!r} is {value!r}, and partition columns are not written into data files here.",
+            f"The write option {name!r} is {value!r}, but this engine does not write partition columns into data "
+            f"files.",
             features=("writePartitionColumns",),
             hint="Leave it out: readers take them from the log.",
         )

@@ -96,7 +96,7 @@ class TableDefinition:
 
 
 class WriteKind(enum.Enum):
-    """What happens to the existing rows."""
+    """The effect of a write on the existing rows."""
 
     SKIP = "skip"
     APPEND = "append"
@@ -108,10 +108,10 @@ class WriteKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """What a write will do.
+    """The plan of a write.
 
     Args:
-        kind: What happens to the existing rows.
+        kind: The effect of a write on the existing rows.
         schema: The table's schema after the commit.
         partition_columns: Likewise, in the schema's spelling.
         metadata: The new definition, or None if unchanged.
@@ -327,7 +327,7 @@ def refuse_collations(schema: StructType, *, but: StructType | None = None) -> N
             raise UnsupportedFeatureError(
                 f"Column {item.name!r} has a collation, which no table feature of the released protocol keeps.",
                 features=("collations",),
-                hint="Leave COLLATE out of the column, and write it in the queries that compare its texts.",
+                hint="Leave COLLATE out of the column, and write it in the queries that compare its strings.",
                 condition=Condition.of("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=item.name),
             )
 
@@ -485,7 +485,7 @@ def _check_partitioning(snapshot: Snapshot, options: WriteOptions) -> None:
     if given != [column.lower() for column in snapshot.partition_columns]:
         raise SchemaMismatchError(
             f"The table is partitioned by ({', '.join(snapshot.partition_columns)}), "
-            f"and the write asks for ({', '.join(options.partition_by)}).",
+            f"but the write asks for ({', '.join(options.partition_by)}).",
             hint="Leave partitionBy out, or replace the partitioning with mode overwrite and overwriteSchema.",
             condition=Condition.of("DELTA_METADATA_MISMATCH"),
         )

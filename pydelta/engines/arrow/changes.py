@@ -140,7 +140,7 @@ def rewrite(
     Args:
         snapshot: The table.
         files: Rows of its file table.
-        rows: The rows that matched, by place in ``files`` (every place must be present), or None for all.
+        rows: The rows that matched, by position in ``files`` (every position must be present), or None for all.
         change: Change of these rows and of the others.
         task: Options for writing files of the table.
         place: Store of the files.
@@ -217,7 +217,7 @@ class _Writing:
         given = 0
         for start, batch in read_batches(source.file, self._task.file_schema, self._store):
             if stop.is_set():
-                raise NotHere("a rewrite of which another part failed")
+                raise NotHere("a rewrite in which another part failed")
             size = batch.num_rows
             old = with_row_ids(batch, source.file, start, hidden=self._task.hidden_columns)
             live = np.ones(size, dtype=np.bool_) if hidden is None else ~rows_among(hidden, start, size)

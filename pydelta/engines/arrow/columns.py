@@ -171,7 +171,7 @@ class ArrowColumns:
         """Return a function that gives the values of partition columns, one row per combination of values.
 
         Args:
-            texts: Values of each partition column as texts of the log, by its physical name.
+            texts: Values of each partition column as strings of the log, by its physical name.
 
         Raises:
             NotHere: By the returned function, for another column, or as ``partition_scalar`` raises it.
@@ -202,7 +202,7 @@ def _names_in_files(schema: StructType, path: tuple[str, ...], mode: str) -> tup
 
 
 def _partition_type(data_type: DataType) -> DataType:
-    """Check the type of a partition column, in which texts of the log are read."""
+    """Check the type of a partition column, in which strings of the log are read."""
     return check_simple(data_type)
 
 
@@ -220,7 +220,7 @@ def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
         raise NotHere(f"a partition value of type {kind} that is not spelled as Spark writes it")
     value = parse_partition_value(text, data_type)
     if text and kind == "float" and len(text) > _FLOAT_DIGITS and not np.isnan(value) and np.float32(value) != value:
-        raise NotHere("a partition value of type float of which Java may read another one")  # It was rounded twice.
+        raise NotHere("a float partition value that Java may read differently")  # The value was rounded twice.
     return pa.scalar(value, to_arrow_type(data_type))
 
 

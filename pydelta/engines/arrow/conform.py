@@ -234,7 +234,7 @@ def _leaf(array: pa.Array, data_type: DataType, target: pa.DataType, path: str) 
                 raise pa.ArrowInvalid("a number would be rounded")
         return found
 
-    return _checked(cast, path, f"{source}, and the column is {data_type}")
+    return _checked(cast, path, f"{source}, but the column is {data_type}")
 
 
 def _of_one_kind(given: pa.DataType, target: pa.DataType) -> bool:

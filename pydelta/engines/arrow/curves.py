@@ -88,7 +88,7 @@ def row_order(columns: Sequence[tuple[pa.Array, DataType]], *, curve: str) -> np
         curve: ``zorder`` or ``hilbert``.
 
     Returns:
-        The places of the rows in their new order. The sort is stable.
+        The positions of the rows in their new order. The sort is stable.
     """
     if len(columns) == 1:
         frame = pl.DataFrame({"key": _sortable(*columns[0])})
@@ -126,7 +126,7 @@ def _keys(
 
 
 def _drawn(rows: int) -> npt.NDArray[np.int64]:
-    """Return the places of a sample, the same each time."""
+    """Return the positions of a sample, the same each time."""
     return np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)
 
 
@@ -230,12 +230,12 @@ def _gray_inverse(code: int) -> int:
 
 
 def _entry(place: int) -> int:
-    """Return the corner at which the curve enters the sub-cube of a place."""
+    """Return the corner at which the curve enters a sub-cube."""
     return 0 if place == 0 else _gray(2 * ((place - 1) // 2))
 
 
 def _axis(place: int, count: int) -> int:
-    """Return the axis along which the curve runs within the sub-cube of a place."""
+    """Return the axis along which the curve runs within a sub-cube."""
     if place == 0:
         return 0
     odd = place if place % 2 else place - 1

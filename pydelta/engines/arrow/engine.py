@@ -266,7 +266,7 @@ def column_of(snapshot: Snapshot, name: str) -> StructField:
         dotted = snapshot.schema.field(name)
         raise BindError(
             f"There is no column {path[0]!r}.",
-            hint=f"Did you mean {quoted(dotted.name)}? A dot leads to a field in a column."
+            hint=f"Did you mean {quoted(dotted.name)}? A dot separates a column from a field in it."
             if dotted is not None
             else f"The columns are: {', '.join(snapshot.schema.names)}.",
             condition=Condition.of(

@@ -81,7 +81,7 @@ def evaluate(expr: Exact, column: Columns, size: int) -> pa.Array:
     try:
         return _as_array(_Evaluation(column).of(expr), size)
     except pa.ArrowInvalid as error:  # A checked kernel found an overflow.
-        raise NotHere("a number beyond its type") from error
+        raise NotHere("a number outside the range of its type") from error
     except RecursionError as error:
         raise NotHere("an expression that is nested too deeply") from error
 
@@ -182,10 +182,10 @@ def _among(value: _Datum, expr: In) -> _Datum:
         for item in present:
             found = pc.or_(found, _compared("=", value, _scalar(item, data_type)))
         if not present:
-            found = pc.is_null(value)  # It becomes null below in any case.
+            found = pc.is_null(value)  # The result becomes null below in any case.
     else:
         found = pc.is_in(value, value_set=pa.array(present, type=data_type))
-    if len(present) < len(expr.values):  # A miss is null.
+    if len(present) < len(expr.values):  # A value that is not in the list gives null.
         found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
 

@@ -107,7 +107,7 @@ class _Exactly:
 
     def _literal(self, expr: Literal) -> Exact:
         if expr.type is None and expr.value is None:
-            return expr  # It takes the type of the other side.
+            return expr  # A null takes the type of the other side.
         kind = check_simple(expr.type)
         return Literal(_held(expr.value, kind), kind)
 
@@ -233,7 +233,7 @@ def assigned(column: str, text: str, schema: StructType, time_zone: str | None =
         with np.errstate(over="ignore"):  # A number beyond float is infinite there, so it is refused.
             single = float(np.float32(value))
         if single != float(value):
-            raise NotHere("a number that float rounds")
+            raise NotHere("a number that a float would round")
     return Literal(_held(value, kind), kind)
 
 

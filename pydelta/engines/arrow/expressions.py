@@ -172,7 +172,7 @@ def is_nan(child: Exact) -> IsNan:
 def text_test(kind: str, child: Exact, part: Exact) -> TextTest:
     """Search for a constant string. ``kind`` is ``starts``, ``ends`` or ``contains``."""
     if child.type != STRING or not isinstance(part, Literal) or not isinstance(part.value, str) or not part.value:
-        raise NotHere("a test of text against anything but a constant text")
+        raise NotHere("a comparison of text with anything but a constant")
     return TextTest(kind, child, part.value)
 
 

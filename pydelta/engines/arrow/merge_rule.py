@@ -107,7 +107,7 @@ class MergeRule:
         return cls(keys=tuple(keys), rest=tuple(rest), clauses=tuple(clauses))
 
     def numbers(self, on: ClauseOn) -> list[int]:
-        """Return the places of the clauses of a kind."""
+        """Return the positions of the clauses of a kind."""
         return [number for number, clause in enumerate(self.clauses) if clause.on is on]
 
     @property

@@ -75,7 +75,7 @@ class ArrowMerge:
     Args:
         snapshot: The table.
         rule: The merge.
-        source: Rows of the source, with columns named by their places.
+        source: Rows of the source, with columns named by their positions.
         task: Options for writing files of the table.
         place: Store of the files.
 
@@ -183,7 +183,7 @@ class ArrowMerge:
     def _joined(
         self, adds: Sequence[AddFile], loaded: Sequence[_Loaded]
     ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Join by keys. Returns the places of paired live rows and of source rows, by file."""
+        """Join by keys. Returns the positions of paired live rows and of source rows, by file."""
         names = [f"k{number}" for number in range(len(self._rule.keys))]
         column = both_sides(None, self._source)
         theirs = {
@@ -309,7 +309,7 @@ class ArrowMerge:
     def new_rows(
         self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.int64]
     ) -> tuple[dict[int, pa.Array], list[pa.Array]]:
-        """Compute the values that a clause sets in rows of a file, by the places of columns in files.
+        """Compute the values that a clause sets in rows of a file, by the positions of columns in files.
 
         Also returns the new partition values of the rows, if the clause sets some.
         """
@@ -460,7 +460,7 @@ class _Change:
 def _joinable(values: pa.Array) -> pl.Series:
     """Convert keys so that they are equal in Polars if and only if they are equal in Spark."""
     if pa.types.is_decimal(values.type):
-        values = values.cast(pa.string())  # With one scale, equal numbers have equal text.
+        values = values.cast(pa.string())  # With the same scale, equal numbers have equal text.
     elif pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     return pl.Series(pl.from_arrow(values))

@@ -119,7 +119,7 @@ def compact(
         try:
             for item in group[1]:
                 if stop.is_set():
-                    raise NotHere("a rewrite of which another part failed")
+                    raise NotHere("a rewrite in which another part failed")
                 [outcome] = run_bins([item], write, partition_id=group[0], store=place.store)
                 if isinstance(outcome, HandedBack):
                     raise NeedsSpark(outcome.reason)
@@ -253,7 +253,7 @@ def _in_memory(item: Bin, task: WriteTask, place: FilePlace) -> pa.RecordBatch:
 
     table = pa.Table.from_batches(itertools.chain(*read_files(read, len(item.files), place.store)), task.file_schema)
     arrays = []
-    for _ in task.file_schema:  # Column by column, so that at most one column is in memory twice.
+    for _ in task.file_schema:  # Go column by column, so that at most one column is in memory twice.
         column, table = table.column(0), table.remove_column(0)
         arrays.append(pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type))
         del column

@@ -138,7 +138,7 @@ def _type_of(kind: pa.DataType, name: str) -> DataType:
     if kinds.is_map(kind):
         key, value = _type_of(kind.key_type, f"{name}.key"), _type_of(kind.item_type, f"{name}.value")
         return MapType(key, value, kind.item_field.nullable)
-    if hasattr(kind, "value_field"):  # The kinds of list.
+    if hasattr(kind, "value_field"):  # These are all kinds of list.
         return ArrayType(_type_of(kind.value_type, f"{name}.element"), kind.value_field.nullable)
     found = _TYPES.get(str(kind))
     if found is None:
@@ -240,7 +240,7 @@ class ArrowRows:
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table, *, schema: StructType | None = None) -> None:
         try:
-            rows.validate(full=True)  # a place beyond a dictionary would end the process
+            rows.validate(full=True)  # An index beyond the dictionary would crash the process.
         except pa.ArrowException as error:
             raise InvalidArgumentError(
                 f"The rows are not a valid Arrow table: {first_line(error)}",
@@ -276,7 +276,7 @@ class ArrowRows:
         names = (*data, *partitions)
         lower = {name.lower() for name in partitions}
         columns = [self._column(plan.schema, name, lower) for name in names]
-        for name in set(self._schema.names).difference(data, partitions):  # void: files have no place for a value
+        for name in set(self._schema.names).difference(data, partitions):  # Files cannot store values of type void.
             self._column(plan.schema, name, lower)
         table = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
         check_replaced(target, names, table)

@@ -57,7 +57,7 @@ def bad_rows_error(name: str, bad: BadRow) -> SchemaMismatchError:
     column = "" if bad.column is None else f", column {bad.column}"
     return SchemaMismatchError(
         f"{name}, line {bad.line}{column}: {bad.reason}.",
-        hint="Mend the file, or give --bad-records PLACE, a table that takes such rows.",
+        hint="Correct the file, or give --bad-records PLACE, a table for such rows.",
     )
 
 
@@ -68,10 +68,10 @@ def refuse_overlap(bad_records: str, table: str) -> None:
         InvalidArgumentError: It is the table itself, or one of them is inside the other.
     """
     if normalize_uri(bad_records) == normalize_uri(table):
-        raise InvalidArgumentError("--bad-records is the table itself.", hint="Give bad records a table of their own.")
+        raise InvalidArgumentError("--bad-records is the table itself.", hint="Give bad records a separate table.")
     if overlap(bad_records, table):
         raise InvalidArgumentError(
-            f"--bad-records {bad_records} and the table {table} are inside one another: VACUUM of the outer one would "
+            f"--bad-records {bad_records} and the table {table} are nested: VACUUM of the outer one would "
             "delete files of the inner one.",
             hint="Give bad records a folder outside the table's, or one whose name begins with _.",
         )
@@ -167,7 +167,7 @@ class TextFile:
                 stream = stack.enter_context(open(self.path, "rb"))
             except OSError as error:
                 raise InvalidArgumentError(
-                    f"{self.path} cannot be read: {error.strerror}.", hint="Give a local file that is there."
+                    f"{self.path} cannot be read: {error.strerror}.", hint="Give an existing local file."
                 ) from None
             if self._form == "csv":
                 yield CsvRows(stream, self.path, csv_fields(self.path, schema), rules=rules)

@@ -56,7 +56,7 @@ def run_groups(
             stop.set()
             errors.append(error)
     if errors:
-        for future in futures:  # An interrupt may not have waited for it.
+        for future in futures:  # After an interrupt, a thread may still be running.
             if not future.cancelled() and future.exception() is None:
                 records += [record for record in future.result() if record not in records]
         discard(store, [record.path for record in records])
@@ -90,4 +90,4 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), thread_name_prefix="pydelta-arrow")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # A child process has none of its parent's threads.
+os.register_at_fork(after_in_child=_threads.cache_clear)  # A child process does not inherit its parent's threads.

@@ -146,7 +146,7 @@ def refuse_rules(snapshot: Snapshot, *, inserts: bool = False) -> None:
         raise NotHere("a table with CHECK constraints")
     for field in fields_in(snapshot.schema):
         if any(key in field.metadata for key in _COMPUTED):
-            raise NotHere("a table with generated, checked or sized columns")
+            raise NotHere("a table with generated, checked, char or varchar columns")
         if inserts and any(key in field.metadata for key in _GIVEN):
             raise NotHere("a table with defaults or identity columns")
     if any(requires_values(field.data_type) for field in snapshot.schema.fields):

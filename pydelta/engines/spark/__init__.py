@@ -1,4 +1,4 @@
-"""Let Spark read, write and change tables through this engine. Only this room depends on PySpark."""
+"""Let Spark read, write and change tables through this engine. Only this package depends on PySpark."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _nothing_breaking(self: DeltaError) -> None:
 
 
 def causes_of(error: Any) -> list[str]:
-    """Return the texts of a JVM exception and its causes, each with its class, outermost first."""
+    """Return the messages of a JVM exception and its causes, each with its class, outermost first."""
     found: list[str] = []
     while error is not None and len(found) < _MOST_CAUSES:
         found.append(str(error.toString()))

@@ -122,7 +122,7 @@ def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
 
 
 def counts_frame(spark: SparkSession, counts: Mapping[str, int | str]) -> DataFrame:
-    """Return one row of counts and texts without a job. Columns are nullable, as in results of commands."""
+    """Return one row of numbers and strings without a job. Columns are nullable, as in results of commands."""
     kinds = {int: LongType(), str: StringType()}
     schema = StructType([StructField(name, kinds[type(value)]) for name, value in counts.items()])
     return local_frame(spark, [tuple(counts.values())], schema)

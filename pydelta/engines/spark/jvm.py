@@ -262,7 +262,7 @@ class Jvm:
         return str(self.path(catalog.defaultTablePath(identifier)).toString())
 
     def to_dict(self, java_map: Any) -> dict[str, Any]:
-        """Convert a ``java.util.Map`` of texts to a dict, in one call."""
+        """Convert a ``java.util.Map`` of strings to a dict, in one call."""
         decoded: dict[str, Any] = json.loads(self._to_json(java_map))
         return decoded
 

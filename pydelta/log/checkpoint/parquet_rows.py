@@ -68,7 +68,7 @@ def refuse_inflated(metadata: Any, path: str, size: int) -> None:
 
 
 def repeated_texts(chunk: Any, group: int, open_file: Callable[[list[str]], pq.ParquetFile], size: int) -> str | None:
-    """Measure the texts of a column chunk that is small only because they repeat, without decompressing them.
+    """Measure the strings of a column chunk that is small only because they repeat, without decompressing them.
 
     Args:
         chunk: Its metadata in the footer.
@@ -77,7 +77,7 @@ def repeated_texts(chunk: Any, group: int, open_file: Callable[[list[str]], pq.P
         size: The file's size in bytes.
 
     Returns:
-        A description of the problem; None if the texts are within the limit.
+        A description of the problem; None if the strings are within the limit.
     """
     total = _text_bytes(chunk, group, open_file)
     if total <= max(_FREE_BYTES, _TIMES * size):
@@ -86,7 +86,7 @@ def repeated_texts(chunk: Any, group: int, open_file: Callable[[list[str]], pq.P
 
 
 def _text_bytes(chunk: Any, group: int, open_file: Callable[[list[str]], pq.ParquetFile]) -> int:
-    """Return the decompressed size of the texts in bytes, or 0 if it cannot be much more than the stored size."""
+    """Return the decompressed size of the strings in bytes, or 0 if it cannot be much more than the stored size."""
     if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
         return 0
     stored, values = chunk.total_uncompressed_size, chunk.num_values
@@ -365,7 +365,7 @@ class ParquetRows:
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch after checking that its texts are UTF-8 and its offsets are valid, which later code assumes."""
+    """Return the batch after checking that its strings are UTF-8 and its offsets valid, as later code assumes."""
     batch.validate(full=True)
     return batch
 
@@ -381,7 +381,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_map(kind: pa.DataType) -> bool:
-    """Return whether the type is a map of texts, or the list of pairs that a map without the MAP annotation becomes."""
+    """Return whether the type is a map of strings, or a list of pairs, as a map without the MAP annotation is read."""
     if pa.types.is_map(kind):
         return _is_text(kind.key_type) and _is_text(kind.item_type)
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
@@ -391,7 +391,7 @@ def _is_map(kind: pa.DataType) -> bool:
 
 _CHECKS: Final[Mapping[str, tuple[str, Callable[[pa.DataType], bool]]]] = {
     "path": ("text", _is_text),
-    "partitionValues": ("a map of texts", _is_map),
+    "partitionValues": ("a map of strings", _is_map),
     "size": ("a whole number", pa.types.is_integer),
     "modificationTime": ("a whole number", pa.types.is_integer),
     "deletionTimestamp": ("a whole number", pa.types.is_integer),

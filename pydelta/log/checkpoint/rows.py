@@ -92,7 +92,7 @@ class FileRows:
 
     @functools.cached_property
     def _shape(self) -> StatsShape | None:
-        """Shape of ``stats_parsed``. None (text only) if it is off or a partition value does not fit its type."""
+        """The shape of ``stats_parsed``. None (text only) if it is off or a partition value does not fit its type."""
         if not self.snapshot.properties.checkpoint_write_stats_as_struct:
             return None
         files = self.snapshot.files

@@ -145,7 +145,7 @@ class KeptSidecars:
 def kept_sidecars(
     snapshot: Snapshot, schema: pa.Schema, *, expired_before_ms: int, named_by: Checkpoint
 ) -> KeptSidecars | None:
-    """Compute which sidecars the next checkpoint of a snapshot may reuse; None for none.
+    """Compute which sidecars the next checkpoint of a snapshot may reuse, or return None.
 
     Args:
         snapshot: The snapshot to write.

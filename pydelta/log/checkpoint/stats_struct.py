@@ -49,7 +49,7 @@ class StatsShape:
         return pa.struct(fields)
 
     def parse(self, texts: pl.Series) -> Any:
-        """Parse JSON texts into an Arrow array of ``arrow_type``. A null text gives null.
+        """Parse JSON strings into an Arrow array of ``arrow_type``. A null text gives null.
 
         An invalid text, or one of another shape, gives null, also for at most ``_LOST_ROWS`` rows around it.
         """

@@ -1,6 +1,6 @@
 """Read typed statistics of a checkpoint file's rows directly from ``stats_parsed``.
 
-The result equals that of ``parse_stats_columns`` on the JSON texts, but no text is read or parsed.
+The result equals that of ``parse_stats_columns`` on the JSON strings, but no text is read or parsed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_typed_stats(part: ParquetRows, rows: npt.NDArray[np.int64], leaves: Seq
 
     Returns:
         Columns as in ``parse_stats_columns``, one row per requested row, null where ``stats_parsed`` is null. None if
-        the file lacks one of the columns, so that the texts must be read.
+        the file lacks one of the columns, so that the strings must be read.
     """
     wanted = _columns(leaves)
     if not all(part.has("add", "stats_parsed", *path) for path, _, _ in wanted.values()):

@@ -1,4 +1,4 @@
-"""Check a history: events and the log as found -> promises that did not hold. Pure.
+"""Check a history of events and the log as found, and return the promises that did not hold. Pure.
 
 An operation with an unknown outcome may or may not be in the log. One acknowledged as done must be there, and one
 reported as failed must not.

@@ -108,7 +108,7 @@ class Crew:
                 when = "ended by itself" if started else "did not start"
                 raise DeltaEnvironmentError(
                     f"Process {child.plan.number} ({child.plan.engine}) {when}: {child.crashed}",
-                    hint="pydelta doctor says what this machine lacks; nothing can be said of the store.",
+                    hint="pydelta doctor says what this machine lacks; nothing is known about the store.",
                 )
 
     def _end(self) -> None:
@@ -203,7 +203,7 @@ class Crew:
 
 
 def _left(order: WorkerOrder, last: Event | None, *, calls: int, again: Event | None) -> WorkerOrder | None:
-    """Return what a dead process leaves to its next life. A stream repeats the batch in which it died."""
+    """Return what a restarted process takes over from the dead one. A stream repeats the batch in which it died."""
     place = [step.op for step in order.steps].index(last.step.op) + 1 if last is not None else 0
     attempt = 1
     if again is not None and again.step.kind == "stream":

@@ -15,11 +15,11 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
     ),
     "durable": ("No acknowledged commit is lost", "Rows that a job reported as written are not there."),
     "once": ("No operation is committed twice", "Rows are doubled when a job is run again after an error."),
-    "failed": ("What failed left nothing", "A job that is run again after an error doubles its rows."),
+    "failed": ("A failed operation left nothing behind", "A job that is run again after an error doubles its rows."),
     "gapless": ("Versions have no gap, and each can be read", "Readers stop at the gap, or refuse the table."),
     "immutable": (
         "A version never changes",
-        "Readers that saw the first one go on from rows that are no longer there.",
+        "Readers that saw the first state continue from rows that no longer exist.",
     ),
     "effects": (
         "Each commit changes the rows that its operation says, and no other",
@@ -48,8 +48,8 @@ PROMISES: Final[dict[str, tuple[str, str]]] = {
     ),
     "engines": ("Every engine sees the same rows", "Two tools answer one question differently."),
     "errors": (
-        "Operations fail only for a conflict, or for a store that failed in passing",
-        "Jobs end with errors that running them again does not cure.",
+        "Operations fail only because of a conflict or a temporary failure of the store",
+        "Jobs end with errors that running them again does not fix.",
     ),
 }
 """Maps names to promises and the cost of breaking them, in the order of the report."""

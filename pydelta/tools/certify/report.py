@@ -57,7 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def verdict_of(history: History, broken: Sequence[Broken]) -> str:
-    """Judge a run. One in which nothing was written has the verdict "nothing to say"."""
+    """Judge a run. If nothing was written, the verdict is "nothing to say"."""
     if broken:
         return "broken"
     done = [event for event in history.events if event.outcome == "ok" and event.version is not None]

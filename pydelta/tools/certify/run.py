@@ -87,8 +87,8 @@ def check_place(uri: str, options: Mapping[str, str]) -> None:
     found = next(iter(open_store(uri, options).list_all()), None)
     if found is not None:
         raise InvalidArgumentError(
-            f"{uri} holds {found.path}, and pydelta certify only works in an empty place.",
-            hint="Name an empty or a new folder, in the same bucket or file system: it is as good for the trial.",
+            f"{uri} holds {found.path}, and pydelta certify needs an empty location.",
+            hint="Name an empty or a new folder, in the same bucket or file system: it serves the trial just as well.",
         )
 
 
@@ -133,7 +133,8 @@ def _race(store: Store) -> str:
         return ""
     stayed = "stayed" if result.kept and result.latecomer_refused else "did not stay"
     return (
-        f"Of {_RACERS} writers that raced to create one object {result.created} were told that they had, and the first "
+        f"Of {_RACERS} writers that raced to create one object {result.created} were told that they succeeded, and "
+        f"the first "
         f"one's bytes {stayed}. Nothing else was tried."
     )
 

@@ -1,4 +1,4 @@
-"""Run the operations of a plan in a Spark session of this engine, by SQL."""
+"""Run the operations of a plan in a Spark session of this engine, using SQL."""
 
 from __future__ import annotations
 

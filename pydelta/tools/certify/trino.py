@@ -46,7 +46,7 @@ class TrinoReader:
             usable = False
         if not usable:
             raise InvalidArgumentError(
-                f"{self.address!r} is not the address of a Trino.", hint="Write it as http://127.0.0.1:8080."
+                f"{self.address!r} is not the address of a Trino server.", hint="Write it as http://127.0.0.1:8080."
             )
 
     def read(self, uri: str) -> tuple[Row, ...]:
@@ -143,7 +143,7 @@ class TrinoTable(msgspec.Struct, frozen=True, kw_only=True):
             if waited > _SECONDS:
                 raise DeltaEnvironmentError(
                     f"Trino at {self.address} still runs {running[0][0]}, whose client was killed.",
-                    hint="Look what it waits for, and try again.",
+                    hint="Find out what it is waiting for, and try again.",
                 )
             if waited > _PATIENCE:
                 for (query,) in running:

@@ -1,4 +1,4 @@
-"""Run the operations of a plan with Trino, by SQL. Each runs as a separate user, so that its commit names it."""
+"""Run the operations of a plan with Trino, using SQL. Each runs as a separate user, so that its commit names it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ _With = Annotated[
     str | None,
     typer.Option("--with", metavar="ENGINES", help="Comma-separated: spark, delta-rs (write and read), trino (reads)."),
 ]
-_Trino = Annotated[str | None, typer.Option("--trino", metavar="URL", help="Address of a Trino, for --with trino.")]
+_Trino = Annotated[
+    str | None, typer.Option("--trino", metavar="URL", help="Address of a Trino server, for --with trino.")
+]
 _TrinoSchema = Annotated[
     str, typer.Option("--trino-schema", metavar="CATALOG.SCHEMA", help="Where Trino registers the table to read it.")
 ]
@@ -39,7 +41,9 @@ _Processes = Annotated[int, typer.Option("--processes", min=1, max=64, help="How
 _Seed = Annotated[int | None, typer.Option("--seed", help="Seed of operations and faults; random by default.")]
 _Without = Annotated[
     str | None,
-    typer.Option("--without", metavar="OPERATIONS", help="To leave out, comma-separated: optimize, delta-rs:merge."),
+    typer.Option(
+        "--without", metavar="OPERATIONS", help="Operations to leave out, comma-separated: optimize, delta-rs:merge."
+    ),
 ]
 _Properties = Annotated[
     _Many, typer.Option("--property", metavar="NAME=VALUE", help="A table property, such as delta.isolationLevel.")
@@ -51,7 +55,10 @@ _Faults = Annotated[
     bool, typer.Option("--faults/--no-faults", help="Lose replies, delay and fail calls of the store, kill processes.")
 ]
 _Shrink = Annotated[
-    int, typer.Option("--shrink", min=0, metavar="RUNS", help="Runs to make a failing plan smaller; 0 for none.")
+    int,
+    typer.Option(
+        "--shrink", min=0, metavar="RUNS", help="At most this many runs to make a failing plan smaller; 0 for none."
+    ),
 ]
 _Keep = Annotated[bool, typer.Option("--keep", help="Leave the table for a closer look.")]
 _Report = Annotated[Path, typer.Option("--report", metavar="FOLDER", help="Where the report is written.")]
@@ -94,7 +101,7 @@ def add_certify(app: typer.Typer) -> None:
         with _verdict():
             if uri is None and replay is None:
                 raise InvalidArgumentError(
-                    "Nothing was named to certify.", hint="Name an empty folder: pydelta certify s3a://bucket/trial"
+                    "No location to certify was given.", hint="Name an empty folder: pydelta certify s3a://bucket/trial"
                 )
             if uri is None:
                 raise typer.Exit(recheck(replay or "", print))

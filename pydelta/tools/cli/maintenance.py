@@ -63,8 +63,8 @@ def add_maintenance(app: typer.Typer) -> None:
         """
         if not dry_run:
             raise InvalidArgumentError(
-                "This command only says what would be done, so it takes --dry-run.",
-                hint=f"Add --dry-run. To have it done now: python jobs/maintain.py {table}",
+                "This command only shows what would be done, so it needs --dry-run.",
+                hint=f"Add --dry-run. To do it now, run: python jobs/maintain.py {table}",
             )
         options = storage_options(option)
         where = _place(table, metastore, journal, options)

@@ -36,14 +36,16 @@ _Services = Annotated[
 _Optional = Annotated[
     _Many,
     typer.Option(
-        "--optional-service", metavar="NAME=ADDRESS[,LINK]", help="The same, shown once its host name can be resolved."
+        "--optional-service",
+        metavar="NAME=ADDRESS[,LINK]",
+        help="A service that is shown once its host name can be resolved.",
     ),
 ]
 _Schedule = Annotated[
     _Many, typer.Option("--schedule", metavar="FILE", help="Status file of jobs/schedule.py or jobs/maintain.py.")
 ]
-_Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
-_Port = Annotated[int, typer.Option("--port", help="On which port.")]
+_Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
+_Port = Annotated[int, typer.Option("--port", help="The port to listen on.")]
 _Fresh = Annotated[
     float, typer.Option("--fresh", min=0, metavar="SECONDS", help="How long results are shown before reading again.")
 ]
@@ -89,7 +91,7 @@ def add_ui(app: typer.Typer) -> None:
         options = storage_options(option)
         given: dict[str, Any] = {"schedules": schedule or [], "fresh": fresh, "patience": patience, "commits": commits}
         if inventory is not None and not garbage:
-            raise InvalidArgumentError("--inventory says nothing without --garbage.", hint="Give both, or neither.")
+            raise InvalidArgumentError("--inventory has no effect without --garbage.", hint="Give both, or neither.")
         try:
             from pydelta.tools.ui.command import run_ui
         except ModuleNotFoundError as error:
@@ -138,7 +140,7 @@ def _watched(
     tables, folders, databases = where
     if not any((*where, metastore, streams, given["services"], given["schedules"])):
         raise InvalidArgumentError(
-            "Nothing to show was named.",
+            "No tables to show were given.",
             hint="Give locations of tables, --folder, --database or --metastore: pydelta ui --folder /data",
         )
     for text in tables:

@@ -380,7 +380,8 @@ def _race(store: Store) -> Check:
     return Check(
         name=name,
         state="failed",
-        says=f"UNSAFE: of {RACERS} writers that raced to create one object {result.created} were told that they had, "
+        says=f"UNSAFE: of {RACERS} writers that raced to create one object {result.created} were told that they "
+        f"succeeded, "
         f"and the first one's bytes {stayed}; transactions could overwrite each other",
         cure="Use a store that honours If-None-Match on PUT (AWS S3, MinIO), or a log store of your own for the scheme "
         "(spark.pydelta.logStore.<scheme>).",

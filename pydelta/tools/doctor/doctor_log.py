@@ -1,4 +1,4 @@
-"""Find known troubles in a job's log, each with its cause and its cure. Only reads text.
+"""Find known problems in a job's log, each with its cause and its fix. Only reads text.
 
 Lines are examined one by one, so a log of any size takes little memory. Only text that a pattern matched is kept, so
 other content of a line, such as keys and addresses, is never repeated.

@@ -48,7 +48,7 @@ _HINT: Final = "Nothing was committed. Run the job again; if it fails again, rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upsert:
-    """How records with the same key replace each other.
+    """The rule by which records with the same key replace each other.
 
     Args:
         keys: Key columns.
@@ -65,7 +65,7 @@ class Upsert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Where and how to write rows.
+    """The target of rows, and how to write them.
 
     Args:
         location: Root of the table, as ``prepare_table`` finds it.
@@ -334,4 +334,4 @@ class _CountedMerge(OptimisticTransaction):
 def _check(metric: str, operation: Operation, rows: int) -> None:
     found = dict(operation.metrics).get(metric)
     if found is None or int(found) != rows:
-        raise RowsDoNotAddUpError(f"The batch has {rows} rows for the table, but {found} came to it.", hint=_HINT)
+        raise RowsDoNotAddUpError(f"The batch has {rows} rows for the table, but {found} arrived.", hint=_HINT)

@@ -45,7 +45,7 @@ _OWN_OPTIONS: Final = ("mode", "columnnameofcorruptrecord", "avroschema")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFormat:
-    """How the bytes of a record become columns.
+    """The decoding of a record's bytes into columns.
 
     Args:
         name: ``json``, ``csv`` or ``avro``.

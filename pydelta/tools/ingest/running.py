@@ -225,7 +225,7 @@ def _explained(error: Exception, failed: Exception | None) -> DeltaError:
             hint="Run the job again when the broker runs: it goes on where it was, and no row is lost or doubled.",
         )
     what = "A batch failed" if failed is not None else "The stream stopped"
-    hint = "Mend the cause and run the job again: it begins with the batch that failed, and writes it once."
+    hint = "Correct the cause and run the job again: it begins with the batch that failed, and writes it once."
     return StreamStoppedError(f"{what}: {_cause(text)}", hint=hint)
 
 

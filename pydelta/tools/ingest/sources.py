@@ -58,7 +58,7 @@ class RecordSource:
 
     @property
     def shown(self) -> str:
-        """The name under which a checkpoint knows it. Brokers are left out because they change."""
+        """The name under which a checkpoint knows the source. Brokers are left out because they change."""
         return f"{self.kind}: {self.name}" if self.name else self.kind
 
 

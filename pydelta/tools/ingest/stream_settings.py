@@ -1,4 +1,4 @@
-"""Store next to a stream's checkpoint what its batches depend on: the source, the table, the way, the schema.
+"""Store the settings that a stream's batches depend on next to its checkpoint: source, table, mode, schema.
 
 ::
 
@@ -58,7 +58,7 @@ def kept_settings(store: Store) -> KeptSettings | None:
         if store.head("metadata") is not None:
             raise InvalidArgumentError(
                 f"The checkpoint {store.root} was made by another program.",
-                hint="Give --checkpoint a folder of this job's own.",
+                hint="Give this job a separate --checkpoint folder.",
             )
         return None
     try:
@@ -92,7 +92,7 @@ def keep(
         if store.put_if_absent(_FILE, text) is not PutOutcome.CREATED and kept_settings(store) != now:
             raise InvalidArgumentError(
                 f"Another job has begun with the checkpoint {store.root}.",
-                hint="Give each job a checkpoint of its own.",
+                hint="Give each job a separate checkpoint.",
             )
         return
     for name, shown in _FIXED.items():
@@ -106,8 +106,8 @@ def keep(
     if batch is not None and landed(before, str(json.loads(store.read("metadata").split(b"\n")[0])["id"]), batch):
         what = "schema" if before.schema != now.schema else "place for bad records"
         raise InvalidArgumentError(
-            f"The {what} differs from that of the last run, which has written a part of batch {batch}.",
-            hint=f"Run the job once more with the {what} of before, then with the new one.",
+            f"The {what} differs from that of the last run, which has written part of batch {batch}.",
+            hint=f"Run the job once more with the previous {what}, then with the new one.",
         )
     store.put(_FILE, text)
 

@@ -99,7 +99,7 @@ class Records:
             F.min(F.when(F.col("__whole_file"), F.col("__reason"))).alias("unreadable"),
         ).collect()[0]
         if row["unreadable"] is not None:
-            raise SchemaMismatchError(row["unreadable"], hint="Nothing was written. Mend the file, or leave it out.")
+            raise SchemaMismatchError(row["unreadable"], hint="Nothing was written. Correct the file, or leave it out.")
         if row["bad"] and not may_set_aside:
             first = row["first"]
             line = "" if first["__line"] is None else f", line {first['__line']}"
@@ -107,7 +107,7 @@ class Records:
             raise SchemaMismatchError(
                 f"{row['bad']} of {row['all']} rows do not fit, so nothing was written. "
                 f"One of them: {first['__source']}{line}{column}: {first['__reason'].removesuffix('.')}.",
-                hint="Mend the input, or give --bad-records PLACE, a table that takes such rows.",
+                hint="Correct the input, or give --bad-records PLACE, a table for such rows.",
             )
         return int(row["bad"])
 
@@ -214,11 +214,11 @@ def _columns(
         raise InvalidArgumentError("No columns can be found in the input.", hint="Give --schema.")
     if len({name.lower() for name in found.names}) < len(found.names):
         raise InvalidArgumentError(
-            f"The input names a column twice: {', '.join(found.names)}.", hint="Mend the header, or give --schema."
+            f"The input names a column twice: {', '.join(found.names)}.", hint="Correct the header, or give --schema."
         )
     kinds = [item.data_type for item in parse_schema(found.json()).fields]
     if form == "csv" and any(isinstance(kind, (Struct, Array, Map)) for kind in kinds):
-        raise InvalidArgumentError("CSV holds no structs, lists or maps.", hint="Give --schema with simple types.")
+        raise InvalidArgumentError("CSV cannot hold structs, lists or maps.", hint="Give --schema with simple types.")
     return found if all(map(readable_type, kinds)) else None
 
 

@@ -61,7 +61,7 @@ _COLON: Final = "%3A"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingOptions:
-    """How to list, and what to write.
+    """The options of listing and writing a delivery.
 
     Args:
         file_format: ``Parquet`` or ``CSV``.
@@ -93,7 +93,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """The result of writing a delivery. Sizes in bytes, ``created_ms`` in epoch milliseconds."""
+    """The result of writing a delivery. Sizes are in bytes, ``created_ms`` in epoch milliseconds."""
 
     bucket: str
     manifest: str
@@ -137,8 +137,8 @@ def write_delivery(
         )
     if how.file_format not in FORMATS or how.rows_per_file < 1 or (how.keep is not None and how.keep < 1):
         raise InvalidArgumentError(
-            f"Format {how.file_format!r}, {how.rows_per_file} rows per file, {how.keep} kept: not a valid combination.",
-            hint=f"Formats are {', '.join(FORMATS)}; numbers are 1 or more.",
+            f"A delivery cannot have format {how.file_format!r}, {how.rows_per_file} rows per file, {how.keep} kept.",
+            hint=f"Use one of the formats {', '.join(FORMATS)}, and numbers of 1 or more.",
         )
     started = time.monotonic()
     created = epoch_ms() if now_ms is None else now_ms

@@ -249,7 +249,7 @@ def _check_table(txn: OptimisticTransaction) -> None:
             what = ", ".join(wrong) or (f"it also has {extra}" if extra else "it is not partitioned by bucket")
             raise SchemaMismatchError(
                 f"{snapshot.table_uri} is not an inventory table: {what}.",
-                hint="Name another table (--table); it is made with the columns that it needs.",
+                hint="Name another table (--table); the job creates it with the columns that it needs.",
             )
         return
     fields = [{"name": name, "type": _type_name(kind), "nullable": True, "metadata": {}}
@@ -319,12 +319,12 @@ def _fetch(store: Store, file: DeliveredFile, path: str, target: Path) -> None:
                 size += len(chunk)
     except ObjectNotFoundError as error:
         raise InvalidArgumentError(
-            f"The manifest names {store.root}/{path}, which is not there.",
+            f"The manifest names {store.root}/{path}, which does not exist.",
             hint="The delivery was cleaned up or not finished: load another (--delivery), or wait for the next.",
         ) from error
     if hashed.hexdigest() != file.md5:
         raise InvalidArgumentError(
-            f"{store.root}/{path} does not match its checksum: the manifest says {file.md5}, and it has "
+            f"{store.root}/{path} does not match its checksum: the manifest says {file.md5}, but it has "
             f"{hashed.hexdigest()} ({size} bytes; {file.size} expected).",
             hint="The file is damaged or not complete: load another delivery (--delivery), or wait for the next.",
         )

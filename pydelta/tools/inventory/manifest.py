@@ -184,13 +184,13 @@ def verified_manifest(data: bytes, checksum: bytes, *, source: str, bucket: str 
     expected = checksum.decode("ascii", errors="replace").strip().lower()
     if expected != md5_hex(data):
         raise InvalidArgumentError(
-            f"{source} does not match its checksum: {CHECKSUM} says {expected[:40]!r}, and it has {md5_hex(data)}.",
+            f"{source} does not match its checksum: {CHECKSUM} says {expected[:40]!r}, but it has {md5_hex(data)}.",
             hint="It may be damaged or not complete: load an earlier delivery (--delivery), or wait for the next.",
         )
     manifest = decode_manifest(data, source=source)
     if bucket is not None and manifest.source_bucket != bucket:
         raise InvalidArgumentError(
-            f"{source} is an inventory of the bucket {manifest.source_bucket!r}, and {bucket!r} was expected.",
+            f"{source} is an inventory of the bucket {manifest.source_bucket!r}, but {bucket!r} was expected.",
             hint="Name the bucket that it lists, or give the folder in which the other's deliveries are.",
         )
     return manifest

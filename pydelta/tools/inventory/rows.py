@@ -180,7 +180,7 @@ def _csv_frames(path: Path, columns: Sequence[str], source: str) -> Iterator[pl.
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
-    """Convert a batch without its metadata, after checking its texts, because Polars assumes valid UTF-8."""
+    """Convert a batch without its metadata, after checking its strings, because Polars assumes valid UTF-8."""
     batch.validate(full=True)
     columns = zip(batch.schema.names, batch.columns, strict=True)
     try:
@@ -272,7 +272,9 @@ def inventory_rows(
 
 
 def write_parquet(frame: pl.DataFrame, target: BinaryIO) -> None:
-    """Write a data file as Parquet like S3's, from the columns ``bucket key size modified etag storage_class``."""
+    """Write a Parquet data file like the ones that S3 delivers, from the columns ``bucket key size modified etag
+    storage_class``.
+    """
     schema = pa.schema(
         [
             pa.field("bucket", pa.string(), nullable=False),

@@ -188,7 +188,7 @@ class S3Keys:
 
 
 def _base(connection: Connection) -> tuple[str, str]:
-    """Return the address of the service, and the path that stands for the bucket."""
+    """Return the address of the service, and the path of the bucket."""
     endpoint, virtual = connection.get("endpoint"), connection.get("virtual_hosted_style_request")
     if endpoint is None:
         host = f"s3.{connection.get('region')}.amazonaws.com"

@@ -1,4 +1,4 @@
-"""Decide what a table needs: its state, its policy and the rest of a day's budget -> actions with reasons. Pure."""
+"""Decide which actions a table needs, and why, from its state, its policy and the rest of the day's budget. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_PAUSE_MS: Final = 6 * 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyBudget:
-    """What may still be spent today. None means no limit.
+    """The budget that is left for today. None means no limit.
 
     Args:
         bytes: Bytes to read from tables.

@@ -42,7 +42,7 @@ _REMEMBERED_MS: Final = 35 * 86_400_000
 
 
 class Outcome:
-    """How an action ended, as stored in the journal."""
+    """The outcome of an action, as stored in the journal."""
 
     DONE: Final = "done"
     NOTHING: Final = "nothing to do"
@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One action. Times in epoch milliseconds, sizes in bytes; None means unknown.
+    """One action. Times are in epoch milliseconds, sizes in bytes; None means unknown.
 
     Args:
         at_ms: When it ended.
@@ -191,7 +191,7 @@ class Journal:
         return sorted(found, key=lambda row: row.at_ms)
 
     def left(self, limit: DailyBudget, location: str | None = None) -> DailyBudget:
-        """Return the rest of a daily limit (UTC), for all tables or for one.
+        """Return how much of a daily limit (UTC) is left, for all tables or for one.
 
         Args:
             limit: The daily limit.
@@ -291,7 +291,8 @@ def _check(log: DeltaLog, fields: Iterable[Any]) -> None:
     if wrong:
         raise SchemaMismatchError(
             f"{log.uri} is not a journal of maintenance: {', '.join(wrong)}.",
-            hint="Name another table for it, or drop this one: it is made with the columns that it needs.",
+            hint="Name another table for it, or drop this one: the journal is then created with the columns that it "
+            "needs.",
         )
 
 

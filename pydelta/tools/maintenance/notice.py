@@ -101,7 +101,8 @@ class Listener:
             return cls(host or "127.0.0.1", int(port), wake)
         except OSError as error:
             raise InvalidArgumentError(
-                f"{address} cannot be listened at: {error.strerror}.", hint="Choose another host or port (--listen)."
+                f"The scheduler cannot listen at {address}: {error.strerror}.",
+                hint="Choose another host or port (--listen).",
             ) from error
 
     def note(self, location: str) -> bool:

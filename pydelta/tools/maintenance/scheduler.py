@@ -213,7 +213,7 @@ class Scheduler:
         return Looked(place=place, actions=actions), due
 
     def _left(self, limit: DailyBudget, location: str | None) -> DailyBudget:
-        """Return the rest of a limit after the recorded and the running actions."""
+        """Return how much of a limit is left after the recorded and the running actions."""
         if limit == DailyBudget():
             return limit
         left = self.journal.left(limit, location)

@@ -112,7 +112,7 @@ class ActionFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceState:
-    """The state of a table, as far as its maintenance needs it. Times in epoch milliseconds, sizes in bytes.
+    """The state of a table, as far as its maintenance needs it. Times are in epoch milliseconds, sizes in bytes.
 
     Args:
         name: Name of the table.

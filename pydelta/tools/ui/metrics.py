@@ -40,7 +40,7 @@ _OF_TABLES: Final[Mapping[str, tuple[str, str]]] = {
     "checkpoint_timestamp_seconds": ("checkpoint.timestamp_ms", "Time of the last checkpoint."),
     "checkpoint_version": ("checkpoint.version", "Version of the last checkpoint."),
 }
-"""Maps metric names to fields of ``ShownTable`` and help texts."""
+"""Maps metric names to fields of ``ShownTable`` and help strings."""
 
 
 def _value(table: ShownTable, path: str) -> float | None:

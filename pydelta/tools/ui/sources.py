@@ -34,7 +34,7 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where to look for tables.
+    """The places to search for tables.
 
     Args:
         tables: Locations of tables, or ``NAME=LOCATION``.

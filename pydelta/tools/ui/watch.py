@@ -39,7 +39,7 @@ _NEVER: Final = float("-inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What to watch, and how.
+    """The tables to watch, and the options.
 
     Args:
         sources: Where to find tables.
@@ -166,7 +166,7 @@ class Watch:
     """Reads what is watched when a request needs it. Safe to use from several threads.
 
     Args:
-        watched: What to watch, and how.
+        watched: The tables to watch, and the options.
         clock: Monotonic clock in seconds.
     """
 

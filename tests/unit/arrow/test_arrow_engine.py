@@ -231,7 +231,7 @@ def test_rows_that_get_lost_on_the_way_commit_nothing(monkeypatch, lost):
         real(self, values, batch.slice(1) if of_feed == (lost == "changes") else batch)
 
     monkeypatch.setattr(changes.TaskWriter, "append", losing)
-    with pytest.raises(RowsDoNotAddUpError, match="10 rows came to a task of the write, and 9 are in its files"):
+    with pytest.raises(RowsDoNotAddUpError, match="10 rows reached a task of the write, but its files hold 9"):
         run(store, "x < 3")
     assert {item.path for item in store.list_all()} == before
 

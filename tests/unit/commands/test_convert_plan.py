@@ -76,8 +76,8 @@ def test_values_in_folders_names(folder, types, expected):
 @pytest.mark.parametrize(
     ("folder", "types", "error", "said"),
     [
-        ("p=1", {}, InvalidArgumentError, "columns p; expected were none"),
-        ("", {"p": "integer"}, InvalidArgumentError, "columns none; expected were p integer"),
+        ("p=1", {}, InvalidArgumentError, "columns p, but expected were none"),
+        ("", {"p": "integer"}, InvalidArgumentError, "columns none, but expected were p integer"),
         ("q=1", {"p": "integer"}, InvalidArgumentError, "columns q"),
         ("q=1/p=2", {"p": "integer", "q": "integer"}, InvalidArgumentError, "columns q, p"),
         ("p=one", {"p": "integer"}, SchemaError, "'one'"),

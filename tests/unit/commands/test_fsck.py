@@ -143,7 +143,7 @@ def test_a_repair_is_refused_where_the_place_of_a_clones_files_cannot_be_looked_
     ((folder, why),) = report.unreachable
     assert why
     assert folder == decode_log_path(elsewhere).place(clone.store.root)[0]
-    with pytest.raises(UnsafeOperationError, match="cannot be looked for"):
+    with pytest.raises(UnsafeOperationError, match="cannot be searched"):
         fsck(clone.log, repair=True)
     assert objects(clone) == before
 

@@ -234,9 +234,9 @@ def elsewhere(store, folder):
     ("harm", "says"),
     [
         (damaged_data, "does not match its checksum: the manifest says"),
-        (missing_data, "which is not there"),
+        (missing_data, "which does not exist"),
         (damaged_manifest, "does not match its checksum"),
-        (manifest_of_another_bucket, "of the bucket 'pond', and 'lake' was expected"),
+        (manifest_of_another_bucket, "of the bucket 'pond', but 'lake' was expected"),
         (rows_of_another_bucket, "rows of the bucket 'pond'"),
         (no_size, "no column LastModifiedDate, Size"),
         (no_csv, "cannot be read as CSV"),

@@ -125,7 +125,7 @@ def test_what_is_planned(case):
         (old("p=a", partition_columns=("q",)), False, "the partition columns have changed"),
         (old("p=a", partition_types=("date",)), False, "the partition columns have changed"),
         (old("p=a", schemes={}), False, "the rewriting of schemes has changed"),
-        (old("p=a", version=8), False, "version 8 was published, and the table is at 7"),
+        (old("p=a", version=8), False, "version 8 was published, but the table is at 7"),
         (old("p=a", version=7), False, None),
     ],
 )

@@ -44,7 +44,7 @@ def test_secrets_are_in_no_text_of_a_guard(tmp_path):
         ("ann\n", "Line 1 "),
         (f"ann:{TOKEN}\nbob:short\n", "Line 2 "),
         (f":{TOKEN}\n", "Line 1 "),
-        (f"ann:{TOKEN}\nbob:{TOKEN}\n", "bob and ann have one token"),
+        (f"ann:{TOKEN}\nbob:{TOKEN}\n", "bob and ann share a token"),
         ("# nobody\n", "names no user"),
     ],
 )

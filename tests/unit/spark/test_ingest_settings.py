@@ -59,7 +59,7 @@ def test_another_schema_is_taken_over_unless_a_batch_is_half_written(store, chan
     now = replace(FIRST, **change)
     begun(store, planned=2, done=1)
     asked = []
-    with pytest.raises(InvalidArgumentError, match="a part of batch 2"):
+    with pytest.raises(InvalidArgumentError, match="part of batch 2"):
         keep(store, FIRST, now, lambda *given: asked.append(given) is None)
     assert asked == [(FIRST, "q", 2)]
     assert kept_settings(store) == FIRST

@@ -145,7 +145,7 @@ class _Silent(MemoryStore):
 
 
 def test_a_race_without_a_certain_reply_says_so_and_not_that_an_object_is_missing():
-    with pytest.raises(StorageError, match=r"none of 4 requests .* got a certain reply") as caught:
+    with pytest.raises(StorageError, match=r"none of 4 requests .* got a definite reply") as caught:
         probe_put_if_absent(_Silent("memory://silent/t"), writers=4)
     assert caught.value.retryable
     assert not isinstance(caught.value, ObjectNotFoundError)

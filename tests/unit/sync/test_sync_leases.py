@@ -183,7 +183,7 @@ def test_a_drop_that_takes_effect_when_its_partition_has_files_again(store, cont
     monkeypatch.setattr("pydelta.manifests.lease._wall_ms", lambda: now[0])
     log = prepared(store, content)
     slow = ActsLate(content)
-    with pytest.raises(MetastoreUnavailableError, match="may still be at work"):
+    with pytest.raises(MetastoreUnavailableError, match="may still be in progress"):
         sync_table(log, slow, NAME, SOON)
     sync_table(log, content, NAME, SOON)
     append("b", [9]).run(log)

@@ -190,7 +190,7 @@ CASES = {
         SyncPlan(full=True, reason="the table was replaced", stamp=True, add=("p=a",), drop=("p=old",))),
     "an older table at a later version": (
         TWIN, found(version="8"), {"live": {"p=a"}, "touched": (), "existing": there()},
-        SyncPlan(full=True, reason="it carries version 8, and the table is at 7", stamp=True, add=("p=a",))),
+        SyncPlan(full=True, reason="it has version 8, but the table is at 7", stamp=True, add=("p=a",))),
     "broken off before it was stamped": (
         TWIN, found(version=None), {"live": {"p=a"}, "touched": (), "existing": there()},
         SyncPlan(full=True, reason="it carries no version", stamp=True, add=("p=a",))),
@@ -221,7 +221,7 @@ def test_what_is_planned(case):
         (found(version="seven"), False, "it carries no version"),
         (found(version="²"), False, "it carries no version"),
         (found(version="0"), False, None),
-        (found(version="8"), False, "it carries version 8, and the table is at 7"),
+        (found(version="8"), False, "it has version 8, but the table is at 7"),
         (found(location=""), False, "the manifests lie elsewhere"),
     ],
 )

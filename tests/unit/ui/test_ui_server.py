@@ -249,8 +249,8 @@ def run(capsys, *argv):
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ((), "Nothing to show was named"),
-        (("--service", ""), "Nothing to show was named"),
+        ((), "No tables to show were given"),
+        (("--service", ""), "No tables to show were given"),
         (("/t", "--service", "A=tcp://h:1\nTrino"), "'Trino' does not name a service"),
         (("/t", "--port", "0"), "--port 0 is not a port"),
         (("/t", "--port", "70000"), "--port 70000 is not a port"),
@@ -261,7 +261,7 @@ def run(capsys, *argv):
         (("/t", "--service", "Trino"), "does not name a service"),
         (("/t", "--option", "hush"), "has no value"),
         (("--metastore", "http://h:1"), "http"),
-        (("/t", "--inventory", "/x"), "--inventory says nothing without --garbage"),
+        (("/t", "--inventory", "/x"), "--inventory has no effect without --garbage"),
     ],
 )
 def test_options_that_cannot_be_right_are_refused(capsys, argv, says):

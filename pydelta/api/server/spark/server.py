@@ -66,7 +66,7 @@ class Server:
         """
         if not self._root.sparkContext._gateway.__class__.__name__ == "ClientServer":
             raise DeltaEnvironmentError(
-                "A server needs a thread of Python for each of the JVM's, which PYSPARK_PIN_THREAD=false turns off.",
+                "A server needs one Python thread per JVM thread, but PYSPARK_PIN_THREAD=false turns that off.",
                 hint="Unset PYSPARK_PIN_THREAD.",
             )
         found = self._jvm.to_dict(self._jvm.hadoop_conf().getPropsWithPrefix("hive.server2."))
@@ -103,7 +103,7 @@ class Server:
         try:
             return bool(self._root.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError):
-            return False  # The JVM is ending, which ``process`` shows.
+            return False  # The JVM is exiting; ``process`` will show it.
 
     def stop(self, seconds: float) -> int:
         """Refuse new statements, wait for those with an effect, and stop.

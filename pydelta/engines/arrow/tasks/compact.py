@@ -119,7 +119,8 @@ def _run_bin(item: Bin, task: WriteTask, *, partition_id: int, store: Store, poo
         known = writer.nan_columns <= write.no_bounds and writer.zero_columns <= write.no_dictionary
         if len(records) <= 1 or known:
             return BinDone(number=item.number, records=tuple(records))
-        # NaN or -0.0 after the first row group split the file. If known from the start, they do not.
+        # NaN or -0.0 splits the file if it first appears after the first row group, but not if it is known from the
+        # start.
         writer.abort()
         write = replace(
             write,

@@ -75,7 +75,7 @@ class CsvRows:
         fields_of: Function that returns the table's field for each name of the header, and raises an error for names
             that do not fit. Without a header it is given no names.
         shape: Form of the file, or None for RFC 4180's commas with a header.
-        rules: Rules for texts whose meaning the format leaves open.
+        rules: Rules for strings whose meaning the format leaves open.
 
     Raises:
         InvalidArgumentError: There is no header, or the file is not UTF-8.
@@ -122,7 +122,7 @@ class CsvRows:
         if not record.value:
             raise InvalidArgumentError(f"{self._name} is empty.", hint="Its first line has to name the columns.")
         if (wrong := _malformed(record, None)) is not None:
-            raise InvalidArgumentError(f"{self._name}, line {record.line}: {wrong[1]}.", hint="Mend the header.")
+            raise InvalidArgumentError(f"{self._name}, line {record.line}: {wrong[1]}.", hint="Correct the header.")
         self._rest, self._line = self._rest[record.end :], record.next_line
         return [_text(value) for value in record.values]
 
@@ -225,7 +225,7 @@ class CsvRows:
             start, line = record.end, record.next_line
 
     def _record(self, data: bytes, start: int, line: int) -> _Record:
-        """Parse the record that begins at a place."""
+        """Parse the record that begins at a position."""
         values = []
         place = start
         while True:
@@ -246,7 +246,7 @@ class CsvRows:
 
 
 def _line_ends(array: Any) -> Any:
-    """Find the places of the last byte of each line end, inside quotes and outside."""
+    """Find the positions of the last byte of each line end, inside quotes and outside."""
     following = np.append(array[1:], np.uint8(0))
     return np.flatnonzero((array == _LF) | ((array == _CR) & (following != _LF)))
 

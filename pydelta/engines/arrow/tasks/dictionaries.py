@@ -60,7 +60,7 @@ def _has_negative_zero(array: pa.Array) -> bool:
 def _of_many_values(table: pa.Table) -> set[str]:
     """Find by a sample the columns that a dictionary does not make much smaller."""
     rows = table.num_rows
-    # Random, since rows at equal steps would mislead where values come in runs or periods.
+    # Sample at random: rows at equal steps would mislead if values come in runs or periods.
     places = pa.array(np.unique(np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)))
     plain: set[str] = set()
     for path, data_type in struct_leaves(table.schema):

@@ -62,7 +62,7 @@ class JsonRows:
         name: Name of the file, for messages.
         fields: Columns of the table that JSON values can represent.
         unread: The other columns, which no line may name.
-        rules: Rules for texts whose meaning the format leaves open.
+        rules: Rules for strings whose meaning the format leaves open.
         notes_names: Whether to fill ``named``.
 
     Raises:
@@ -313,7 +313,7 @@ def _value(value: Any, data_type: DataType, path: str) -> Any:
             return value
     elif type(value) is str:
         return _checked_text(value, path)
-    raise _Unfit(path, f"it is {_kind(value)}, and the column is {data_type}")
+    raise _Unfit(path, f"it is {_kind(value)}, but the column is {data_type}")
 
 
 def _map(members: _Object, data_type: MapType, path: str) -> list[tuple[str, Any]]:

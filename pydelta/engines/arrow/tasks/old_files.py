@@ -162,14 +162,14 @@ def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
     try:
         return pa.OSFile(store.local_path(file.path))
     except (OSError, ValueError):  # A name that Arrow cannot encode is a ValueError.
-        return pa.BufferReader(cast(Store, store).read(file.path))  # Reads it or raises the store's error.
+        return pa.BufferReader(cast(Store, store).read(file.path))  # This reads the file or raises the store's error.
 
 
 def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.RecordBatch]:
     if wanted:
         yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted, use_threads=False)
         return
-    left = parquet.metadata.num_rows  # None of the table's columns is in the file, so its rows are all null.
+    left = parquet.metadata.num_rows  # The file has none of the table's columns, so its rows are all null.
     while left:
         rows = min(left, BATCH_ROWS)
         yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"])
@@ -226,7 +226,7 @@ def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
 
 
 def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> bool:
-    """Return whether a cast from a file's type to the table's keeps every value and is unambiguous."""
+    """Return whether a cast from a file's type to the table's is unambiguous and preserves every value."""
     types, given = pa.types, spelled_out(given)
     if types.is_struct(target):
         if not types.is_struct(given) or given.num_fields != target.num_fields:
@@ -255,7 +255,7 @@ def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> boo
 
 
 def _as_written(batch: pa.RecordBatch, columns: Sequence[str | None], schema: pa.Schema) -> pa.RecordBatch:
-    if not columns:  # A batch that is made of no arrays would have no rows.
+    if not columns:  # A batch without arrays would have no rows.
         return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), batch.num_rows, [None]))
     arrays = []
     for name, field in zip(columns, schema, strict=True):

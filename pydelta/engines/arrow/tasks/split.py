@@ -43,7 +43,7 @@ def split_by_partition(
         data: The rows' other columns.
 
     Returns:
-        The values as the log's texts, and the rows that have them, in the given order.
+        The values as the log's strings, and the rows that have them, in the given order.
 
     Raises:
         SchemaError: A value has no text in the log.
@@ -77,7 +77,7 @@ def _starts(codes: Sequence[Any]) -> Any:
 
 
 def _sorted(codes: Sequence[Any]) -> tuple[list[Any], Any]:
-    """Sort rows by their codes, stably. Returns the sorted codes and the old place of each row."""
+    """Sort rows by their codes, stably. Returns the sorted codes and the old position of each row."""
     order = np.lexsort(codes[::-1])
     return [part[order] for part in codes], order
 

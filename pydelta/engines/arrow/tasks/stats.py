@@ -159,7 +159,7 @@ def _high(value: Any) -> Any:
     if isinstance(value, str):
         return truncate_max(value)
     if isinstance(value, dt.datetime) and value.microsecond % 1000:
-        try:  # Rounded up, so that readers need not know that the text is cut to milliseconds.
+        try:  # Round up, so that readers need not know that the text is cut to milliseconds.
             value += _MILLISECOND
         except OverflowError:
             return None

@@ -73,7 +73,7 @@ class TextFiles:
         form: ``csv`` or ``json``.
         schema: The columns, as JSON, or None to return each file's header, or number of columns, instead of rows.
         shape: Form of CSV files.
-        rules: Rules for texts whose meaning the format leaves open.
+        rules: Rules for strings whose meaning the format leaves open.
         options: Storage options.
         kept: Columns, in addition to the path, that each row of a file gets, with their types.
     """
@@ -162,7 +162,7 @@ def _by_name(path: str, fields: Sequence[StructField]) -> Callable[[Sequence[str
         if not len(found) == len(names) == len(fields):
             raise SchemaMismatchError(
                 f"{path}, line 1: the header is {', '.join(names)}, but the columns are {', '.join(schema.names)}.",
-                hint="Give --schema with the columns of the header, or load files with another header apart.",
+                hint="Give --schema with the columns of the header, or load files with another header separately.",
             )
         return list(found.values())
 

@@ -2,7 +2,7 @@
 
 ::
 
-    typed_array(array, type, "amount", problems)    texts -> values, also inside structs, lists and maps
+    typed_array(array, type, "amount", problems)    strings -> values, also inside structs, lists and maps
         problems      rows whose value does not fit, with the column and the reason; their value is null here
 
 The accepted forms (nothing is trimmed or guessed):
@@ -79,7 +79,7 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRules:
-    """Rules for texts whose meaning the format leaves open.
+    """Rules for strings whose meaning the format leaves open.
 
     Args:
         base64: Whether binary values are base64. Otherwise they are the text's own bytes.
@@ -120,7 +120,7 @@ def checked_rows(
     Args:
         columns: Arrays of one length. See ``typed_array``.
         fields: Columns of the table. A null in one that is NOT NULL does not fit.
-        rules: Rules for texts whose meaning the format leaves open.
+        rules: Rules for strings whose meaning the format leaves open.
     """
     problems: list[Problem] = []
     typed = []
@@ -141,14 +141,14 @@ def checked_rows(
 
 
 def typed_array(array: Any, data_type: DataType, path: str, problems: list[Problem], rules: TextRules) -> Any:
-    """Convert the values of an array to a table's type, parsing texts.
+    """Convert the values of an array to a table's type, parsing strings.
 
     Args:
         array: Texts, or values of the type, nested like the type.
         data_type: Type of the column.
         path: Name of the column, for problems.
         problems: List to which values that do not fit are added.
-        rules: Rules for texts whose meaning the format leaves open.
+        rules: Rules for strings whose meaning the format leaves open.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -210,7 +210,7 @@ def _shown(text: str) -> str:
 
 
 def _parsed(texts: Any, data_type: DataType, rules: TextRules) -> tuple[Any, str]:
-    """Parse texts, with null for invalid ones. Also returns a description of valid texts."""
+    """Parse strings, with null for invalid ones. Also returns a description of valid strings."""
     if isinstance(data_type, DecimalType):
         return _decimals(texts, data_type), f"a number that {data_type} holds exactly"
     assert isinstance(data_type, PrimitiveType), "nested types are taken apart before"
@@ -236,7 +236,7 @@ def _parsed(texts: Any, data_type: DataType, rules: TextRules) -> tuple[Any, str
 
 
 def _only(texts: Any, pattern: str) -> Any:
-    """Return the texts that match, null for the others."""
+    """Return the strings that match, null for the others."""
     return pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
 
 
@@ -308,7 +308,7 @@ def _days(texts: Any) -> Any:
 
 
 def _times(texts: Any) -> tuple[pl.DataFrame, pl.Series]:
-    """Split the texts that are times into day, time and zone, and parse day and time. Others are null."""
+    """Split the strings that are times into day, time and zone, and parse day and time. Others are null."""
     given = pl.Series("c", pl.from_arrow(texts), pl.String)
     parts = given.str.extract_groups(_MOMENT).struct.unnest()
     whole = parts.select(

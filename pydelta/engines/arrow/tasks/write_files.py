@@ -232,7 +232,7 @@ def check_rows(given: int, records: Sequence[FileRecord]) -> None:
     written = sum(record.num_rows for record in records)
     if written != given:
         raise RowsDoNotAddUpError(
-            f"{given} rows came to a task of the write, and {written} are in its files.",
+            f"{given} rows reached a task of the write, but its files hold {written}.",
             hint="This is a defect of the engine; report it with the types of the columns.",
         )
 
@@ -281,7 +281,7 @@ class TaskWriter:
         self._hold_back_little()
 
     def append(self, values: tuple[str | None, ...], rows: pa.RecordBatch) -> None:
-        """Add rows of one partition that already have the files' columns and types. Partition values are texts."""
+        """Add rows of one partition that already have the files' columns and types. Partition values are strings."""
         self._append(values, rows)
         self._hold_back_little()
 
@@ -327,7 +327,7 @@ class TaskWriter:
                 self._flush(sink)
 
     def _retire(self, values: tuple[str | None, ...]) -> None:
-        """Close the sink just left, unless its partition keeps coming back (unsorted input)."""
+        """Close the sink of the previous partition, unless that partition keeps coming back (unsorted input)."""
         sink = self._sinks.get(values)
         if sink is None:
             return

@@ -44,7 +44,7 @@ def refuse_default_collation(spark: SparkSession, parts: Sequence[str], given: s
         given: The collation in DEFAULT COLLATION; None for that of the database.
 
     Raises:
-        UnsupportedFeatureError: The table's texts would have another collation.
+        UnsupportedFeatureError: The table's strings would have another collation.
     """
     catalog = Jvm.of(spark).catalog
     database = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
@@ -56,7 +56,7 @@ def refuse_default_collation(spark: SparkSession, parts: Sequence[str], given: s
             f"Texts of {'.'.join(parts)} would have the collation {given}, which no table feature of the released "
             "protocol keeps.",
             features=("collations",),
-            hint=f"Write DEFAULT COLLATION {_BYTES}, and COLLATE in the queries that compare texts.",
+            hint=f"Write DEFAULT COLLATION {_BYTES}, and COLLATE in the queries that compare strings.",
             condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="default collation"),
         )
 

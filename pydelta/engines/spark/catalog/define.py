@@ -73,13 +73,13 @@ def define_table(
         parts: Its name; None for a table with only a location. ``("delta", path)`` is a location too.
         definition: The new definition. Without columns it takes those of the table at the location.
         mode: What to do in each case.
-        location: Location of its files; None for the catalog's default place, where DROP TABLE deletes them.
+        location: Location of its files; None for the catalog's default location, where DROP TABLE deletes them.
 
     Returns:
         Its log.
 
     Raises:
-        TableAlreadyExistsError: The name is taken, or so is the catalog's default place.
+        TableAlreadyExistsError: The name is taken, or so is the catalog's default location.
         TableNotFoundError: There is nothing to replace, or no columns and no table at the location.
         SchemaMismatchError, InvalidArgumentError: The table at the location differs from the definition.
         BindError, ParseError: A generation expression, default or constraint does not resolve.
@@ -137,7 +137,7 @@ def _check_new(spark: SparkSession, parts: Sequence[str], mode: CreateMode) -> N
     if mode is CreateMode.REPLACE:
         raise TableNotFoundError(
             f"There is no table {name_of(parts)} to replace.",
-            hint="Say CREATE OR REPLACE (createOrReplace).",
+            hint="Write CREATE OR REPLACE (createOrReplace).",
             condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=name_of(parts)),
         )
     jvm = Jvm.of(spark)
@@ -224,11 +224,11 @@ def enter(
     except (Py4JError, PySparkException) as error:
         if made is not None and _is_surely_without_entry(spark, parts) and _unmake(spark, made, managed=bool(managed)):
             raise DeltaEnvironmentError(
-                f"The catalog refused the entry {name_of(parts)}, so no table was made: {_cause(error)}",
-                hint="Choose a name, columns and a place that the catalog accepts.",
+                f"The catalog refused the entry {name_of(parts)}, so no table was created: {_cause(error)}",
+                hint="Choose a name, columns and a location that the catalog accepts.",
             ) from error
         raise DeltaEnvironmentError(
-            f"The table was made at {snapshot.table_uri}, but the catalog refused its entry {name_of(parts)}: "
+            f"The table was created at {snapshot.table_uri}, but the catalog refused its entry {name_of(parts)}: "
             f"{_cause(error)}",
             hint=f"When the catalog works again: CREATE TABLE {name_of(parts)} USING delta LOCATION "
             f"'{snapshot.table_uri}'.",
@@ -237,7 +237,7 @@ def enter(
     if isinstance(now, DeltaEntry) and normalize_uri(now.location) != normalize_uri(snapshot.table_uri):
         raise TableAlreadyExistsError(
             f"Another session has created {name_of(parts)} at {now.location}.",
-            hint=f"The table made here is at {snapshot.table_uri}; give it another name.",
+            hint=f"The table created here is at {snapshot.table_uri}; give it another name.",
             table=snapshot.table_uri,
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
         )
@@ -277,7 +277,7 @@ def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, repla
     if isinstance(entry, DeltaEntry):
         if entry.twin:
             raise TableAlreadyExistsError(
-                f"{name_of(parts)} is what Trino and Presto read of the Delta table at {entry.location}.",
+                f"{name_of(parts)} is the twin by which Trino and Presto read the Delta table at {entry.location}.",
                 hint="Choose another name; the twin belongs to catalog_sync.",
                 condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
             )
@@ -304,7 +304,7 @@ def _place(
         if location is not None and normalize_uri(jvm.qualify(location)) != normalize_uri(entry.location):
             raise UnsafeOperationError(
                 f"{name_of(parts or ())} is at {entry.location}, but the new definition says {location}.",
-                hint="Leave the location out, or drop the table first: its files stay where it is external.",
+                hint="Leave the location out, or drop the table first: its files stay if it is external.",
                 table=entry.location,
                 condition=Condition.of(
                     "DELTA_TABLE_LOCATION_MISMATCH",

@@ -101,7 +101,7 @@ def create_entry(
         parts: The name: ``(table,)``, ``(database, table)`` or with ``spark_catalog`` in front.
         snapshot: The table's current snapshot.
         managed: Whether the catalog owns the files, so that DROP TABLE deletes them. None means that it does if they
-            are at its default place. True also applies to an entry of this table that the commit's own hook created,
+            are at its default location. True also applies to an entry of this table that the commit's own hook created,
             since a hook cannot know.
         if_not_exists: Whether to leave an existing entry unchanged.
         replace: Whether to update an existing entry of a Delta table instead, whatever its location.
@@ -343,13 +343,13 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
         raise UnsafeOperationError(
             f"{name_of(entry.qualifier[1:])} is managed by the catalog, and renaming it would move its files at {uri}, "
             "which an object store cannot do in one step.",
-            hint="Make an external table of it: drop nothing, and use CREATE TABLE new_name USING delta LOCATION on a "
-            "clone (DEEP CLONE), then drop this one.",
+            hint="Make it external instead: clone it (DEEP CLONE) to a location, name the clone with CREATE TABLE "
+            "new_name USING delta LOCATION, then drop this table.",
             table=uri,
         )
     forget_cached(spark, uri)
     catalog.invalidateCachedTable(source)
-    if entry.managed and not moves:  # Spark would move it to the default place, but it is somewhere else.
+    if entry.managed and not moves:  # Spark would move it to the default location, but it is somewhere else.
         _rename_in_place(jvm, source, target, entry)
     else:
         catalog.renameTable(source, target)
@@ -419,7 +419,7 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
     if snapshot.metadata is None:
         raise TableNotFoundError(
             f"{location} is not a Delta table, so {name_of(entry.qualifier[1:])} cannot point to it.",
-            hint="Give the place of a Delta table with the same columns.",
+            hint="Give the location of a Delta table with the same columns.",
             table=log.uri,
             condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=location),
         )

@@ -67,7 +67,7 @@ class DeltaEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewEntry:
-    """A view. ``plan`` is set if it was made from a DataFrame, ``text`` if by SQL.
+    """A view. ``plan`` is set if it was made from a DataFrame, ``text`` if by an SQL statement.
 
     Args:
         qualifier: Parts that may qualify its columns.
@@ -107,7 +107,7 @@ def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
     except ParseException as error:
         raise ParseError(
             f"{name!r} is not a table name.",
-            hint="Write it as database.table; quote odd parts with backticks.",
+            hint="Write it as database.table; quote unusual parts with backticks.",
             condition=condition_of(error),
         ) from error
     return tuple(str(part) for part in jvm.to_list(parts))
@@ -219,7 +219,8 @@ def on_path(spark: SparkSession, parts: tuple[str, ...], stored: str | None = No
 def twin_refusal(name: str, entry: DeltaEntry) -> UnsupportedFeatureError:
     """Build the error that refuses to change a twin's entry, which catalog_sync maintains."""
     return UnsupportedFeatureError(
-        f"{name} is what Trino and Presto read of the Delta table at {entry.location}: this statement would change it "
+        f"{name} is the twin by which Trino and Presto read the Delta table at {entry.location}: this statement "
+        f"would change it "
         "behind the table's back.",
         hint="Change the table by its own name, and catalog_sync brings this entry up to date; INSERT, UPDATE, DELETE, "
         f"MERGE and DataFrame writes accept this name too. To remove the entry: catalog_sync drop {name}",

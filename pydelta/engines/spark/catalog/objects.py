@@ -56,7 +56,7 @@ def table_identifier(jvm: Jvm, database: str, table: str) -> Any:
 
 
 def default_place(jvm: Jvm, identifier: Any) -> str:
-    """Return the URI of the catalog's default place for a table of this name."""
+    """Return the URI of the catalog's default location for a table of this name."""
     return str(jvm.catalog.defaultTablePath(identifier).toString())
 
 
@@ -75,7 +75,7 @@ def check_new_name(jvm: Jvm, identifier: Any) -> None:
     if re.fullmatch(r"[0-9A-Za-z_]+", table) is None:
         raise InvalidArgumentError(
             f"{table!r} is not a valid name of a table in the session's catalog.",
-            hint="Use letters, digits and underscores alone. A table at a path can have any name: "
+            hint="Use only letters, digits and underscores. A table at a path can have any name: "
             "CREATE TABLE delta.`/path/of/the/table`.",
             condition=Condition.of("INVALID_SCHEMA_OR_RELATION_NAME", name=f"`{table}`"),
         )
@@ -88,5 +88,5 @@ def check_new_name(jvm: Jvm, identifier: Any) -> None:
 
 
 def text_map(jvm: Jvm, scala_map: Any) -> dict[str, str]:
-    """Convert a Scala map of texts to a dict."""
+    """Convert a Scala map of strings to a dict."""
     return {str(key): str(value) for key, value in jvm.to_dict(jvm.python_utils_map(scala_map)).items()}

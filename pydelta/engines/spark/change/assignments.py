@@ -229,7 +229,7 @@ def _target(
             inside = f" in {'.'.join(path)}" if path else ""
             meant = nearest(part, names)
             raise BindError(
-                f"The table has no column {part!r}{inside}, which {key!r} is to set.",
+                f"The table has no column {part!r}{inside}, which {key!r} would set.",
                 hint=(f"Did you mean {meant!r}? " if meant else "") + f"There are: {', '.join(names) or 'none'}.",
                 condition=Condition.of("FIELD_NOT_FOUND", fieldName=part, fields=names)
                 if path

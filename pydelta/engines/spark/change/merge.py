@@ -339,13 +339,13 @@ class SparkMerge:
             copied=seen.get("copied") or 0,
             updated=seen.get("updated") or 0,
             inserted=seen.get("inserted") or 0,
-            source=source.get("rows"),  # Missing if Spark dropped this part because no clause can insert.
+            source=source.get("rows"),  # The metric is missing if Spark dropped this part because no clause can insert.
             paired=source.get("paired") or 0,
         )
         return replace(written, marks=values.marks(written)), passed
 
     def _changes_in(self, places: Sequence[int]) -> DataFrame:
-        """Select the rows that change, by new places of files, with the source's columns if clauses read them."""
+        """Select the rows that change, by new positions of files, with the source's columns if clauses read them."""
         assert self._changes is not None
         moved = local_frame(self._spark, [(old, new) for new, old in enumerate(places)], "old long, new long")
         changes = self._changes.join(F.broadcast(moved), name(FILE) == name("old"))

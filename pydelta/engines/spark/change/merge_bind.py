@@ -75,7 +75,7 @@ class BoundMerge:
     columns: SparkColumns
 
     def numbers(self, *, on: ClauseOn | None = None, action: ClauseAction | None = None) -> list[int]:
-        """Return the places of the clauses of a kind."""
+        """Return the positions of the clauses of a kind."""
         return [
             number
             for number, item in enumerate(self.clauses)
@@ -140,7 +140,7 @@ class _Binder:
         return BoundClause(clause=clause, condition=condition, values=values)
 
     def same_names(self, *, updates: bool) -> Assignments:
-        """Assign to each column the source's column of the same name. A name of equal case takes precedence."""
+        """Assign to each column the source's column of the same name. An exact match in case takes precedence."""
         source = {field.name: field.data_type for field in from_spark(self.sides.source.schema).fields}
         known = {name.lower(): name for name in source} | {name: name for name in source}
         found: list[tuple[str, Column]] = []

@@ -58,7 +58,7 @@ class MergeKey:
 
 
 def keeps_order(source: str, target: str) -> bool:
-    """Return whether a cast keeps each value of a type, so that bounds before it are bounds after it. Pure.
+    """Return whether a cast preserves every value of a type, so that bounds stay valid after the cast. Pure.
 
     This holds for whole numbers and decimals cast to types with room for all of their digits, and for equal types.
 
@@ -207,7 +207,7 @@ def _class(expression: Any) -> str:
 
 
 def _column(expression: Any) -> Any | None:
-    """Return the column below any cast that keeps each value, or None if there is none."""
+    """Return the column under a cast that preserves every value, or None if there is none."""
     if _class(expression) == "Cast":
         inner = expression.child()
         if not keeps_order(str(inner.dataType().typeName()), str(expression.dataType().typeName())):

@@ -58,7 +58,7 @@ def check_definition(spark: SparkSession, schema: StructType, properties: Mappin
         wanted = rows.schema[column].dataType.simpleString()
         if made != wanted:
             raise InvalidArgumentError(
-                f"{what} gives {made}, and the column is {wanted}.",
+                f"{what} gives {made}, but the column is {wanted}.",
                 hint=f"Cast it: CAST({text} AS {wanted}), or declare the column as {made}.",
                 condition=Condition.of(
                     "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",

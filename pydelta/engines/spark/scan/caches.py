@@ -149,7 +149,7 @@ def refresh_caches(spark: SparkSession, table_uri: str) -> int:
 
     Args:
         spark: The session.
-        table_uri: Root of the table. A table that was replaced has a new id at the old place.
+        table_uri: Root of the table. A table that was replaced has a new id at the old location.
 
     Returns:
         The number of entries that were rebuilt or dropped.
@@ -190,7 +190,7 @@ def _refreshed(
         entries.drop(keys.plans)
         if keys in entries.pairs:
             entries.pairs.remove(keys)
-    for keys, moved, store in reversed(stale):  # Oldest first, because others may be built on it.
+    for keys, moved, store in reversed(stale):  # Go from the oldest on, because others may be built on it.
         if moved is not None:
             entries.add(_TwoKeys(first=keys.first, now=moved), store)
     return len(stale)

@@ -47,7 +47,7 @@ def feed_options(jvm: Jvm, context: Any, given: Mapping[str, str]) -> dict[str, 
     """
     if str(context.deduplicationMode()) == "NET_CHANGES":
         raise InvalidArgumentError(
-            "deduplicationMode = 'netChanges' was asked for; the change data feed has each change.",
+            "deduplicationMode = 'netChanges' was asked for; but the change data feed has every change.",
             hint="Leave it out, and keep the last row of each key by _commit_version.",
             condition=Condition.of("DELTA_CHANGELOG_UNSUPPORTED_OPTION", option="deduplicationMode"),
         )

@@ -74,7 +74,7 @@ def make_bitmap(rows: RowSet) -> Bitmap:
     """
     if rows.end - rows.start > _MAX_BITS:
         raise UnsupportedFeatureError(
-            f"Rows between {rows.start} and {rows.end} of one file are deleted or to be changed: too far apart.",
+            f"Deleted or changed rows of one file are too far apart: between {rows.start} and {rows.end}.",
             features=("files of more than 2^31 rows",),
             hint="Rewrite the file in the engine that wrote it (REORG TABLE … APPLY (PURGE)).",
         )

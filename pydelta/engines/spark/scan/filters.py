@@ -373,7 +373,7 @@ class _Translation:
     def _text_test(self, node: Node) -> Expr:
         child, part = self._children(node)
         if not isinstance(part, Literal) or not isinstance(part.value, str):
-            raise NotHere("a test of text against anything but a constant text")
+            raise NotHere("a comparison of text with anything but a constant")
         return TextTest(_TEXTS[node.name], child, part.value)
 
     def _like(self, node: Node) -> Expr:

@@ -175,7 +175,7 @@ class _Partitions:
     """Distinct partition rows of a scan.
 
     Args:
-        values: Their values as texts, and their positions.
+        values: Their values as strings, and their positions.
         ordinals: Position of the partition of each file, or None for the files of a log that is read in parts.
         rows: ``java.util.List[InternalRow]``, without the ordinal.
         numbered: The same rows with their position as an additional column, for filters.
@@ -293,7 +293,7 @@ class DeltaFileIndex:
         """Check that no file has a deletion vector, because this scan would read the rows that it deletes."""
         if files["dv_id"].null_count() < files.height:
             raise LogCorruptedError(
-                "A file has a deletion vector, and the table's protocol does not list the feature deletionVectors.",
+                "A file has a deletion vector, but the table's protocol does not list the feature deletionVectors.",
                 hint="Another writer broke the log. Read the table with spark.pydelta.log.maxFilesInMemory above its "
                 "number of files.",
                 table=self.files.identity.location,

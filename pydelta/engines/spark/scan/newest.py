@@ -182,7 +182,7 @@ def _check(index: DeltaFileIndex, newest: Snapshot) -> None:
         raise SchemaMismatchError(
             f"The columns of the table at {newest.table_uri} have changed since the DataFrame was made: "
             f"{'; '.join(changes)}.",
-            hint="Make the DataFrame again. spark.pydelta.read.pinned=true keeps DataFrames at their version.",
+            hint="Create the DataFrame again. spark.pydelta.read.pinned=true keeps DataFrames at their version.",
             table=newest.table_uri,
             condition=Condition.of(
                 "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="\n".join(changes), legacyFlagMessage=""

@@ -218,7 +218,7 @@ def scan_matched(
         spark: A classic session.
         snapshot: The table.
         files: Rows of ``snapshot.files.core``.
-        rows: The rows to mark, by place in ``files``. Every place must be present.
+        rows: The rows to mark, by position in ``files``. Every position must be present.
         with_row_tracking: Whether to add the columns of ``Extra.TRACKING``.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Track whether a thread works inside the engine, so that texts it parses do not count as a client's statements.
+"""Track whether a thread works inside the engine, so that SQL which it parses does not count as a client's statements.
 
 A callback from the JVM runs in a new Python thread, so work that begins in Python also marks the JVM's thread.
 """

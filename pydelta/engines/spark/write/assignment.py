@@ -209,7 +209,7 @@ def _check_fields(source: StructType, target: StructType, path: str, *, fill: bo
         return
     what = f"has a field {more[0]!r} that the column lacks" if more else f"lacks the field {missing[0]!r}"
     raise SchemaMismatchError(
-        f"The value for column {path!r} {what}: the column is {target}, and the value {source}.",
+        f"The value for column {path!r} {what}: the column is {target}, but the value is {source}.",
         hint="Make a struct of the column's fields with named_struct, or let MERGE evolve the schema.",
         condition=Condition.of("DELTA_METADATA_MISMATCH"),
     )
@@ -251,5 +251,5 @@ def telling_overflow() -> Iterator[None]:
         column, source, target = (given.get(key, "") for key in ("columnName", "sourceType", "targetType"))
         raise CastOverflowError(
             f"A value of type {source} does not fit the column {column}, which is {target}.",
-            hint="Widen the column, or use try_cast on the value to have null in its place.",
+            hint="Widen the column, or use try_cast on the value to get null instead.",
         ) from error

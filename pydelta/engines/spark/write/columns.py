@@ -88,7 +88,7 @@ class _Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """How to treat a generated column that the rows bring. Conditions on the rows, never null; None for no row."""
+    """The treatment of a generated column that the rows bring. Conditions on the rows, never null; None for no row."""
 
     anew: Column | None = None
     """Rows for which the column is computed."""
@@ -106,7 +106,7 @@ class Brought:
             Nothing in them is computed, trimmed or checked.
         beside: Columns that ``generated`` reads.
         generated: Generated columns of which the rows bring only some values.
-        emptied: Partition columns in which an empty text is null. ``conform`` sets it.
+        emptied: Partition columns in which an empty string is null. ``conform`` sets it.
     """
 
     carried: Sequence[str] = ()
@@ -173,7 +173,7 @@ def conform(
 
 
 def _emptied(schema: StructType, partition_columns: Sequence[str]) -> frozenset[str]:
-    """Return the columns in which an empty text is null. Protocol: "Partition Value Serialization"."""
+    """Return the columns in which an empty string is null. Protocol: "Partition Value Serialization"."""
     lower = {column.lower() for column in partition_columns}
     texts = (PrimitiveType("string"), PrimitiveType("binary"))
     return frozenset(item.name for item in schema.fields if item.name.lower() in lower and item.data_type in texts)
@@ -392,7 +392,7 @@ def _fitted(column: Column, declared: DataType) -> Column:
 
 
 def _short_enough(column: Column, declared: DataType) -> Column:
-    """Return whether all texts are within their limits; null if there is none."""
+    """Return whether all strings are within their limits; null if there is none."""
     if isinstance(declared, StructType):
         parts = [(column.getField(part.name), part.data_type) for part in declared.fields]
         held = [F.coalesce(_short_enough(*part), F.lit(True)) for part in parts if has_limits(part[1])]

@@ -50,7 +50,7 @@ __all__ = ["WriteRequest", "insert_by_position", "save_as_table", "write_by_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
-    """What a statement or writer requests, besides the rows and the table.
+    """The options of a statement or writer, besides the rows and the table.
 
     Args:
         mode: What to do with an existing table.
@@ -121,7 +121,7 @@ def write_path(
 def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: WriteRequest) -> WriteResult:
     """Write to a named table, creating it with its catalog entry if it does not exist.
 
-    A new table's files go to the option ``path`` or else to the catalog's default place.
+    A new table's files go to the option ``path`` or else to the catalog's default location.
 
     Raises:
         TableAlreadyExistsError: The name belongs to something that is not a Delta table, or the mode refuses a table.
@@ -150,7 +150,7 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
         if path is not None and normalize_uri(Jvm.of(spark).qualify(path)) != normalize_uri(entry.location):
             raise UnsafeOperationError(
                 f"{table} is at {entry.location}, but the option path says {path}.",
-                hint="Leave the path out, or drop the table first: its files stay where it is external.",
+                hint="Leave the path out, or drop the table first: its files stay if it is external.",
                 table=entry.location,
                 condition=Condition.of(
                     "DELTA_TABLE_LOCATION_MISMATCH",
@@ -235,7 +235,7 @@ def _check_number_of_columns(schema: StructType, data: StructType, number: int, 
     raise SchemaMismatchError(
         f"{'The statement names' if named else 'The table has'} {number} columns and the data has {len(data)}.\n"
         f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
-        hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
+        hint="insertInto and INSERT match columns by position; name the columns, write BY NAME, or append with "
         "save or saveAsTable to match them by name.",
         condition=condition,
     )

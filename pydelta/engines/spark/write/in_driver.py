@@ -47,7 +47,7 @@ def write_in_driver(rows: DataFrame, task: WriteTask, *, most_bytes: int) -> lis
         given = sum(batch.num_rows for batch in batches)
         if given != count:
             raise RowsDoNotAddUpError(
-                f"Spark has {count} rows at hand, and gave {given} of them to the write.",
+                f"Spark has {count} rows, but gave only {given} of them to the write.",
                 hint="This is a defect of the engine; report it with the plan of the rows (df.explain).",
             )
         return run_task(batches, task, partition_id=0)

@@ -63,8 +63,8 @@ def counts_of(executed: DataFrame, name: str) -> ObservedCounts:
 
 
 def observed_in(executed: DataFrame) -> Mapping[str, Mapping[str, int | None]]:
-    """Read all aggregates of the last job that a DataFrame ran, by place and name."""
+    """Read all aggregates of the last job that a DataFrame ran, by position and name."""
     jvm = Jvm.of(executed.sparkSession)
     metrics = jvm.python_utils_map(executed._jdf.queryExecution().observedMetrics())
-    # A Python loop over a Java map ends with a JVM exception, which costs about fifty calls to examine.
+    # A Python loop over a Java map ends with a JVM exception, and examining it costs about fifty calls.
     return {str(place): json.loads(str(metrics.get(place).json())) for place in metrics.keySet().toArray()}

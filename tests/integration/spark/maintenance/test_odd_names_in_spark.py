@@ -235,7 +235,9 @@ def test_a_refused_entry_of_a_table_without_rows_takes_the_table_with_it(
         patched.setattr(catalog_entries, "session_table", refuses)
         if not answers:
             patched.setattr("pydelta.engines.spark.catalog.define._is_surely_without_entry", lambda *_: False)
-        with pytest.raises(DeltaEnvironmentError, match="no table was made" if answers else "The table was made at"):
+        with pytest.raises(
+            DeltaEnvironmentError, match="no table was created" if answers else "The table was created at"
+        ):
             spark.sql(f"CREATE TABLE {database}.t (id BIGINT) USING delta")
     assert (everything(tmp_path) == before) is answers
     shutil.rmtree(tmp_path / database / "t", ignore_errors=True)

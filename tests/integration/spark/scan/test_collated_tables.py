@@ -47,7 +47,7 @@ def test_spark_compares_as_the_collation_says(spark, folder):
 
 
 def test_what_compares_bytes_alone_does_not_read_them(folder):
-    with pytest.raises(UnsupportedFeatureError, match="whose texts Spark does not compare by their bytes"):
+    with pytest.raises(UnsupportedFeatureError, match="whose strings Spark does not compare by their bytes"):
         pydelta.open(folder).scan("name = 'ada'")
 
 

@@ -1,4 +1,4 @@
-"""An empty text in a partition column is null before anything is checked, on every route into a table."""
+"""An empty string in a partition column is null before anything is checked, on every route into a table."""
 
 from __future__ import annotations
 

@@ -142,6 +142,6 @@ def test_a_file_that_holds_other_rows_is_not_committed(spark, tmp_path, monkeypa
         return real(rows, task, most_bytes=most_bytes)
 
     monkeypatch.setattr(writer, "write_in_driver", fewer)
-    with pytest.raises(RowsDoNotAddUpError, match="4 rows at hand, and gave 3"):
+    with pytest.raises(RowsDoNotAddUpError, match="4 rows, but gave only 3"):
         spark.sql(f"INSERT INTO delta.`{path}` VALUES (1), (2), (3)")
     assert DeltaLog.for_table(path).update().version == 0

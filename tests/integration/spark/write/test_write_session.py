@@ -192,7 +192,7 @@ def replace(spark, path, condition, *rows):
 
 def test_replace_where_over_data_columns_can_be_forbidden(spark, path):
     with settings(spark, replaceWhere__dataColumns__enabled="false"):
-        with pytest.raises(InvalidArgumentError, match=r"replaceWhere names id, and the table is partitioned by p"):
+        with pytest.raises(InvalidArgumentError, match=r"replaceWhere names id, but the table is partitioned by p"):
             replace(spark, path, "id = 1", (1, "a"))
         assert version_of(path) == 0
         replace(spark, path, "p = 'b'", (30, "b"))
