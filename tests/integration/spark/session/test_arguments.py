@@ -51,6 +51,7 @@ TAKEN = {
     "version": {"int"},
     "isShallow": {"bool"},
     "replace": {"bool"},
+    "repair": {"bool"},
     "properties": {"None", "dict"},
     "readerVersion": {"int"},
     "writerVersion": {"int"},
