@@ -192,7 +192,7 @@ def test_partition_values_without_a_zone_leave_no_file_out_in_silence(tmp_path):
         pytest.param(lambda path: pydelta.open(5), "location must be .* not int", id="open int"),
         pytest.param(lambda path: pydelta.open(str(path).encode()), "not bytes", id="open bytes"),
         pytest.param(lambda path: pydelta.open(f"{path}\0x"), "character NUL", id="open NUL"),
-        pytest.param(lambda path: pydelta.open(path, options=["a=b"]), "dict of text, not list", id="options list"),
+        pytest.param(lambda path: pydelta.open(path, options=["a=b"]), "dict of strings, not list", id="options list"),
         pytest.param(lambda path: pydelta.open(path, options={"a": 5}), "option 'a' must be text", id="options int"),
         pytest.param(lambda path: pydelta.open(path, options={5: "a"}), "name of a storage option", id="options key"),
         pytest.param(lambda path: pydelta.open(path, time_zone=5), "time zone must be text, not int", id="zone int"),
