@@ -104,7 +104,7 @@ def test_defaults_stand_for_what_is_left_out_or_called_default(spark):
         spark.sql("INSERT INTO sql_defaults (b, d) SELECT DEFAULT, DATE'2022-01-01'")
         found = sorted(map(str, (tuple(row) for row in spark.sql("SELECT a, b, y FROM sql_defaults").collect())))
         assert found == ["(1, 'X', 2020)", "(7, 'X', 2021)", "(7, 'X', 2022)", "(7, 'b', None)"]
-        with pytest.raises(InvalidArgumentError, match="is computed"):
+        with pytest.raises(InvalidArgumentError, match="is then computed"):
             spark.sql("INSERT INTO sql_defaults (y) VALUES (DEFAULT)")
     finally:
         spark.sql("DROP TABLE sql_defaults")
