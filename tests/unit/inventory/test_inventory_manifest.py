@@ -91,7 +91,7 @@ def test_another_checksum_and_another_bucket_are_refused():
     data, checksum = encode_manifest(manifest())
     with pytest.raises(InvalidArgumentError, match="does not match its checksum"):
         verified_manifest(data + b" ", checksum, source="m")
-    with pytest.raises(InvalidArgumentError, match=r"of the bucket 'lake', and 'other' was expected"):
+    with pytest.raises(InvalidArgumentError, match=r"of the bucket 'lake', but 'other' was expected"):
         verified_manifest(data, checksum, source="m", bucket="other")
     with pytest.raises(InvalidArgumentError, match="ORC"):
         manifest(file_format="ORC")

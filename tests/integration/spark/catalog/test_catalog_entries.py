@@ -299,7 +299,7 @@ def test_a_catalog_that_refuses_a_new_entry_says_what_to_do(spark, name, tmp_pat
     target = str(tmp_path / "t")
     with monkeypatch.context() as patched:
         patched.setattr(catalog_entries, "session_table", refuses)
-        with pytest.raises(DeltaEnvironmentError, match=r"made at .*/t, but the catalog refused") as caught:
+        with pytest.raises(DeltaEnvironmentError, match=r"created at .*/t, but the catalog refused") as caught:
             spark.range(3).write.format("delta").option("path", target).saveAsTable(name)
     assert look_up(spark, (name,)) is None
     statement = caught.value.hint.partition(": ")[2].rstrip(".")
