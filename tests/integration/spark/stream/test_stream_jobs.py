@@ -62,12 +62,12 @@ def test_rows_that_do_not_add_up_are_not_committed(spark, folder, tmp_path, monk
     (folder / "a.json").write_text('{"id": 1}\n{"id": 2}\n')
     check = apply._check
     monkeypatch.setattr(apply, "_check", lambda metric, operation, rows: check(metric, operation, rows + 1))
-    with pytest.raises(RowsDoNotAddUpError, match="has 3 rows for the table, but 2 came"):
+    with pytest.raises(RowsDoNotAddUpError, match="has 3 rows for the table, but 2 arrived"):
         ingest_stream.run(spark, files(tmp_path, "json", "--schema", "id BIGINT"))
     assert DeltaLog.for_table(str(tmp_path / "t")).update().version == 0
     upsert = ["--source", "files", "--input", str(folder), "--table", str(tmp_path / "m"), "--checkpoint",
               str(tmp_path / "cm"), "--schema", "id BIGINT", "--merge-key", "id", "--order-by", "id"]  # fmt: skip
-    with pytest.raises(RowsDoNotAddUpError, match="has 3 rows for the table, but 2 came"):
+    with pytest.raises(RowsDoNotAddUpError, match="has 3 rows for the table, but 2 arrived"):
         ingest_stream.run(spark, upsert)
     assert DeltaLog.for_table(str(tmp_path / "m")).update().version == 0
 
