@@ -469,7 +469,8 @@ def test_what_a_column_is_set_to_is_a_value_of_its_type(column, text, value):
     ("column", "text", "why"),
     [
         ("i", "2147483648", "a number beyond integer"), ("i", "-2147483649", "beyond"), ("i", "5.0", "such a constant"),
-        ("i", "TRUE", "such a constant"), ("f", "0.1", "would round"), ("f", "16777217", "would round"), ("n", "1.555", "digits"),
+        ("i", "TRUE", "such a constant"), ("f", "0.1", "would round"), ("f", "16777217", "would round"),
+        ("n", "1.555", "digits"),
         ("n", "1e0", "such"), ("x", "TRUE", "such"), ("d", "5", "such"), ("t", "5", "such"), ("z", "5", "such"),
         ("b", "1", "such"), ("s", "5", "such"), ("c", "5", "such"), ("i", "l", "cast"), ("q", "NULL", "struct"),
         ("b", "i = 1", "not a constant or a column"), ("i", "s", "cast"),
