@@ -413,6 +413,7 @@ def test_a_tree_of_a_translator_gets_the_types_and_the_spelling_of_the_table():
         (Compare("=", Column(("n",)), Literal(Decimal("0.001"), MONEY)), "more digits"),
         (Compare("=", S, Literal(1, "string")), "such a constant"),
         (Literal(1, ARRAY), "type array"),
+        (Literal(None, ARRAY), "type array"),
         (IsNull(Literal(None, ARRAY)), "type array"),
         (Compare("=", Column(("n",)), Literal("5", MONEY)), "such a constant"),
         (Compare("=", Literal(None), Literal(None)), "type none"),
