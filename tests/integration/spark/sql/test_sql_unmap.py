@@ -174,7 +174,7 @@ def test_rows_that_do_not_add_up_are_not_committed(spark, path, monkeypatch):
         lambda self, snapshot, metadata: write(self, snapshot, metadata).__class__(adds=(), num_rows=9),
     )
     version = DeltaLog.for_table(path).update().version
-    with pytest.raises(RowsDoNotAddUpError, match="hold 10 rows, but .* hold 9"):
+    with pytest.raises(RowsDoNotAddUpError, match=r"hold 10 rows, but .* hold 9"):
         spark.sql(f"ALTER TABLE delta.`{path}` {NONE}")
     assert DeltaLog.for_table(path).update().version == version
 
