@@ -183,8 +183,14 @@ def _v2_file(body: Mapping[str, Any]) -> V2File | None:
 
 def read_hint(store: Store) -> CheckpointHint | None:
     """Read the table's ``_last_checkpoint``. Returns None if it is missing, unreadable or invalid."""
+    data = _read(store, HINT_PATH)
+    return None if data is None else decode_hint(data)
+
+
+def _read(store: Store, path: str) -> bytes | None:
+    """Read a file that only saves work. Returns None if it is missing or cannot be read."""
     try:
-        return decode_hint(store.read(HINT_PATH))
+        return store.read(path)
     except FileNotFoundError:
         return None
     except StorageError as error:
@@ -249,14 +255,8 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
 
 def read_checksum(store: Store, version: int) -> VersionChecksum | None:
     """Read ``N.crc``. Returns None if it is missing or invalid."""
-    try:
-        return decode_checksum(store.read(f"{LOG_DIR}/{checksum_file(version)}"))
-    except FileNotFoundError:
-        return None
-    except StorageError as error:
-        if error.retryable:
-            raise
-        return None
+    data = _read(store, f"{LOG_DIR}/{checksum_file(version)}")
+    return None if data is None else decode_checksum(data)
 
 
 def _carried_forward(store: Store, snapshot: Snapshot) -> FileSums | None:

@@ -12,7 +12,6 @@ The commands are those of a session.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -25,7 +24,6 @@ from pydelta.api.console.command_line import (
     AtVersion,
     StorageOptions,
     TablePath,
-    given_time,
     named_values,
     storage_options,
 )
@@ -41,6 +39,8 @@ _Property = Annotated[
     _Many,
     typer.Option("--property", metavar="NAME=VALUE", help="A table property, such as delta.appendOnly=true."),
 ]
+_ZONE: Final = "UTC"
+"""Zone of times of ``--timestamp`` without one, as in the other commands."""
 _PROPERTY_HINT: Final = "Write --property NAME=VALUE."
 
 
@@ -104,7 +104,7 @@ def _add_restore_and_clone(app: typer.Typer) -> None:
         option: StorageOptions = None,
     ) -> None:
         """Make an earlier version the current state, as a new version."""
-        result = open_local(path, option).restore(version, _moment(timestamp))
+        result = open_local(path, option, _ZONE).restore(version, timestamp)
         print_result(as_json, "Restored", result.version, {
             "files restored": result.num_restored_files,
             "files removed": result.num_removed_files,
@@ -127,22 +127,16 @@ def _add_restore_and_clone(app: typer.Typer) -> None:
         option: StorageOptions = None,
     ) -> None:
         """Create an independent table from a version of this one."""
-        made = open_local(path, option).clone(
+        made = open_local(path, option, _ZONE).clone(
             target,
             shallow=shallow,
             replace=replace,
             version=version,
-            timestamp=_moment(timestamp),
+            timestamp=timestamp,
             properties=named_values(properties, what="A property", hint=_PROPERTY_HINT),
         )
         found = made.detail()
         print_result(as_json, "Cloned", made.version, {"files": found["numFiles"], "bytes": found["sizeInBytes"]})
-
-
-def _moment(timestamp: str | None) -> dt.datetime | None:
-    if timestamp is None:
-        return None
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=given_time(timestamp))
 
 
 def _columns(texts: Any) -> dict[str, str]:

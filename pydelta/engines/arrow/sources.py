@@ -35,7 +35,16 @@ from pydelta.errors import (
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.sized_texts import LENGTH
-from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from pydelta.protocol.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parse_type,
+)
 
 __all__ = [
     "ArrowRows",
@@ -147,7 +156,7 @@ def _type_of(kind: pa.DataType, name: str) -> DataType:
             features=(str(kind),),
             hint="Cast the column first, for example to a number, text or a timestamp.",
         )
-    return DecimalType(20, 0) if found.startswith("decimal") else PrimitiveType(found)
+    return parse_type(found)
 
 
 def refuse_rules(snapshot: Snapshot) -> None:
@@ -161,11 +170,10 @@ def refuse_rules(snapshot: Snapshot) -> None:
     except NotHere as reason:
         raise only_spark(reason, snapshot) from None
     assert snapshot.metadata is not None
-    rules = {key for key in snapshot.metadata.configuration if key.lower().startswith(_CONSTRAINT)}
+    rules = _constraints(snapshot.metadata.configuration)
     for field in fields_in(snapshot.schema):
         rules |= {f"{field.name}: {key}" for key in _RULES if key in field.metadata}
-    if rules:
-        raise only_spark(NotHere(f"rules of the table ({', '.join(sorted(rules))})"), snapshot)
+    _refuse(rules, snapshot)
 
 
 def refuse_new_rules(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
@@ -174,7 +182,14 @@ def refuse_new_rules(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
     Raises:
         UnsupportedFeatureError: They do; the error names the constraint.
     """
-    rules = [key for key in properties if key.lower().startswith(_CONSTRAINT)]
+    _refuse(_constraints(properties), snapshot)
+
+
+def _constraints(properties: Mapping[str, str]) -> set[str]:
+    return {key for key in properties if key.lower().startswith(_CONSTRAINT)}
+
+
+def _refuse(rules: Set[str], snapshot: Snapshot) -> None:
     if rules:
         raise only_spark(NotHere(f"rules of the table ({', '.join(sorted(rules))})"), snapshot)
 
