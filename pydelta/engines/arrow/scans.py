@@ -88,7 +88,8 @@ class Scan:
                 column = self._columns.of(add.partition_values, batch)
                 keep &= true_rows(self._condition, column, batch.num_rows)
             arrays = [self._array(name, add, batch) for name in self._names]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._out).filter(pa.array(keep))
+            rows = pa.RecordBatch.from_arrays(arrays, schema=self._out) if arrays else batch.select([])
+            yield rows.filter(pa.array(keep))
 
     def _array(self, name: str, add: AddFile, batch: pa.RecordBatch) -> Any:
         field = self._snapshot.schema.field(name)

@@ -52,19 +52,25 @@ _HINT: Final = (
 
 
 def refuse_inflated(metadata: Any, path: str, size: int) -> None:
-    """Check the counts in a footer against the size of the file.
+    """Check the counts in a footer against the size of the file, and the types of its chunks against its schema.
+
+    Arrow ends the process when it is asked for the statistics of a chunk whose type is not the column's.
 
     Raises:
-        LogCorruptedError: The file claims more rows than bytes, or far more values.
+        LogCorruptedError: The file claims more rows than bytes, or far more values, or a chunk has another type.
     """
     if metadata.num_rows > max(size, _FREE_ROWS):
         raise inflated(path, f"{metadata.num_rows:,} rows", size)
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group)
         for leaf in range(rows.num_columns):
-            values = rows.column(leaf).num_values
-            if values > max(_VALUES_PER_BYTE * size, _FREE_ROWS):
-                raise inflated(path, f"{values:,} values of {rows.column(leaf).path_in_schema}", size)
+            chunk = rows.column(leaf)
+            if chunk.num_values > max(_VALUES_PER_BYTE * size, _FREE_ROWS):
+                raise inflated(path, f"{chunk.num_values:,} values of {chunk.path_in_schema}", size)
+            column = metadata.schema.column(leaf)
+            if chunk.physical_type != column.physical_type:
+                types = f"{chunk.physical_type} for {column.path} of type {column.physical_type}"
+                raise LogCorruptedError(f"{path} is not a readable checkpoint file: {types}.", hint=_HINT)
 
 
 def repeated_texts(chunk: Any, group: int, open_file: Callable[[list[str]], pq.ParquetFile], size: int) -> str | None:
