@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from iceberg_readers import Entry, duckdb_with_iceberg
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
     BooleanExpression,
@@ -30,12 +29,17 @@ from pyiceberg.expressions import (
     NotEqualTo,
     NotNull,
 )
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io.pyarrow import expression_to_pyarrow
+from pyiceberg.table import StaticTable
 
 import pydelta
 from pydelta.log import DeltaLog
+from pydelta.manifests.iceberg import publish_iceberg
 from pydelta.manifests.iceberg.bounds import FileMetrics, file_metrics
 from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema
 from pydelta.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
+from tests.iceberg.readers import duck
 
 P = PrimitiveType
 INNER = StructType((StructField("x", P("long")), StructField("y", P("string"))))
@@ -378,7 +382,7 @@ def is_literal(value: Any) -> bool:
     return not (isinstance(value, float) and not math.isfinite(value))
 
 
-@settings(SLOW, max_examples=12, phases=[Phase.generate])
+@settings(SLOW, max_examples=6, phases=[Phase.generate])
 @given(files=st.lists(ROWS, min_size=2, max_size=3), data=st.data())
 def test_that_filters_find_what_a_full_read_finds(
     files: list[list[dict[str, Any]]], data: st.DataObject, tmp_path: Path
@@ -393,22 +397,27 @@ def test_that_filters_find_what_a_full_read_finds(
         table.append(table_of(rows).add_column(0, "id", ids).cast(schema))
     everything = rows_of(table.scan())
     assert len(everything) == number
-    plain, bounded = Entry(folder).publish(bounds=False), Entry(folder).publish()
-    full = plain.duckdb()
+    location = publish_iceberg(DeltaLog.for_table(str(folder))).entry.metadata_location
+    iceberg = StaticTable.from_metadata(location)
+    full = iceberg.scan().to_arrow()
+    # A table of DuckDB's own, because a scan of Arrow's compares with NaN as Arrow does.
+    duck().sql(f"CREATE OR REPLACE TABLE full_read AS SELECT * FROM iceberg_scan('{location}')")
+    assert sorted(duck().sql("SELECT id FROM full_read").fetchall()) == [(row,) for row in range(number)]
     assert sorted(full["id"].to_pylist()) == list(range(number))
-    connection = duckdb_with_iceberg()
-    connection.register("full_read", full)
     tested = list(conditions(everything))
-    for path, kind, operator, value in data.draw(st.lists(st.sampled_from(tested), min_size=20, max_size=40)):
+    for path, kind, operator, value in data.draw(st.lists(st.sampled_from(tested), min_size=20, max_size=30)):
         name = ".".join(path)
         test = {"is-null": "IS NULL", "not-null": "IS NOT NULL"}.get(operator)
         quoted = ".".join(f'"{part}"' for part in path)
         where = f"{quoted} {test or OPERATORS[operator] + ' ' + sql_literal(value, kind)}"
-        expected = connection.sql(f"SELECT id FROM full_read WHERE {where}").fetchall()
-        assert sorted(bounded.duckdb(where, "id")["id"].to_pylist()) == sorted(row[0] for row in expected), where
+        found = [
+            duck().sql(f"SELECT id FROM {source} WHERE {where}").fetchall()
+            for source in ("full_read", f"iceberg_scan('{location}')")
+        ]
+        assert sorted(found[0]) == sorted(found[1]), where
         if value is None or is_literal(value):
             expression = EXPRESSIONS[operator](name, *([] if test else [value]))
-            scan = {"row_filter": expression, "selected_fields": ("id",)}
-            assert sorted(bounded.pyiceberg(**scan)["id"].to_pylist()) == sorted(
-                plain.pyiceberg(**scan)["id"].to_pylist()
-            ), expression
+            bound = bind(iceberg.schema(), expression, case_sensitive=True)
+            rows = full.filter(expression_to_pyarrow(bound, iceberg.schema()))
+            ids = iceberg.scan(row_filter=expression, selected_fields=("id",)).to_arrow()["id"]
+            assert sorted(ids.to_pylist()) == sorted(rows["id"].to_pylist()), expression
