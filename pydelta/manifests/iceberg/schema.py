@@ -17,7 +17,7 @@ because readers refuse a file with a column that it does not name. Every column 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -205,17 +205,17 @@ class _Problem:
 
 _COPY: Final = "copy the rows into a new table (CREATE TABLE … AS SELECT)"
 _OTHER_TYPE: Final = "cast it to another type"
-_NESTED_CURE: Final = (
-    "set delta.columnMapping.mode to none, which rewrites the files (names must be plain), or copy the rows into a "
-    "table with delta.enableIcebergCompatV2"
-)
+_UNMAP: Final = "set delta.columnMapping.mode to none, which rewrites the files (names must be plain)"
+_NESTED_CURE: Final = f"{_UNMAP}, or copy the rows into a table with delta.enableIcebergCompatV2"
 
 
 def _refused(problems: Sequence[_Problem]) -> UnsupportedFeatureError:
     first = {problem.name: problem for problem in reversed(problems)}
     cures = " or ".join(dict.fromkeys(problem.cure for problem in problems))
     return UnsupportedFeatureError(
-        "The Iceberg entry cannot hold " + "; ".join(str(first[name]) for name in dict.fromkeys(problem.name for problem in problems)) + ".",
+        "The Iceberg entry cannot hold "
+        + "; ".join(str(first[name]) for name in dict.fromkeys(problem.name for problem in problems))
+        + ".",
         features=("iceberg",),
         hint=f"{cures[:1].upper()}{cures[1:]}, or leave such columns out of the entry: set the property "
         "'pydelta.iceberg.unsupported' = 'omit'.",
@@ -373,13 +373,13 @@ class _Builder:
                 self.problems.append(_Problem(name, "is a struct without fields", _OTHER_TYPE))
             return (IcebergStruct(*fields) if fields else None), named
         if isinstance(data_type, ArrayType):
-            self._check_ids(("element",), name, physical)
+            self._check_parts({"element": data_type.element_type}, name, physical)
             (item,) = self._parts({"element": data_type.element_type}, mapped, name, physical)
             kind = None if item.kind is None else ListType(item.field_id, item.kind, element_required=False)
             return kind, [item.mapped]
         if isinstance(data_type, MapType):
             parts = {"key": data_type.key_type, "value": data_type.value_type}
-            self._check_ids(parts, name, physical)
+            self._check_parts(parts, name, physical)
             key, value = self._parts(parts, mapped, name, physical)
             named = [key.mapped, value.mapped]
             if key.kind is None or value.kind is None:
@@ -394,9 +394,14 @@ class _Builder:
         inside = ("metadata", "value") if data_type.name == "variant" else ()
         return None, [self.only_in_files(part, mapped) for part in inside]
 
-    def _check_ids(self, parts: Iterable[str], name: str, physical: str) -> None:
+    def _check_parts(self, parts: Mapping[str, DataType], name: str, physical: str) -> None:
+        """Note why readers would find NULL inside an array or a map."""
         if self.id_key is not None and any(f"{physical}.{part}" not in self._nested for part in parts):
             self.problems.append(_Problem(name, "is an array or a map without ids for its parts", self._cure))
+        inner = [part for part in parts.values() if isinstance(part, ArrayType | MapType)]
+        if self.mode != "none" and any(physical_name(item) != item.name for part in inner for item in _fields_in(part)):
+            why = "has fields with other names in the files inside two arrays or maps, for which PyIceberg reads NULL"
+            self.problems.append(_Problem(name, why, _UNMAP))
 
     @property
     def _cure(self) -> str:
