@@ -74,7 +74,7 @@ def file_metrics(stats: pl.Series, entry: EntrySchema, *, without: Collection[in
         entry: The entry's schema.
         without: Ids of columns that get nothing: the partition columns.
     """
-    leaves = [leaf for leaf in entry.leaves if leaf.field_id not in without]
+    leaves = [leaf for leaf in entry.leaves if leaf.field_id not in without and _is_plain(leaf.path)]
     tree = _Tree.of(leaves)
     parsed = tree.decode(stats)
     size = len(parsed)
@@ -104,6 +104,11 @@ def file_metrics(stats: pl.Series, entry: EntrySchema, *, without: Collection[in
 
 
 _KEYS: Final = {"min": "minValues", "max": "maxValues"}
+
+
+def _is_plain(path: Iterable[str]) -> bool:
+    """Return whether the decoder finds the names: it looks for them as they are in JSON, without escapes."""
+    return not any(char in '"\\' or ord(char) < 0x20 for part in path for char in part)
 
 
 def _is_count(value: Any) -> bool:

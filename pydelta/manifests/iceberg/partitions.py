@@ -85,7 +85,8 @@ def partition_records(
     """Return the partition of each file. Files of one partition share a record.
 
     Args:
-        frame: Partition values as the log spells them, a column of text for each partition column, in order.
+        frame: Files, with the partition values as the log spells them in the first columns, in order. Others are not
+            used, but a table without partitions needs one, which counts the files.
         spec: Their spec.
         entry: The entry's schema.
         time_zone: Zone of timestamps whose text has none.

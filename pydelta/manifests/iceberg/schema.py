@@ -4,7 +4,12 @@
 
     column mapping    id of a column                     id of an element, key or value
     none              given once, kept by its path       given once, kept by its path
-    name, id          delta.columnMapping.id             delta.columnMapping.nested.ids, or given from a billion up
+    none              parquet.field.id, if there is one  none
+    name, id          delta.columnMapping.id             delta.columnMapping.nested.ids
+
+Files of columns with ids have these ids, and then readers find nothing that lacks one: DuckDB reads NULL for the
+elements of an array without an error. So arrays and maps without nested ids (icebergCompatV2 gives them) are refused.
+delta-rs copies ``parquet.field.id`` from the rows that it writes into the schema and the files.
 
 The name mapping is the memory of ids: it also names columns that only files have (dropped, left out, row tracking),
 because readers refuse a file with a column that it does not name. Every column is optional, since files may lack it.
@@ -12,7 +17,7 @@ because readers refuse a file with a column that it does not name. Every column 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,8 +58,9 @@ from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, St
 __all__ = ["EntryColumn", "EntryLeaf", "EntrySchema", "entry_schema", "promotes"]
 
 _FIRST_PART_ID: Final = 1_000_000_000
-"""First id for what column mapping gives no id. Ids of later columns count from 1, so they never meet it."""
+"""First id for what column mapping gives no id, all of it left out. Ids of later columns never reach it."""
 _COLLATIONS: Final = "__COLLATIONS"
+_PARQUET_ID: Final = "parquet.field.id"
 _PRIMITIVES: Final[Mapping[str, IcebergPrimitive]] = {
     "byte": IntegerType(),
     "short": IntegerType(),
@@ -147,7 +153,9 @@ def entry_schema(
         SchemaError: Two columns have the same full name in Iceberg, or no column is left.
     """
     mapping = previous_mapping(name_mapping, previous)
-    builder = _Builder(mode=mode, previous=previous, last_id=last_column_id)
+    marked = _PARQUET_ID if any(_PARQUET_ID in item.metadata for item in _fields_in(schema)) else None
+    id_key = FIELD_ID if mode != "none" else marked
+    builder = _Builder(mode=mode, id_key=id_key, previous=previous, last_id=last_column_id)
     fields, named = builder.fields(schema, mapping, ())
     named += [builder.only_in_files(name, mapping) for name in only_in_files]
     if builder.problems and not omit:
@@ -195,15 +203,21 @@ class _Problem:
         return f"{self.name!r}, which {self.why}"
 
 
+_COPY: Final = "copy the rows into a new table (CREATE TABLE … AS SELECT)"
 _OTHER_TYPE: Final = "cast it to another type"
+_UNMAP: Final = "set delta.columnMapping.mode to none, which rewrites the files (names must be plain)"
+_NESTED_CURE: Final = f"{_UNMAP}, or copy the rows into a table with delta.enableIcebergCompatV2"
 
 
 def _refused(problems: Sequence[_Problem]) -> UnsupportedFeatureError:
-    cures = list(dict.fromkeys(problem.cure for problem in problems))
+    first = {problem.name: problem for problem in reversed(problems)}
+    cures = " or ".join(dict.fromkeys(problem.cure for problem in problems))
     return UnsupportedFeatureError(
-        "The Iceberg entry cannot hold " + "; ".join(map(str, problems)) + ".",
+        "The Iceberg entry cannot hold "
+        + "; ".join(str(first[name]) for name in dict.fromkeys(problem.name for problem in problems))
+        + ".",
         features=("iceberg",),
-        hint=f"{' or '.join(cures).capitalize()}, or leave such columns out of the entry: set the property "
+        hint=f"{cures[:1].upper()}{cures[1:]}, or leave such columns out of the entry: set the property "
         "'pydelta.iceberg.unsupported' = 'omit'.",
     )
 
@@ -213,6 +227,7 @@ class _Builder:
     """Builds fields and their name mapping together. ``restarts`` gets the first reason."""
 
     mode: str
+    id_key: str | None
     previous: Schema | None
     last_id: int
     restarts: str | None = None
@@ -283,22 +298,24 @@ class _Builder:
         if default is None or str(default).strip().upper() == "NULL":
             return False
         why = f"is {default} in files that lack it ({EXISTENCE_DEFAULT}), where readers of Iceberg find NULL"
-        self.problems.append(_Problem(name, why, "copy the rows into a new table (CREATE TABLE … AS SELECT)"))
+        self.problems.append(_Problem(name, why, _COPY))
         return True
 
     def _id(
         self, item: StructField, physical: str, mapped: Sequence[MappedName], name: str
     ) -> tuple[int, MappedName | None]:
         """Return the column's id and its place in the previous name mapping."""
-        if self.mode != "none" and FIELD_ID in item.metadata:
-            identifier = int(item.metadata[FIELD_ID])
+        if self.id_key is not None and self.id_key in item.metadata:
+            identifier = int(item.metadata[self.id_key])
             self.last_id = max(self.last_id, identifier)
             partner = next((known for known in mapped if known.field_id == identifier), None)
             if any(physical in known.names and known.field_id != identifier for known in mapped):
-                self._restart(f"the column {name} has another id since column mapping was turned on")
+                self._restart(f"the column {name} has another id")
             elif partner is not None and not self._is_readable(identifier, item.data_type):
                 self._restart(f"the column {name} has another type")
             return identifier, partner
+        if self.id_key is not None:
+            self.problems.append(_Problem(name, "has no id, although others have one", self._cure))
         return self._kept_id(find_name(mapped, physical), item.data_type, name)
 
     def _part(
@@ -311,15 +328,15 @@ class _Builder:
             return self._kept_id(partner, data_type, f"{name}.{part}")
         self.last_id = max(self.last_id, int(given))
         if partner is not None and partner.field_id != int(given):
-            self._restart(f"the column {name}.{part} has another id since column mapping was turned on")
+            self._restart(f"the column {name}.{part} has another id")
         return int(given), partner
 
     def _kept_id(self, partner: MappedName | None, data_type: DataType, name: str) -> tuple[int, MappedName | None]:
-        lowest = 1 if self.mode == "none" else _FIRST_PART_ID
+        lowest = 1 if self.id_key is None else _FIRST_PART_ID
         if partner is None:
             return self.new_id(), partner
         if partner.field_id < lowest:
-            self._restart(f"the column {name} has another id since column mapping was turned on")
+            self._restart(f"the column {name} has another id")
             return self.new_id(), partner
         if self._is_readable(partner.field_id, data_type):
             return partner.field_id, partner
@@ -334,7 +351,7 @@ class _Builder:
 
     def new_id(self) -> int:
         """Return an id that was never given."""
-        self.last_id = max(self.last_id, 0 if self.mode == "none" else _FIRST_PART_ID - 1) + 1
+        self.last_id = max(self.last_id, 0 if self.id_key is None else _FIRST_PART_ID - 1) + 1
         return self.last_id
 
     def _restart(self, reason: str) -> None:
@@ -356,11 +373,13 @@ class _Builder:
                 self.problems.append(_Problem(name, "is a struct without fields", _OTHER_TYPE))
             return (IcebergStruct(*fields) if fields else None), named
         if isinstance(data_type, ArrayType):
+            self._check_parts({"element": data_type.element_type}, name, physical)
             (item,) = self._parts({"element": data_type.element_type}, mapped, name, physical)
             kind = None if item.kind is None else ListType(item.field_id, item.kind, element_required=False)
             return kind, [item.mapped]
         if isinstance(data_type, MapType):
             parts = {"key": data_type.key_type, "value": data_type.value_type}
+            self._check_parts(parts, name, physical)
             key, value = self._parts(parts, mapped, name, physical)
             named = [key.mapped, value.mapped]
             if key.kind is None or value.kind is None:
@@ -374,6 +393,19 @@ class _Builder:
         self.problems.append(_Problem(name, f"is {data_type.name}, a type that Iceberg v2 lacks", _OTHER_TYPE))
         inside = ("metadata", "value") if data_type.name == "variant" else ()
         return None, [self.only_in_files(part, mapped) for part in inside]
+
+    def _check_parts(self, parts: Mapping[str, DataType], name: str, physical: str) -> None:
+        """Note why readers would find NULL inside an array or a map."""
+        if self.id_key is not None and any(f"{physical}.{part}" not in self._nested for part in parts):
+            self.problems.append(_Problem(name, "is an array or a map without ids for its parts", self._cure))
+        inner = [part for part in parts.values() if isinstance(part, ArrayType | MapType)]
+        if self.mode != "none" and any(physical_name(item) != item.name for part in inner for item in _fields_in(part)):
+            why = "has fields with other names in the files inside two arrays or maps, for which PyIceberg reads NULL"
+            self.problems.append(_Problem(name, why, _UNMAP))
+
+    @property
+    def _cure(self) -> str:
+        return _COPY if self.mode == "none" else _NESTED_CURE
 
     def _parts(
         self, parts: Mapping[str, DataType], mapped: Sequence[MappedName], name: str, physical: str
@@ -409,6 +441,18 @@ class _Part:
     field_id: int
     kind: IcebergType | None
     mapped: MappedName
+
+
+def _fields_in(data_type: DataType) -> Iterator[StructField]:
+    if isinstance(data_type, StructType):
+        for item in data_type.fields:
+            yield item
+            yield from _fields_in(item.data_type)
+    elif isinstance(data_type, ArrayType):
+        yield from _fields_in(data_type.element_type)
+    elif isinstance(data_type, MapType):
+        yield from _fields_in(data_type.key_type)
+        yield from _fields_in(data_type.value_type)
 
 
 def _goes_over(before: IcebergType | None, data_type: DataType) -> bool:
