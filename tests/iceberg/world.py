@@ -293,7 +293,7 @@ class World:
                 (f"> {literal}", expect(lambda found: found > chosen or (is_float and found != found))),
             ]
             given = pyiceberg_literal(chosen)
-            if kind == pa.float32() and math.isinf(chosen):  # PyIceberg takes it for a value outside of the type.
+            if is_float and math.isinf(chosen):  # PyIceberg takes it for a value outside of the type of a float32 file.
                 given = 0.5
                 chosen = 0.5
             ice.append(
