@@ -25,9 +25,10 @@ from pydelta.manifests.contents import locations
 from pydelta.manifests.iceberg.bounds import file_metrics
 from pydelta.manifests.iceberg.changes import FileChanges
 from pydelta.manifests.iceberg.entries import ADDED, EXISTING, BodyEncoder, Entry, FileFacts
-from pydelta.manifests.iceberg.manifests import decode_manifest, encode_manifest
+from pydelta.manifests.iceberg.manifests import encode_manifest
 from pydelta.manifests.iceberg.partitions import partition_records
 from pydelta.manifests.iceberg.plan import Held, Ranges, chunks, homes, plan_manifests
+from pydelta.manifests.iceberg.reading import live_files, read_manifest
 from pydelta.manifests.iceberg.schema import EntrySchema
 from pydelta.manifests.iceberg.writing import FileWriter
 
@@ -122,7 +123,7 @@ class Built:
     @property
     def files(self) -> int:
         """Number of live files."""
-        return sum((item.added_files_count or 0) + (item.existing_files_count or 0) for item in self.manifests)
+        return sum(map(live_files, self.manifests))
 
     @property
     def rows(self) -> int:
@@ -162,10 +163,8 @@ class Shelf:
         if found is not None:
             return found
         manifest = self.manifests[at]
-        spec, schema = self._target.specs[manifest.partition_spec_id]
-        writer = self._target.writer
-        data = self._target.log.store.read(writer.path(manifest.manifest_path))
-        return decode_manifest(data, manifest, spec=spec, schema=schema)
+        path = self._target.writer.path(manifest.manifest_path)
+        return read_manifest(self._target.log.store, path, manifest, self._target.specs)
 
     def hold(self, at: int, entries: list[Entry]) -> None:
         """Keep entries that are needed again, up to a number."""
@@ -174,8 +173,7 @@ class Shelf:
 
     def files(self, at: int) -> int:
         """Return the number of live files of a manifest."""
-        manifest = self.manifests[at]
-        return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        return live_files(self.manifests[at])
 
     def searched(self, ranges: Ranges | None) -> Iterator[int]:
         """Yield the manifests that may hold files of some partitions, the newest first; with None, all of them."""

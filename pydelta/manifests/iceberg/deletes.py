@@ -36,6 +36,7 @@ from pydelta.manifests.iceberg.build import (
 from pydelta.manifests.iceberg.changes import FileChanges
 from pydelta.manifests.iceberg.entries import DELETES, PATH_FIELD, BodyEncoder, Entry, FileFacts
 from pydelta.manifests.iceberg.plan import Held, Ranges, plan_manifests
+from pydelta.manifests.iceberg.reading import read_whole
 from pydelta.protocol.actions import AddFile, DeletionVectorDescriptor
 
 __all__ = ["HiddenFile", "all_deletes", "changed_deletes", "encode_positions", "hidden_rows"]
@@ -139,7 +140,7 @@ def _may_cover(entry: Entry, known: Sequence[str]) -> bool:
 
 def _read(target: Target, entry: Entry) -> list[_Rows]:
     """Return the data files of a delete file with their positions."""
-    data = target.log.store.read(target.writer.path(entry.path))
+    data = read_whole(target.log.store, target.writer.path(entry.path), entry.size)
     table = pq.read_table(pa.BufferReader(data)).combine_chunks()
     paths, positions = table["file_path"], table["pos"].to_numpy()
     found = []

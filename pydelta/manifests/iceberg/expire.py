@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from pydelta.log import DeltaLog
 from pydelta.manifests.iceberg.entry import Found, IcebergEntry, IcebergOptions, find_newest
-from pydelta.manifests.iceberg.manifests import decode_list, decode_manifest
 from pydelta.manifests.iceberg.metadata import (
     FOLDER,
     HINT_PATH,
@@ -23,6 +22,7 @@ from pydelta.manifests.iceberg.metadata import (
     without_snapshots,
 )
 from pydelta.manifests.iceberg.publish import known_specs, move_hint, publish_iceberg, put_metadata
+from pydelta.manifests.iceberg.reading import read_list, read_manifest
 from pydelta.manifests.lease import ICEBERG, ManifestsBusyError
 from pydelta.manifests.publish import holding
 from pydelta.settings.clock import epoch_ms
@@ -76,7 +76,7 @@ def expire_snapshots(
         found = find_newest(log.store)
         if found is None or not is_ours(found.metadata):
             return ExpireResult(entry=None, published=published)
-        if _without(found, is_retained, options) is None:
+        if found.hint == found.number and _without(found, is_retained, options) is None:
             return ExpireResult(entry=_entry(found), published=published)
         result = _expire(log, is_retained, options)
         if result is not None:
@@ -94,9 +94,12 @@ def _expire(log: DeltaLog, is_retained: Callable[[int], bool], options: IcebergO
     with holding(log, ICEBERG, wait_seconds=options.wait_seconds) as lease:
         assert lease is not None, "nobody else can drop them"
         found = find_newest(log.store)
-        after = None if found is None or not is_ours(found.metadata) else _without(found, is_retained, options)
-        if found is None or after is None:
+        if found is None or not is_ours(found.metadata):
             return None
+        after = _without(found, is_retained, options)
+        if after is None:
+            move_hint(log.store, found.number, lease)
+            return ExpireResult(entry=_entry(found))
         number = found.number + 1
         if not put_metadata(log.store, number, encoded(after), lease):
             return None
@@ -160,13 +163,12 @@ def _referenced(log: DeltaLog, found: Found) -> set[str]:
     for snapshot in found.metadata["snapshots"]:
         listed = snapshot["manifest-list"].removeprefix(root)
         needed.add(listed)
-        for manifest in decode_list(log.store.read(listed)):
+        for manifest in read_list(log.store, listed, snapshot["summary"]):
             path = manifest.manifest_path.removeprefix(root)
             if path in seen:
                 continue
             seen.add(path)
             if manifest.content:
-                spec, schema = specs[manifest.partition_spec_id]
-                entries = decode_manifest(log.store.read(path), manifest, spec=spec, schema=schema)
+                entries = read_manifest(log.store, path, manifest, specs)
                 needed |= {entry.path.removeprefix(root) for entry in entries}
     return needed | seen

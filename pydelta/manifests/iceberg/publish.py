@@ -37,7 +37,7 @@ from pydelta.manifests.iceberg.build import Built, Target, all_data, changed_dat
 from pydelta.manifests.iceberg.changes import FileChanges, file_changes
 from pydelta.manifests.iceberg.deletes import all_deletes, changed_deletes, hidden_rows
 from pydelta.manifests.iceberg.entry import Found, IcebergOptions, IcebergPublished, find_newest, read_hint
-from pydelta.manifests.iceberg.manifests import decode_list, encode_list
+from pydelta.manifests.iceberg.manifests import encode_list
 from pydelta.manifests.iceberg.metadata import (
     FOLDER,
     HINT_PATH,
@@ -56,6 +56,7 @@ from pydelta.manifests.iceberg.metadata import (
     next_metadata,
 )
 from pydelta.manifests.iceberg.partitions import partition_spec
+from pydelta.manifests.iceberg.reading import read_list
 from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema
 from pydelta.manifests.iceberg.writing import FileWriter
 from pydelta.manifests.lease import ICEBERG, Lease, ManifestsBusyError
@@ -208,11 +209,17 @@ def put_metadata(store: Store, number: int, data: bytes, lease: Lease) -> bool:
 
 
 def move_hint(store: Store, number: int, lease: Lease) -> None:
-    """Let ``version-hint.text`` name a metadata file, unless it names a later one."""
+    """Let ``version-hint.text`` name a metadata file, unless it names a later one.
+
+    A publisher that is overtaken between reading the hint and putting it finds the later metadata afterwards.
+    """
     hint = read_hint(store)
-    if hint is None or hint < number:
+    while hint is None or hint < number:
         lease.check()
         store.put(HINT_PATH, str(number).encode())
+        hint = number
+        while store.head(metadata_path(number + 1)) is not None:
+            number += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,7 +440,7 @@ def _manifests(target: Target, metadata: Mapping[str, Any] | None) -> list[Manif
     snapshot = current_snapshot(metadata) if metadata is not None else None
     if snapshot is None:
         return []
-    return decode_list(target.log.store.read(target.writer.path(snapshot["manifest-list"])))
+    return read_list(target.log.store, target.writer.path(snapshot["manifest-list"]), snapshot["summary"])
 
 
 def _why_full(target: Target, metadata: Mapping[str, Any] | None) -> str | None:
