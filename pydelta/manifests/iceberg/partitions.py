@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
@@ -93,6 +94,7 @@ def partition_records(
 
     Raises:
         LogCorruptedError: A text is not a value of its column's type.
+        UnsupportedFeatureError: A value is a double that PyIceberg would read as another one.
     """
     if not spec.fields:
         return list(repeat(Record(), frame.height))
@@ -134,7 +136,20 @@ def _microseconds(value: dt.datetime) -> int:
 
 def _single(value: float) -> float:
     """Round to single precision, as the manifest stores the value. What is too large becomes infinite."""
-    return float(np.float32(value))
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def _double(value: float) -> float:
+    """Return a number that PyIceberg reads rightly: its decoder of manifests rounds doubles to single precision."""
+    if math.isfinite(value) and _single(value) != value:
+        raise UnsupportedFeatureError(
+            f"The Iceberg entry cannot hold the partition value {value!r} of type double: PyIceberg reads it as "
+            f"{_single(value)!r}.",
+            features=("iceberg",),
+            hint="Partition the table by a column of another type, such as a decimal or a string.",
+        )
+    return value
 
 
 _CONTEXT: Final = decimal.Context(prec=80)
@@ -143,4 +158,5 @@ _CONVERTERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "timestamp": _microseconds,
     "timestamp_ntz": _microseconds,
     "float": _single,
+    "double": _double,
 }
