@@ -50,6 +50,8 @@ __all__ = [
 
 _HELD_ENTRIES: Final = 100_000
 _CHUNKS_PER_READ: Final = 8
+_FEW: Final = 50
+"""Number of files up to which manifests are searched for their locations before they are decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,14 +170,14 @@ class Shelf:
         self.manifests = tuple(manifests)
         self._entries: dict[int, list[Entry]] = {}
 
-    def entries(self, at: int) -> list[Entry]:
-        """Return the live entries of a manifest."""
+    def entries(self, at: int, *, naming: Sequence[bytes] = ()) -> list[Entry]:
+        """Return the live entries of a manifest; none if it has none of some locations."""
         found = self._entries.get(at)
         if found is not None:
             return found
         manifest = self.manifests[at]
         path = self._target.writer.path(manifest.manifest_path)
-        return read_manifest(self._target.log.store, path, manifest, self._target.specs)
+        return read_manifest(self._target.log.store, path, manifest, self._target.specs, naming=naming)
 
     def hold(self, at: int, entries: list[Entry]) -> None:
         """Keep entries that are needed again, up to a number."""
@@ -296,8 +298,9 @@ def changed_data(target: Target, before: Sequence[ManifestFile], changes: FileCh
     lost: dict[int, _Lost] = {}
     staying: set[str] = set()
     left = len(known)
+    naming = [location.encode() for location in known] if len(known) <= _FEW else ()
     for at in shelf.searched(ranges_of(target, changes.known) if changes.whole else None) if known else ():
-        entries = shelf.entries(at)
+        entries = shelf.entries(at, naming=naming)
         hits = [entry for entry in entries if entry.path in known]
         is_current = before[at].partition_spec_id == target.spec.spec_id
         stays = {entry.path for entry in hits if is_current and sizes.get(entry.path) == entry.size}

@@ -197,7 +197,9 @@ def _widened(summary: PartitionFieldSummary, kind: IcebergType) -> PartitionFiel
     return summary
 
 
-def decode_manifest(data: bytes, manifest: ManifestFile, *, spec: PartitionSpec, schema: Schema) -> list[Entry]:
+def decode_manifest(
+    data: bytes, manifest: ManifestFile, *, spec: PartitionSpec, schema: Schema, naming: Sequence[bytes] = ()
+) -> list[Entry]:
     """Read the live entries of a manifest, with the numbers that they inherit from the list.
 
     Args:
@@ -205,18 +207,22 @@ def decode_manifest(data: bytes, manifest: ManifestFile, *, spec: PartitionSpec,
         manifest: The manifest as the list names it.
         spec: Partition spec of the manifest.
         schema: A schema that has the spec's columns.
+        naming: Locations. A manifest that has none of them gives no entry, without being decoded.
     """
     decoder = new_decoder(data)
     header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
     codec = KNOWN_CODECS[header.meta.get("avro.codec", "null")]
     read_partition = partition_reader(spec.partition_type(schema))
-    found: list[Entry] = []
+    blocks: list[tuple[bytes, int]] = []
     while decoder.tell() < len(data):
         count, content = decoder.read_int(), decoder.read_bytes()
         if decoder.read(_SYNC_BYTES) != header.sync:
             raise ValueError("a block does not end with the marker of its file")
-        block = codec.decompress(content) if codec is not None else content
-        found += [entry for entry in decode_block(block, count, read_partition) if entry.status != DELETED]
+        blocks.append((codec.decompress(content) if codec is not None else content, count))
+    if naming and not any(location in block for block, _ in blocks for location in naming):
+        return []
+    read = (entry for block, count in blocks for entry in decode_block(block, count, read_partition))
+    found = [entry for entry in read if entry.status != DELETED]
     for entry in found:
         if entry.snapshot_id < 0:
             entry.snapshot_id = manifest.added_snapshot_id or 0
