@@ -262,10 +262,15 @@ def _partition_type(target: Target) -> Any:
 
 
 def write_entries(target: Target, entries: Sequence[Entry], *, spec_id: int | None = None) -> list[ManifestFile]:
-    """Write entries, all of one spec, into as many manifests as needed. Those of removed files go into the last."""
+    """Write entries, all of one spec, into as many manifests as needed. Those of removed files go into the last.
+
+    After a change of the partition columns, removed files are left out: DuckDB ends the process if a snapshot has
+    manifests of several specs.
+    """
     spec, schema = target.specs[target.spec.spec_id if spec_id is None else spec_id]
     live = [entry for entry in entries if entry.status in (ADDED, EXISTING)]
     gone = [entry for entry in entries if entry.status not in (ADDED, EXISTING)]
+    gone = gone if spec.spec_id == target.spec.spec_id else []
     parts = [live[start:end] for start, end in chunks(len(live), max_files=target.max_files)]
     if gone:
         parts = [*parts[:-1], [*(parts[-1] if parts else []), *gone]]

@@ -7,6 +7,7 @@ several times as fast.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.manifest import write_manifest_list as manifest_list_writer
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, FloatType, IcebergType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, StructType
 
 from pydelta.manifests.iceberg.entries import (
     ADDED,
@@ -135,7 +136,7 @@ def encode_manifest(
     }
     file_schema = manifest_entry_schema_with_data_file(
         format_version=_FORMAT,
-        data_file=data_file_with_partition(format_version=_FORMAT, partition_type=partition_type),
+        data_file=data_file_with_partition(format_version=_FORMAT, partition_type=_plainly_named(partition_type)),
     )
     with AvroOutputFile[Any](
         output_file=output, file_schema=file_schema, schema_name="manifest_entry", metadata=meta
@@ -153,6 +154,21 @@ def encode_manifest(
             file.encoder.write(content)
             file.encoder.write(file.sync_bytes)
     return output.buffer.getvalue(), _described(location, len(output), entries, spec, schema, snapshot_id)
+
+
+def _plainly_named(partition_type: StructType) -> StructType:
+    """Return the type with names that Avro allows. Readers go by field ids; DuckDB ends the process at other names.
+
+    PyIceberg keeps letters beyond ASCII.
+    """
+    fields, taken = [], set[str]()
+    for part in partition_type.fields:
+        name = re.sub(r"[^A-Za-z0-9_]", lambda found: f"_x{ord(found[0]):X}", part.name)
+        name = f"_{name}" if name[:1].isdigit() or not name else name
+        name = f"{name}_{part.field_id}" if name in taken else name
+        taken.add(name)
+        fields.append(NestedField(part.field_id, name, part.field_type, required=part.required))
+    return StructType(*fields)
 
 
 def _described(

@@ -71,6 +71,8 @@ from pydelta.storage import PutOutcome, Store
 __all__ = ["known_specs", "move_hint", "publish_iceberg", "put_metadata"]
 
 _ATTEMPTS: Final = 5
+_CHECKED_FILES: Final = 100_000
+"""Number of files up to which the files of a table are loaded to compare counts."""
 FORMAT_VERSION: Final = 2
 _UNSUPPORTED: Final = "pydelta.iceberg.unsupported"
 
@@ -454,12 +456,12 @@ def _covered(metadata: Mapping[str, Any]) -> int:
 
 def _why_wrong(snapshot: Snapshot, data: Built, deletes: Built) -> str | None:
     """Return why the counts are not those of the table, as a phrase, or None if they are."""
-    if data.files != snapshot.num_files:
-        return f"the entry would have {data.files} files, but the table has {snapshot.num_files}"
-    if not snapshot.files.is_materialized:
-        return None
-    vectors = snapshot.files.core["dv_id"]
-    hidden = len(vectors) - vectors.null_count()
+    files = snapshot.files
+    is_loaded = not files.in_parts and (data.files <= _CHECKED_FILES or files.is_materialized)
+    count = files.core.height if is_loaded else snapshot.num_files
+    if data.files != count:
+        return f"the entry would have {data.files} files, but the table has {count}"
+    hidden = files.core.height - files.core["dv_id"].null_count() if is_loaded else deletes.covered
     if deletes.covered != hidden:
         return f"the entry would hide rows of {deletes.covered} files, but the table hides rows of {hidden}"
     return None
