@@ -18,6 +18,7 @@ import polars as pl
 
 from pydelta.commands.run import Context, Task, existing_table
 from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files
+from pydelta.commands.vacuum.iceberg import delete_unreferenced, expire_clones, expire_entry, unreferenced
 from pydelta.commands.vacuum.inventory import Inventory, InventoryReader
 from pydelta.commands.vacuum.listing import ListedBatch, Sieve, key_ranges, left_empty, list_batches, tables_among
 from pydelta.commands.vacuum.needed import Needed, find_needed
@@ -121,6 +122,8 @@ class VacuumResult:
         noncurrent_files, noncurrent_bytes: Noncurrent versions of the table's objects, which deleting files does not
             free. None without an inventory of versions.
         delete_markers: Markers left by deletions in a bucket with versions. None as above.
+        iceberg_snapshots: Snapshots dropped from the Iceberg entry, since their files may go. 0 in a dry run.
+        iceberg_files: Files of the entry that nothing refers to, which were deleted or, in a dry run, would be.
         warnings: Sentences that the caller should show.
     """
 
@@ -146,6 +149,8 @@ class VacuumResult:
     noncurrent_files: int | None = None
     noncurrent_bytes: int | None = None
     delete_markers: int | None = None
+    iceberg_snapshots: int = 0
+    iceberg_files: int = 0
     warnings: tuple[str, ...] = ()
 
     @property
@@ -174,7 +179,7 @@ class Vacuum(Task[VacuumResult]):
     Everything stays that a version read which was current at any time since the cut-off: its files, their deletion
     vectors, its change data. So do the files of published symlink manifests, files younger than the cut-off (a writer
     may be about to commit them), files in directories that begin with ``_`` or ``.``, and other Delta tables below this
-    one. The next run continues an interrupted one.
+    one. Snapshots of the Iceberg entry are dropped before their files go. The next run continues an interrupted one.
 
     Args:
         retention_hours: Time for which versions stay readable, or None for the table's
@@ -297,13 +302,14 @@ class _Found:
     empty: tuple[str, ...]
     result: VacuumResult
     clean_version: int | None
+    clones: tuple[DeltaLog, ...] = ()
 
     @property
     def bytes(self) -> int:
         return int(self.result.files["size"].sum() or 0)
 
-    def warned(self, text: str) -> _Found:
-        return replace(self, result=replace(self.result, warnings=(*self.result.warnings, text)))
+    def warned(self, *texts: str) -> _Found:
+        return replace(self, result=replace(self.result, warnings=(*self.result.warnings, *texts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,7 +344,9 @@ class _Run:
         if not self.request.dry_run:
             return self._delete(found)
         self.tell(self._progress(found, "done"))
-        return replace(found.result, dry_run=True, bytes=found.bytes, removed_directories=len(found.empty))
+        entry = len(unreferenced(self.log, cutoff_ms=self.cutoff_ms))
+        gone = len(found.empty)
+        return replace(found.result, dry_run=True, bytes=found.bytes, removed_directories=gone, iceberg_files=entry)
 
     # -- finding ------------------------------------------------------------------------------------------------
 
@@ -349,6 +357,7 @@ class _Run:
         if not clones:
             return found
         shown = ", ".join(clone.uri for clone in clones[:_SHOWN]) + (", …" if len(clones) > _SHOWN else "")
+        found = replace(found, clones=tuple(clones))
         return found.warned(f"Shallow clones read files of this table, so these files are kept: {shown}.")
 
     def _find_unneeded(self, needed: Needed) -> _Found:
@@ -476,11 +485,13 @@ class _Run:
             ahead_ms = self._ahead_ms(before_ms, start)
             if ahead_ms > _CLOCKS_DIFFER_MS:
                 found = self._by_the_stores_clock(ahead_ms)
+            found = self._expire(found)
             files = found.result.files
             if files.height or found.checksums.height:
                 doomed = Doomed(files=files, uncounted=found.checksums, version=self.snapshot.version)
                 delete_files(self.log, doomed, self.request.options, on_deleted=on_deleted, state=state)
             removed = self._remove_directories(found)
+            entry = delete_unreferenced(self.log, cutoff_ms=found.result.cutoff_ms)
         except BaseException:
             self._record_failure(start, found, state)
             raise
@@ -499,7 +510,16 @@ class _Run:
             delete_requests=state.requests,
             start_version=start,
             end_version=end,
+            iceberg_files=entry,
         )
+
+    def _expire(self, found: _Found) -> _Found:
+        """Drop the snapshots of Iceberg entries whose files may go."""
+        cutoff_ms = found.result.cutoff_ms
+        own = expire_entry(self.log, newest=self.snapshot.version, cutoff_ms=cutoff_ms)
+        others = expire_clones(found.clones, cutoff_ms=cutoff_ms)
+        found = found.warned(*own.warnings, *others.warnings)
+        return replace(found, result=replace(found.result, iceberg_snapshots=own.count + others.count))
 
     def _ahead_ms(self, before_ms: int, start: int) -> int:
         """Return at least how far this machine's clock is ahead of the store's, from a commit made since a time."""
