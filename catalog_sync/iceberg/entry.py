@@ -21,6 +21,7 @@ from catalog_sync.thrift.client import found_table
 from catalog_sync.twin import ID_KEY, LOCATION_KEY, VERSION_KEY, HiveColumn
 from pydelta.errors import CatalogSyncError
 from pydelta.log import Snapshot
+from pydelta.manifests.native_entry import METADATA_KEY, RECORDED_KEY
 
 __all__ = [
     "FOLDER",
@@ -45,10 +46,7 @@ ICEBERG_PROPERTY: Final = "pydelta.sync.iceberg"
 """Property of a table: ``true`` asks for the entry, ``false`` stops syncing it."""
 FOLDER: Final = "_pydelta/iceberg"
 TYPE_KEY: Final = "table_type"
-METADATA_KEY: Final = "metadata_location"
 PREVIOUS_KEY: Final = "previous_metadata_location"
-RECORDED_KEY: Final = "pydelta.sync.icebergMetadata"
-"""The ``metadata_location`` that we wrote last. If they differ, another writer has committed."""
 _INPUT: Final = "org.apache.hadoop.mapred.FileInputFormat"
 _OUTPUT: Final = "org.apache.hadoop.mapred.FileOutputFormat"
 _SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"

@@ -227,8 +227,7 @@ def _subfolders(store: Store) -> list[str]:
     own = paged(store)
     names: set[str] = set()
     if own is not None and own.has_directories:
-        for page in pages_of(store, enter=lambda _: False):
-            names.update(path.strip("/") for path in page.directories)
+        names.update(next(pages_of(store, enter=lambda _: True)).directories)  # The first page is the root's.
     else:
         after, more = "", True
         while more and len(names) < _MOST_FOLDERS:  # One request per folder, however many files it has.

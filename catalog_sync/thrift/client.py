@@ -196,7 +196,7 @@ class Metastore:
 
     # --- locks ---------------------------------------------------------------------------------------------
 
-    def lock(self, database: str, name: str, *, user: str, host: str) -> tuple[int, str]:
+    def lock_table(self, database: str, name: str, *, user: str, host: str) -> tuple[int, str]:
         """Ask for the exclusive lock of a table, once. Returns its number and its state, such as ``WAITING``."""
         types = _types()
         part = types.LockComponent(
@@ -211,7 +211,7 @@ class Metastore:
         found = self._call("check_lock", types.CheckLockRequest(lockid=number))
         return str(types.LockState._VALUES_TO_NAMES[found.state])
 
-    def unlock(self, number: int) -> None:
+    def unlock_table(self, number: int) -> None:
         """Release a lock."""
         self._call("unlock", _types().UnlockRequest(lockid=number))
 

@@ -35,14 +35,14 @@ def table_lock(metastore: Metastore, database: str, name: str, *, wait_seconds: 
     finally:
         if number is not None:
             with suppress(MetastoreError):  # It expires by itself.
-                metastore.unlock(number)
+                metastore.unlock_table(number)
 
 
 def _locked(metastore: Metastore, database: str, name: str, wait_seconds: float) -> int | None:
     if metastore.lacks_locks:
         return None
     try:
-        number, state = metastore.lock(database, name, user=_user(), host=socket.gethostname())
+        number, state = metastore.lock_table(database, name, user=_user(), host=socket.gethostname())
     except MetastoreError:
         metastore.lacks_locks = True
         return None
@@ -50,7 +50,7 @@ def _locked(metastore: Metastore, database: str, name: str, wait_seconds: float)
     while state == "WAITING":
         if deadline.remaining() <= 0:
             with suppress(MetastoreError):
-                metastore.unlock(number)
+                metastore.unlock_table(number)
             raise MetastoreUnavailableError(
                 f"Another writer holds the metastore's lock on {database}.{name}.",
                 hint="Run it again when that writer is done. A lock that was left behind expires by itself.",
