@@ -20,7 +20,7 @@ def published_iceberg(log: DeltaLog, options: SyncOptions) -> Any:
 
 
 def why_refused(snapshot: Snapshot) -> str | None:
-    """Return why Iceberg cannot show a version, as a sentence, or None if it can or if that cannot be told here."""
+    """Return why Iceberg cannot show a version, as a sentence, or None if it can or if that is not known here."""
     try:
         from pydelta.manifests.iceberg import check_iceberg
     except (ImportError, DeltaEnvironmentError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from pydelta.api.console.command_line import NoLogin, StorageOptions, storage_op
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.settings import Settings
 from pydelta.settings.clock import Deadline
+
+if TYPE_CHECKING:
+    from catalog_sync.rest.application import ServedTables
 
 __all__ = ["add_serve"]
 
@@ -67,30 +70,44 @@ def add_serve(app: typer.Typer, connect: Callable[..., Metastore]) -> None:
                 f"The catalog needs a package that is not installed: {error.name}.",
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
-        from catalog_sync.rest.application import ServedTables
-        from catalog_sync.rest.tables import FolderTables, MetastoreTables, parse_named_table
         from pydelta.api.console.addresses import Addresses
         from pydelta.api.console.guard import Guard
 
-        options = storage_options(option)
-        tables: ServedTables
-        if named or folder:
-            if metastore or database:
-                raise InvalidArgumentError(
-                    "Tables or folders were given, and a metastore too.", hint="Serve one or the other."
-                )
-            found: list[tuple[Namespace, str, str]] = [parse_named_table(text) for text in named or []]
-            tables = FolderTables(found, folder or [], options)
-        else:
-            names = [part.strip() for text in database or [] for part in text.split(",") if part.strip()]
-            connect(metastore, tls=tls, ca=ca, kerberos=kerberos)  # An invalid address is reported at the start.
+        how = {"tls": tls, "ca": ca, "kerberos": kerberos}
+        tables = _served(named, folder, database, metastore, storage_options(option), lambda uri: connect(uri, **how))
+        serve_catalog(tables, Addresses(host=host, page=port, no_login=no_login), Guard.read(users, None, None))
 
-            def opened() -> Metastore:
-                client = connect(metastore, tls=tls, ca=ca, kerberos=kerberos)
-                client.deadline = Deadline(_PATIENCE_SECONDS)
-                return client
 
-            rule = Settings.resolve().sync_iceberg_name
-            tables = MetastoreTables(opened, [name for name in names if name != "*"], rule, options)
-        addresses = Addresses(host=host, page=port, no_login=no_login)
-        serve_catalog(tables, addresses, Guard.read(users, None, None))
+def _served(
+    named: _Many,
+    folders: _Many,
+    databases: _Many,
+    metastore: str | None,
+    options: dict[str, str],
+    connect: Callable[[str | None], Metastore],
+) -> ServedTables:
+    """Return the tables that the options name.
+
+    Raises:
+        InvalidArgumentError: Tables and a metastore were given, or an address or a name is invalid.
+    """
+    from catalog_sync.rest.tables import FolderTables, MetastoreTables, parse_named_table
+
+    if named or folders:
+        if metastore or databases:
+            raise InvalidArgumentError(
+                "Tables or folders were given, and a metastore too.", hint="Serve one or the other."
+            )
+        found: list[tuple[Namespace, str, str]] = [parse_named_table(text) for text in named or []]
+        return FolderTables(found, folders or [], options)
+    names = [part.strip() for text in databases or [] for part in text.split(",") if part.strip()]
+    connect(metastore)  # An invalid address is reported at the start.
+
+    def opened() -> Metastore:
+        client = connect(metastore)
+        client.deadline = Deadline(_PATIENCE_SECONDS)
+        return client
+
+    return MetastoreTables(
+        opened, [name for name in names if name != "*"], Settings.resolve().sync_iceberg_name, options
+    )
