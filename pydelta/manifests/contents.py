@@ -32,12 +32,14 @@ __all__ = [
     "Manifest",
     "check_publishable",
     "hive_values",
+    "locations",
     "manifest_lines",
     "manifest_path",
     "manifests_of",
     "refuse_null_name",
     "refuse_vectors",
     "values_of_directory",
+    "with_scheme",
 ]
 
 MANIFEST_DIR: Final = "_symlink_format_manifest"
@@ -110,7 +112,7 @@ def manifests_of(
     refuse_vectors(snapshot, frame)
     refuse_null_name(snapshot)
     keys = snapshot.files.spec.keys
-    located = frame.select(*keys, location=_locations(frame["path"], snapshot.table_uri, schemes))
+    located = frame.select(*keys, location=locations(frame["path"], snapshot.table_uri, schemes))
     broken = located["location"].str.contains_any(["\n", "\r"])
     if bool(broken.any()):
         path = located["location"].filter(broken)[0]
@@ -164,17 +166,18 @@ def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) 
     return Manifest(directory=directory, values=values, text=text.encode(), num_files=len(lines))
 
 
-def _locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> pl.Series:
+def locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> pl.Series:
     """Return absolute locations. Only escaped or absolute paths are handled row by row."""
-    plain = _with_scheme(plain_root(table_uri), schemes) + paths
+    plain = with_scheme(plain_root(table_uri), schemes) + paths
     odd = paths.str.contains_any(["%", ":", ".."]) | paths.str.starts_with("/")
     if bool(odd.any()):
-        resolved = [_with_scheme(resolve_data_path(table_uri, path), schemes) for path in paths.filter(odd)]
+        resolved = [with_scheme(resolve_data_path(table_uri, path), schemes) for path in paths.filter(odd)]
         plain = plain.scatter(np.flatnonzero(odd.to_numpy()), pl.Series(resolved))
     return plain
 
 
-def _with_scheme(uri: str, schemes: Mapping[str, str]) -> str:
+def with_scheme(uri: str, schemes: Mapping[str, str]) -> str:
+    """Replace the scheme of a location by the one that readers use."""
     scheme, separator, rest = uri.partition("://")
     return f"{schemes.get(scheme, scheme)}://{rest}" if separator else uri
 

@@ -7,7 +7,8 @@
     before each write: renew the lease if half of it has passed, stop if it has expired
     release --> mark 8 as released and keep it, so that no number is used twice; delete older files
 
-A table has two leases, ``manifests`` and ``twin``, so that publishers of manifests never wait for a metastore.
+A table has three leases, ``manifests``, ``twin`` and ``iceberg``, so that publishers of manifests never wait for a
+metastore.
 
 A holder that was paused for longer than its lease (a sleeping machine) may have made one more write, over its
 successor's. If it notices that, it records a doubt, and the next holder does everything again.
@@ -30,13 +31,25 @@ from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.storage import PutOutcome, Store
 
-__all__ = ["LEASE_DIR", "MANIFESTS", "TWIN", "Lease", "LeaseLostError", "ManifestsBusyError", "acquire", "is_doubted"]
+__all__ = [
+    "ICEBERG",
+    "LEASE_DIR",
+    "MANIFESTS",
+    "TWIN",
+    "Lease",
+    "LeaseLostError",
+    "ManifestsBusyError",
+    "acquire",
+    "is_doubted",
+]
 
 LEASE_DIR: Final = "_pydelta/leases"
 MANIFESTS: Final = "manifests"
 """Lease for the manifests and their state."""
 TWIN: Final = "twin"
 """Lease for the entry in a metastore."""
+ICEBERG: Final = "iceberg"
+"""Lease for the Iceberg entry."""
 _DURATION_MS: Final = 60_000
 _SLACK_MS: Final = 15_000
 _POLL_SECONDS: Final = 0.2
@@ -76,7 +89,7 @@ class Lease:
 
     Args:
         store: The table's store.
-        name: ``MANIFESTS`` or ``TWIN``.
+        name: ``MANIFESTS``, ``TWIN`` or ``ICEBERG``.
         number: Number of this lease; the next one has a higher number.
         owner: Unique id of the holder.
         expires_ms: Time of expiry by this machine's wall clock.
@@ -181,7 +194,7 @@ class Lease:
             return
 
 
-_WORDS: Final = {MANIFESTS: "manifests", TWIN: "entry in the metastore"}
+_WORDS: Final = {MANIFESTS: "manifests", TWIN: "entry in the metastore", ICEBERG: "Iceberg entry"}
 
 
 def acquire(
@@ -197,7 +210,7 @@ def acquire(
 
     Args:
         store: The table's store.
-        name: ``MANIFESTS`` or ``TWIN``.
+        name: ``MANIFESTS``, ``TWIN`` or ``ICEBERG``.
         wait_seconds: Maximum time to wait.
         done: Returns whether another process has done the work in the meantime.
         wall: Clock in epoch milliseconds, or None for this machine's clock.

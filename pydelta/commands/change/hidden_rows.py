@@ -12,22 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pydelta.errors import StorageError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
+from pydelta.log.footers import count_rows
+from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.roaring import Positions, ascending
 from pydelta.settings.clock import epoch_ms
-from pydelta.storage.readers import read_all
 
 __all__ = [
     "VectorOutput",
@@ -38,9 +35,6 @@ __all__ = [
     "physical_rows",
     "writes_vectors",
 ]
-
-_TAIL_BYTES: Final = 64 * 1024
-_FOOTER_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,10 +213,7 @@ def footer_rows(adds: Sequence[AddFile], log: DeltaLog) -> list[int]:
         StorageError: A file cannot be read.
     """
 
-    def footer(add: AddFile) -> int:
-        return _footer_rows(add, log)
-
-    return read_all(footer, adds)
+    return count_rows([(add.path, add.size) for add in adds], store=log.store, root=log.uri, options=log.options)
 
 
 def _recorded_rows(add: AddFile) -> int | None:
@@ -231,19 +222,3 @@ def _recorded_rows(add: AddFile) -> int | None:
         return None if count is None else msgspec.json.decode(count, type=int)
     except MALFORMED_JSON:
         return None
-
-
-def _footer_rows(add: AddFile, log: DeltaLog) -> int:
-    holder, path = place_of(add.path, store=log.store, root=log.uri, options=log.options)
-    tail = holder.read_range(path, max(0, add.size - _TAIL_BYTES), min(add.size, _TAIL_BYTES))
-    length = int.from_bytes(tail[-_FOOTER_BYTES:-4], "little") + _FOOTER_BYTES
-    if length > len(tail):
-        tail = holder.read_range(path, max(0, add.size - length), length)
-    try:
-        return int(pq.read_metadata(pa.BufferReader(b"PAR1" + tail[-length:])).num_rows)
-    except pa.ArrowInvalid as error:
-        raise StorageError(
-            f"The footer of {add.path!r} cannot be read, so its rows cannot be counted: {error}",
-            hint="The file is damaged. Restore it from a backup, or restore a version before it.",
-            table=log.uri,
-        ) from error

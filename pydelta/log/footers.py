@@ -1,0 +1,53 @@
+"""Count the rows of data files by their Parquet footers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pydelta.errors import StorageError
+from pydelta.log.vector_files import place_of
+from pydelta.storage import Store
+from pydelta.storage.readers import read_all
+
+__all__ = ["count_rows"]
+
+_TAIL_BYTES: Final = 64 * 1024
+_FOOTER_BYTES: Final = 8
+
+
+def count_rows(
+    files: Sequence[tuple[str, int]], *, store: Store, root: str, options: Mapping[str, str] | None
+) -> list[int]:
+    """Count the rows in data files, hidden ones too. The footers are read in parallel.
+
+    Args:
+        files: Path in the log and size in bytes of each file.
+        store: The table's store.
+        root: The table's URI.
+        options: Storage options for files outside the table.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+
+    def count(file: tuple[str, int]) -> int:
+        path, size = file
+        holder, there = place_of(path, store=store, root=root, options=options)
+        tail = holder.read_range(there, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
+        length = int.from_bytes(tail[-_FOOTER_BYTES:-4], "little") + _FOOTER_BYTES
+        if length > len(tail):
+            tail = holder.read_range(there, max(0, size - length), length)
+        try:
+            return int(pq.read_metadata(pa.BufferReader(b"PAR1" + tail[-length:])).num_rows)
+        except pa.ArrowInvalid as error:
+            raise StorageError(
+                f"The footer of {path!r} cannot be read, so its rows cannot be counted: {error}",
+                hint="The file is damaged. Restore it from a backup, or restore a version before it.",
+                table=root,
+            ) from error
+
+    return read_all(count, files)

@@ -1,0 +1,279 @@
+"""Write hidden rows as position delete files of Iceberg v2: one per partition for all changed vectors.
+
+A delete file is never changed. If the vector of one of its data files changes, or the data file goes, the file is
+removed, and the rows of its other data files move into the new one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import io
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.typedef import Record
+
+from pydelta.errors import LogCorruptedError
+from pydelta.log.vector_files import read_deleted_rows
+from pydelta.manifests.iceberg.build import (
+    Built,
+    Shelf,
+    Target,
+    partition_key,
+    partition_order,
+    partitions_of,
+    write_entries,
+)
+from pydelta.manifests.iceberg.changes import FileChanges
+from pydelta.manifests.iceberg.entries import DELETES, PATH_FIELD, BodyEncoder, Entry, FileFacts
+from pydelta.manifests.iceberg.plan import Held, Ranges, plan_manifests
+from pydelta.protocol.actions import AddFile, DeletionVectorDescriptor
+
+__all__ = ["HiddenRows", "all_deletes", "changed_deletes", "encode_positions", "hidden_rows"]
+
+_POS_FIELD: Final = 2147483545
+_MOST_POSITIONS: Final = 4_000_000
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH_FIELD)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(_POS_FIELD)}),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenRows:
+    """A data file with hidden rows.
+
+    Args:
+        location: Location of the data file.
+        partition: Its partition.
+        vector: The vector that hides its rows.
+    """
+
+    location: str
+    partition: Record
+    vector: DeletionVectorDescriptor
+
+
+_Rows = tuple[str, npt.NDArray[np.int64]]
+
+
+def encode_positions(files: Sequence[_Rows]) -> bytes:
+    """Write a position delete file.
+
+    Args:
+        files: Locations, ascending, and the positions of each, ascending.
+    """
+    lengths = np.array([len(positions) for _, positions in files])
+    index = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), lengths))
+    paths = pa.DictionaryArray.from_arrays(index, pa.array([location for location, _ in files]))
+    table = pa.table(
+        [paths.cast(pa.string()), pa.array(np.concatenate([positions for _, positions in files]))], schema=_SCHEMA
+    )
+    stream = io.BytesIO()
+    pq.write_table(table, stream, compression="zstd")
+    return stream.getvalue()
+
+
+# --- which delete files go ---------------------------------------------------------------------------------------
+
+
+def changed_deletes(
+    target: Target,
+    before: Sequence[ManifestFile],
+    changes: FileChanges,
+    hidden: Sequence[HiddenRows],
+    ranges: Ranges | None,
+) -> Built:
+    """Write the delete files of changed vectors, and the manifests that name them.
+
+    Args:
+        target: What is written.
+        before: Manifests of delete files of the snapshot before.
+        changes: The changed files.
+        hidden: Changed files with hidden rows.
+        ranges: Partitions of the changed files, or None to search all manifests.
+    """
+    known = sorted(changes.known["location"])
+    shelf = Shelf(target, before)
+    lost: dict[int, list[Entry]] = {}
+    moved: list[tuple[Record, _Rows]] = []
+    for at in shelf.searched(ranges) if known else ():
+        for entry in shelf.entries(at):
+            if not _may_cover(entry, known):
+                continue
+            rows = _read(target, entry)
+            if any(_has(known, location) for location, _ in rows):
+                lost.setdefault(at, []).append(entry)
+                moved += [(entry.partition, item) for item in rows if not _has(known, item[0])]
+    return _written(target, shelf, lost, hidden, moved)
+
+
+def all_deletes(target: Target, before: Sequence[ManifestFile], hidden: Sequence[HiddenRows]) -> Built:
+    """Write the delete files of all vectors, and remove all earlier ones."""
+    shelf = Shelf(target, before)
+    lost = {at: shelf.entries(at) for at in range(len(before)) if shelf.files(at)}
+    return _written(target, shelf, lost, hidden, ())
+
+
+def _has(ascending: Sequence[str], location: str) -> bool:
+    at = bisect.bisect_left(ascending, location)
+    return at < len(ascending) and ascending[at] == location
+
+
+def _may_cover(entry: Entry, known: Sequence[str]) -> bool:
+    assert entry.covers is not None
+    at = bisect.bisect_left(known, entry.covers[0])
+    return at < len(known) and known[at] <= entry.covers[1]
+
+
+def _read(target: Target, entry: Entry) -> list[_Rows]:
+    """Return the data files of a delete file with their positions."""
+    data = target.log.store.read(target.writer.path(entry.path))
+    table = pq.read_table(pa.BufferReader(data)).combine_chunks()
+    paths, positions = table["file_path"], table["pos"].to_numpy()
+    found = []
+    ends = pc.run_end_encode(paths.combine_chunks())
+    start = 0
+    for location, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
+        found.append((location, positions[start:end]))
+        start = end
+    return found
+
+
+# --- writing ---------------------------------------------------------------------------------------------------
+
+
+def _written(
+    target: Target,
+    shelf: Shelf,
+    lost: Mapping[int, Sequence[Entry]],
+    hidden: Sequence[HiddenRows],
+    moved: Sequence[tuple[Record, _Rows]],
+) -> Built:
+    new = _delete_files(target, hidden, moved)
+    held = [
+        Held(
+            files=shelf.files(at),
+            lost=len(lost.get(at, ())),
+            is_current=manifest.partition_spec_id == target.spec.spec_id,
+        )
+        for at, manifest in enumerate(shelf.manifests)
+    ]
+    plan = plan_manifests(held, new_files=len(new))
+    built = Built(kept=len(plan.kept), manifests=[shelf.manifests[at] for at in plan.kept])
+    added = list(new)
+    for at in plan.rewritten:
+        gone = {entry.path for entry in lost[at]}
+        entries = [entry.kept() for entry in shelf.entries(at) if entry.path not in gone]
+        entries += [entry.deleted(target.snapshot_id) for entry in lost[at]]
+        if held[at].is_current:
+            added += entries
+        else:
+            built.manifests += write_entries(target, entries, spec_id=shelf.manifests[at].partition_spec_id)
+        built.removed.add(lost[at])
+        built.partitions |= set(map(partition_key, lost[at]))
+    for at in plan.merged:
+        added += [entry.kept() for entry in shelf.entries(at)]
+    built.manifests += write_entries(target, sorted(added, key=partition_order))
+    built.added.add(new)
+    built.partitions |= set(map(partition_key, new))
+    return built
+
+
+def _delete_files(target: Target, hidden: Sequence[HiddenRows], moved: Sequence[tuple[Record, _Rows]]) -> list[Entry]:
+    """Write delete files, one for each partition and some millions of rows."""
+    partitions: dict[tuple[Any, ...], tuple[Record, list[HiddenRows | _Rows]]] = {}
+    items: list[tuple[Record, HiddenRows | _Rows]] = [(item.partition, item) for item in hidden]
+    for partition, item in [*items, *moved]:
+        partitions.setdefault(tuple(partition._data), (partition, []))[1].append(item)
+    spec, schema = target.specs[target.spec.spec_id]
+    encoder = BodyEncoder(spec.partition_type(schema))
+    return [
+        encoder.added(_put(target, partition, rows), target.snapshot_id)
+        for partition, group in partitions.values()
+        for rows in _batches(target, sorted(group, key=_location))
+    ]
+
+
+def _location(item: HiddenRows | _Rows) -> str:
+    return item.location if isinstance(item, HiddenRows) else item[0]
+
+
+def _batches(target: Target, items: Sequence[HiddenRows | _Rows]) -> Iterator[list[_Rows]]:
+    """Yield the rows of data files, as many as one delete file takes. Vectors are read for each batch."""
+    batch: list[HiddenRows | _Rows] = []
+    count = 0
+    for item in items:
+        rows = item.vector.cardinality if isinstance(item, HiddenRows) else len(item[1])
+        if batch and count + rows > _MOST_POSITIONS:
+            yield _with_rows(target, batch)
+            batch, count = [], 0
+        batch.append(item)
+        count += rows
+    if batch:
+        yield _with_rows(target, batch)
+
+
+def _with_rows(target: Target, items: Sequence[HiddenRows | _Rows]) -> list[_Rows]:
+    log = target.log
+    vectors = [item.vector for item in items if isinstance(item, HiddenRows)]
+    found = iter(read_deleted_rows(vectors, store=log.store, root=log.uri, options=log.options))
+    rows: list[_Rows] = []
+    for item in items:
+        if not isinstance(item, HiddenRows):
+            rows.append(item)
+            continue
+        positions = next(found)
+        if len(positions) != item.vector.cardinality:
+            raise LogCorruptedError(
+                f"The deletion vector of {item.location!r} hides {len(positions)} rows, but the log says "
+                f"{item.vector.cardinality}.",
+                hint="The vector is damaged. Restore its file from a backup.",
+                table=log.uri,
+            )
+        rows.append((item.location, positions.astype(np.int64)))
+    return [item for item in rows if len(item[1])]
+
+
+def _put(target: Target, partition: Record, rows: Sequence[_Rows]) -> FileFacts:
+    data = encode_positions(rows)
+    path = target.writer.new_delete_file()
+    target.writer.put(path, data)
+    positions = [int(value) for _, items in rows for value in (items[0], items[-1])]
+    first, last = rows[0][0].encode(), rows[-1][0].encode()
+    return FileFacts(
+        path=target.writer.location(path),
+        rows=sum(len(items) for _, items in rows),
+        size=len(data),
+        partition=partition,
+        lower={PATH_FIELD: first, _POS_FIELD: struct.pack("<q", min(positions))},
+        upper={PATH_FIELD: last, _POS_FIELD: struct.pack("<q", max(positions))},
+        content=DELETES,
+    )
+
+
+def hidden_rows(target: Target, frame: pl.DataFrame, adds: Sequence[AddFile]) -> list[HiddenRows]:
+    """Return the files with hidden rows.
+
+    Args:
+        target: What is written.
+        frame: ``location`` and partition values of files with a vector.
+        adds: Their actions, in the same order.
+    """
+    found = []
+    for location, record, add in zip(frame["location"], partitions_of(target, frame), adds, strict=True):
+        assert add.deletion_vector is not None
+        if add.deletion_vector.cardinality:
+            found.append(HiddenRows(location, record, add.deletion_vector))
+    return found

@@ -1,0 +1,229 @@
+"""Encode and decode Iceberg's Avro files: manifests and manifest lists. Pure: bytes in, bytes out.
+
+Headers, schemas and manifest lists are PyIceberg's; entries are written in blocks of many by ``entries``, which is
+several times as fast.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.avro.codecs import KNOWN_CODECS
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader, AvroOutputFile
+from pyiceberg.avro.resolver import construct_reader
+from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestFile,
+    construct_partition_summaries,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+    read_manifest_list,
+)
+from pyiceberg.manifest import write_manifest_list as manifest_list_writer
+
+from pydelta.manifests.iceberg.entries import (
+    ADDED,
+    DATA,
+    DELETED,
+    EXISTING,
+    Entry,
+    decode_block,
+    head,
+    partition_reader,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+__all__ = ["decode_list", "decode_manifest", "encode_list", "encode_manifest"]
+
+_BLOCK_ENTRIES: Final = 1000
+_CODEC: Final = "deflate"
+_FORMAT: Final = 2
+_SYNC_BYTES: Final = 16
+_UNASSIGNED: Final = -1
+
+
+class _Buffer(io.BytesIO):
+    """A stream whose bytes can be read after it was closed."""
+
+    def close(self) -> None:
+        """Keep the bytes."""
+
+
+class _Output(OutputFile):
+    """Bytes in memory that PyIceberg writes to."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.buffer = _Buffer()
+
+    def __len__(self) -> int:
+        return self.buffer.getbuffer().nbytes
+
+    def exists(self) -> bool:
+        """Return False: the file is new."""
+        return False
+
+    def to_input_file(self) -> InputFile:
+        """Return what was written."""
+        return _Input(self.location, self.buffer.getvalue())
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        """Return the stream."""
+        del overwrite
+        return self.buffer
+
+
+class _Input(InputFile):
+    """Bytes in memory that PyIceberg reads from."""
+
+    def __init__(self, location: str, data: bytes) -> None:
+        super().__init__(location)
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def exists(self) -> bool:
+        """Return True: the bytes are here."""
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Return a stream over the bytes."""
+        del seekable
+        return io.BytesIO(self._data)
+
+
+# --- manifests -------------------------------------------------------------------------------------------------
+
+
+def encode_manifest(
+    location: str, entries: Sequence[Entry], *, spec: PartitionSpec, schema: Schema, snapshot_id: int
+) -> tuple[bytes, ManifestFile]:
+    """Write a manifest.
+
+    Args:
+        location: Location that the manifest will have.
+        entries: At least one entry, all of one spec and one kind of content.
+        spec: Partition spec of the entries.
+        schema: Schema of the table.
+        snapshot_id: Snapshot that adds the manifest.
+
+    Returns:
+        The file's bytes, and the manifest as a manifest list names it, with its sequence number unassigned.
+    """
+    output = _Output(location)
+    partition_type = spec.partition_type(schema)
+    is_deletes = entries[0].content != DATA
+    meta = {
+        "schema": schema.model_dump_json(),
+        "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
+        "partition-spec-id": str(spec.spec_id),
+        "format-version": str(_FORMAT),
+        "content": "deletes" if is_deletes else "data",
+        "avro.codec": _CODEC,
+    }
+    file_schema = manifest_entry_schema_with_data_file(
+        format_version=_FORMAT,
+        data_file=data_file_with_partition(format_version=_FORMAT, partition_type=partition_type),
+    )
+    with AvroOutputFile[Any](
+        output_file=output, file_schema=file_schema, schema_name="manifest_entry", metadata=meta
+    ) as file:
+        codec = file.compression_codec()
+        assert codec is not None
+        for start in range(0, len(entries), _BLOCK_ENTRIES):
+            block = entries[start : start + _BLOCK_ENTRIES]
+            parts: list[bytes] = []
+            for entry in block:
+                parts += (head(entry), entry.body)
+            content, length = codec.compress(b"".join(parts))
+            file.encoder.write_int(len(block))
+            file.encoder.write_int(length)
+            file.encoder.write(content)
+            file.encoder.write(file.sync_bytes)
+    return output.buffer.getvalue(), _described(location, len(output), entries, spec, schema, snapshot_id)
+
+
+def _described(
+    location: str, length: int, entries: Sequence[Entry], spec: PartitionSpec, schema: Schema, snapshot_id: int
+) -> ManifestFile:
+    files, rows = [0, 0, 0], [0, 0, 0]
+    partitions: dict[tuple[Any, ...], Any] = {}
+    for entry in entries:
+        files[entry.status] += 1
+        rows[entry.status] += entry.rows
+        partitions[tuple(entry.partition._data)] = entry.partition
+    sequences = [entry.sequence for entry in entries if entry.sequence is not None and entry.status != DELETED]
+    return ManifestFile.from_args(
+        manifest_path=location,
+        manifest_length=length,
+        partition_spec_id=spec.spec_id,
+        content=ManifestContent.DATA if entries[0].content == DATA else ManifestContent.DELETES,
+        sequence_number=_UNASSIGNED,
+        min_sequence_number=min(sequences, default=_UNASSIGNED),
+        added_snapshot_id=snapshot_id,
+        added_files_count=files[ADDED],
+        existing_files_count=files[EXISTING],
+        deleted_files_count=files[DELETED],
+        added_rows_count=rows[ADDED],
+        existing_rows_count=rows[EXISTING],
+        deleted_rows_count=rows[DELETED],
+        partitions=construct_partition_summaries(spec, schema, list(partitions.values())),
+        key_metadata=None,
+    )
+
+
+def decode_manifest(data: bytes, manifest: ManifestFile, *, spec: PartitionSpec, schema: Schema) -> list[Entry]:
+    """Read the live entries of a manifest, with the numbers that they inherit from the list.
+
+    Args:
+        data: The manifest's bytes.
+        manifest: The manifest as the list names it.
+        spec: Partition spec of the manifest.
+        schema: A schema that has the spec's columns.
+    """
+    decoder = new_decoder(data)
+    header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
+    codec = KNOWN_CODECS[header.meta.get("avro.codec", "null")]
+    read_partition = partition_reader(spec.partition_type(schema))
+    found: list[Entry] = []
+    while decoder.tell() < len(data):
+        count, content = decoder.read_int(), decoder.read_bytes()
+        if decoder.read(_SYNC_BYTES) != header.sync:
+            raise ValueError("a block does not end with the marker of its file")
+        block = codec.decompress(content) if codec is not None else content
+        found += [entry for entry in decode_block(block, count, read_partition) if entry.status != DELETED]
+    for entry in found:
+        if entry.snapshot_id < 0:
+            entry.snapshot_id = manifest.added_snapshot_id or 0
+        if entry.sequence is None:
+            entry.sequence = manifest.sequence_number
+        if entry.file_sequence is None:
+            entry.file_sequence = manifest.sequence_number
+    return found
+
+
+# --- manifest lists --------------------------------------------------------------------------------------------
+
+
+def encode_list(
+    manifests: Sequence[ManifestFile], *, snapshot_id: int, parent_id: int | None, sequence_number: int
+) -> bytes:
+    """Write the manifest list of a snapshot. Manifests that the snapshot adds get its sequence number."""
+    output = _Output("list")
+    with manifest_list_writer(_FORMAT, output, snapshot_id, parent_id, sequence_number, _CODEC) as writer:
+        if manifests:
+            writer.add_manifests(list(manifests))
+    return output.buffer.getvalue()
+
+
+def decode_list(data: bytes) -> list[ManifestFile]:
+    """Read a manifest list."""
+    return list(read_manifest_list(_Input("list", data)))
