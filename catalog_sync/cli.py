@@ -316,7 +316,6 @@ def status(
 
 def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[_Row], int]:
     """Return a row for each table and the highest exit code. An unreadable table does not stop the others."""
-    from catalog_sync.iceberg.status import iceberg_status
     from catalog_sync.inspect import SyncState, sync_status
 
     rows: list[_Row] = []
@@ -326,11 +325,8 @@ def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[_R
             found = sync_status(target.log, client, target.twin, now_ms=epoch_ms())
             row = _plain(found)
             code = max(code, 4 if found.state in (SyncState.NO_TABLE, SyncState.BLOCKED) else 0)
-            if (name := iceberg_of(target)) is not None:
-                status = iceberg_status(target.log, client, name, now_ms=epoch_ms())
-                if status is not None:
-                    row["iceberg"] = _plain(status)
-                    code = max(code, 4 if status.state.is_bad else 0)
+            iceberg, worst = _iceberg_status(client, target)
+            row, code = row | iceberg, max(code, worst)
             rows.append(row)
         except MetastoreUnavailableError:
             raise  # Each further table would only wait for the same metastore.
@@ -338,6 +334,22 @@ def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[_R
             rows.append(_failed(target, error) | {"state": "error"})
             code = max(code, error.exit_code)
     return rows, code
+
+
+def _iceberg_status(client: Metastore, target: SyncTarget) -> tuple[_Row, int]:
+    """Return the state of a table's Iceberg entry under its name, if it has one or asks for one, and an exit code."""
+    from catalog_sync.iceberg.status import iceberg_status
+
+    name = iceberg_of(target)
+    if name is None:
+        return {}, 0
+    try:
+        found = iceberg_status(target.log, client, name, now_ms=epoch_ms())
+    except MetastoreUnavailableError:
+        raise
+    except DeltaError as error:
+        return {"iceberg": _failed(target, error, name=name) | {"state": "error"}}, error.exit_code
+    return ({}, 0) if found is None else ({"iceberg": _plain(found)}, 4 if found.state.is_bad else 0)
 
 
 def _print_statuses(rows: Sequence[_Row]) -> None:
@@ -349,10 +361,9 @@ def _print_statuses(rows: Sequence[_Row]) -> None:
         versions = (row.get(f"{what}Version") for what in ("table", "manifest", "metastore"))
         shown.append([row["twin"], row["state"], *map(_or_dash, versions), _behind(row), row.get("partitions", "")])
         if (iceberg := row.get("iceberg")) is not None:
-            state = IcebergState(iceberg["state"])
-            seen = _or_dash(row.get("tableVersion")), "", _or_dash(iceberg["version"])
-            bad = styled(state.value, "bold red") if state.is_bad else state.value
-            shown.append([iceberg["name"], bad, *seen, _behind(iceberg), ""])
+            state, seen = iceberg["state"], (_or_dash(row.get("tableVersion")), "", _or_dash(iceberg.get("version")))
+            is_bad = state == "error" or IcebergState(state).is_bad
+            shown.append([iceberg["name"], styled(state, "bold red") if is_bad else state, *seen, _behind(iceberg), ""])
     columns = ("entry", "state", "table", "manifests", "metastore", "behind", "partitions")
     Terminal().table(columns, shown, file_width=200)
     for row in rows:

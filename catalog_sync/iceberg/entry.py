@@ -21,6 +21,7 @@ from catalog_sync.thrift.client import found_table
 from catalog_sync.twin import ID_KEY, LOCATION_KEY, VERSION_KEY, HiveColumn
 from pydelta.errors import CatalogSyncError
 from pydelta.log import Snapshot
+from pydelta.manifests.iceberg.metadata import FOLDER
 from pydelta.manifests.native_entry import METADATA_KEY, RECORDED_KEY
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
 
 ICEBERG_PROPERTY: Final = "pydelta.sync.iceberg"
 """Property of a table: ``true`` asks for the entry, ``false`` stops syncing it."""
-FOLDER: Final = "_pydelta/iceberg"
 TYPE_KEY: Final = "table_type"
 PREVIOUS_KEY: Final = "previous_metadata_location"
 _INPUT: Final = "org.apache.hadoop.mapred.FileInputFormat"

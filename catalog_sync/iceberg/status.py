@@ -14,7 +14,7 @@ from catalog_sync.iceberg.entry import (
     found_iceberg,
     metadata_number,
 )
-from catalog_sync.iceberg.publishing import why_refused
+from catalog_sync.iceberg.publishing import why_drifted, why_refused
 from catalog_sync.names import TableName
 from catalog_sync.thrift.client import Metastore
 from pydelta.log import DeltaLog, Snapshot
@@ -110,6 +110,8 @@ def iceberg_status(
     if asks is False:
         problem = f"the table's property stops the sync, and its readers see version {found.version}; "
         return _told(name, IcebergState.STOPPED, found, f"{problem}catalog_sync drop {name} removes the entry", lag)
+    if lag != 0 and (drifted := why_drifted(log)) is not None:
+        return _told(name, IcebergState.DRIFT, found, drifted, lag)
     waiting = None
     if lag is not None:
         late = log.history(limit=lag) if lag > 0 else []

@@ -20,7 +20,6 @@ import msgspec
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
 from catalog_sync.iceberg.columns import hive_columns
 from catalog_sync.iceberg.entry import (
-    FOLDER,
     METADATA_KEY,
     WantedIceberg,
     asks_for_iceberg,
@@ -38,6 +37,7 @@ from catalog_sync.thrift.locks import table_lock
 from pydelta.errors import TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import TWIN, holding
+from pydelta.manifests.iceberg.metadata import metadata_path
 from pydelta.manifests.native_entry import columns_to_keep_first
 from pydelta.protocol.malformed import MALFORMED_JSON
 
@@ -205,7 +205,7 @@ def _wanted(log: DeltaLog, published: Any) -> WantedIceberg:
 
 
 def _read(log: DeltaLog, number: int) -> Mapping[str, Any]:
-    path = _path(number)
+    path = metadata_path(number)
     try:
         found: Mapping[str, Any] = msgspec.json.decode(log.store.read(path))
     except MALFORMED_JSON as error:
@@ -215,17 +215,13 @@ def _read(log: DeltaLog, number: int) -> Mapping[str, Any]:
     return found
 
 
-def _path(number: int) -> str:
-    return f"{FOLDER}/metadata/v{number}.metadata.json"
-
-
 def _not_behind(log: DeltaLog, entry: Any, wanted: WantedIceberg, number: int) -> WantedIceberg | None:
     """Return what the entry has if it must not be moved to ``wanted``, which would take it back."""
     found = found_iceberg(entry)
     if found.has_drifted or found.table_id != wanted.table_id or found.version is None:
         return None
     there = metadata_number(found.metadata, wanted.table)
-    if there is None or there < number or (there > number and log.store.head(_path(there)) is None):
+    if there is None or there < number or (there > number and log.store.head(metadata_path(there)) is None):
         return None
     if there == number and not same_columns(entry, wanted.columns):
         return None

@@ -8,18 +8,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from catalog_sync.iceberg.entry import FOLDER, found_iceberg, iceberg_at, metadata_number
+from catalog_sync.iceberg.entry import found_iceberg, iceberg_at
 from catalog_sync.rest.routes import Namespace
 from catalog_sync.targets import spark_scheme
 from catalog_sync.thrift.client import Metastore
-from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
-from pydelta.manifests.contents import DEFAULT_SCHEMES
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.manifests.contents import DEFAULT_SCHEMES, with_scheme
+from pydelta.manifests.iceberg.entry import find_newest
+from pydelta.manifests.iceberg.metadata import HINT_PATH, METADATA_DIR, metadata_path
+from pydelta.protocol.paths import plain_root
 from pydelta.storage import Store, normalize_uri, open_store
 from pydelta.storage.pages import paged, pages_of
 
 __all__ = ["FolderTables", "MetadataCache", "MetastoreTables", "parse_named_table"]
 
-_HINT: Final = f"{FOLDER}/metadata/version-hint.text"
 _HIGHEST: Final = "\U0010ffff"
 _CACHED_BYTES: Final = 64 << 20
 _MOST_FOLDERS: Final = 10_000
@@ -174,18 +176,27 @@ class FolderTables:
 
     def location(self, namespace: Namespace, table: str) -> str | None:
         """Return the URI of the newest metadata in a table's folder, or None without one."""
-        place = self._named.get((namespace, table)) or self._all().get((namespace, table))
-        number = _newest(open_store(place, self._options)) if place is not None else None
-        if place is None or number is None:
+        place = self._place(namespace, table)
+        found = find_newest(open_store(place, self._options)) if place is not None else None
+        if place is None or found is None:
             return None
-        return f"{_shown(place)}/{FOLDER}/metadata/v{number}.metadata.json"
+        location = f"{with_scheme(plain_root(place), DEFAULT_SCHEMES)}{metadata_path(found.number)}"
+        self._cache.get(location, lambda: found.data)
+        return location
 
     def read(self, namespace: Namespace, table: str, location: str) -> bytes:
         """Read metadata with this process's own access to the store."""
-        place = self._named.get((namespace, table)) or self._all()[namespace, table]
-        number = metadata_number(location, place)
-        path = f"{FOLDER}/metadata/v{number}.metadata.json"
-        return self._cache.get(location, lambda: open_store(place, self._options).read(path))
+
+        def found() -> bytes:
+            place = self._place(namespace, table)
+            if place is None:
+                raise TableNotFoundError(f"{location} is gone.", hint="Look for the table again.")
+            return open_store(place, self._options).read(f"{METADATA_DIR}/{location.rpartition('/')[2]}")
+
+        return self._cache.get(location, found)
+
+    def _place(self, namespace: Namespace, table: str) -> str | None:
+        return self._named.get((namespace, table)) or self._all().get((namespace, table))
 
     def _all(self) -> dict[tuple[Namespace, str], str]:
         with self._lock:
@@ -202,24 +213,6 @@ class FolderTables:
 
 def _folder_name(root: str) -> str:
     return root.rstrip("/").rpartition("/")[2]
-
-
-def _shown(location: str) -> str:
-    """Return a location with the scheme that other engines read, as in manifests."""
-    scheme, separator, rest = location.partition("://")
-    return f"{DEFAULT_SCHEMES.get(scheme, scheme)}://{rest}" if separator else location
-
-
-def _newest(store: Store) -> int | None:
-    """Return the number of the newest metadata. The hint may be one or more behind it."""
-    try:
-        text = store.read(_HINT).strip()
-        number = int(text) if text.isdigit() and len(text) < 19 else 0
-    except ObjectNotFoundError:
-        number = 0
-    while store.head(f"{FOLDER}/metadata/v{number + 1}.metadata.json") is not None:
-        number += 1
-    return number or None
 
 
 def _subfolders(store: Store) -> list[str]:
@@ -239,4 +232,4 @@ def _subfolders(store: Store) -> list[str]:
                     if slash:
                         names.add(name)
                 break
-    return sorted(name for name in names if not name.startswith(("_", ".")) and store.head(f"{name}/{_HINT}"))
+    return sorted(name for name in names if not name.startswith(("_", ".")) and store.head(f"{name}/{HINT_PATH}"))

@@ -23,6 +23,7 @@ from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 METADATA = {
     "format-version": 2,
+    "location": "file:///lake",
     "snapshots": [{"snapshot-id": 1}, {"snapshot-id": 2}],
     "refs": {"main": {"snapshot-id": 2}},
 }

@@ -43,7 +43,9 @@ class FakePublisher:
             "current-schema-id": 0,
             "schemas": [{"schema-id": 0, "type": "struct", "fields": fields}],
             "properties": self._properties(snapshot),
-            "snapshots": [{"snapshot-id": 1}, {"snapshot-id": 2}],
+            "location": f"{log.uri}/{FOLDER}",
+            "current-snapshot-id": 2,
+            "snapshots": [{"snapshot-id": 2, "summary": {"pydelta.version": str(snapshot.version)}}],
             "refs": {"main": {"snapshot-id": 2, "type": "branch"}},
         }
         text = json.dumps(body).encode()
