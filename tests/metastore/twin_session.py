@@ -194,7 +194,7 @@ def known_to_iceberg():
     with Metastore(MetastoreAddress.parse(uri)) as client:
         entries = client.tables(f"{database}_iceberg")
         states = [(entry.tableName, found_iceberg(entry)) for entry in entries if iceberg_at(entry) is not None]
-    return [[name, not state.has_drifted, state.version] for name, state in states]
+    return sorted([name, not state.has_drifted, state.version] for name, state in states)
 
 
 found["taken along"] = {}
