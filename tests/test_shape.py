@@ -103,7 +103,8 @@ def test_test_files_have_memory_stores_of_their_own():
     "path", [p for p in SOURCES if p.name == "__init__.py"], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_a_package_file_only_re_exports(path):
-    if path in (ROOT / "pydelta" / "__init__.py", ROOT / "pydelta" / "log" / "__init__.py"):
+    rooms = ("", "log", "manifests/iceberg")
+    if path in [ROOT / "pydelta" / room / "__init__.py" for room in rooms]:
         return  # their lazy attributes need a function
     allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If)
     assert [node for node in ast.parse(path.read_text()).body if not isinstance(node, allowed)] == []

@@ -86,7 +86,8 @@ class StoreIO(FileIO):
 
     def new_input(self, location: str) -> InputFile:
         """A file of the store."""
-        path = location.removeprefix(urllib.parse.unquote(self._store.root) + "/")
+        root = urllib.parse.unquote(self._store.root).replace("s3a://", "s3://")
+        path = location.removeprefix(root + "/")
         return _StoreFile(location, self._store.read(path))
 
     def new_output(self, location: str) -> OutputFile:

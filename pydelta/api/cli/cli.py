@@ -225,16 +225,28 @@ def generate(
     time_zone: TimeZone = None,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the published manifests with the log.")] = False,
+    mode: Annotated[str, typer.Option("--mode", help="Or iceberg, for an Iceberg entry.")] = "symlink_format_manifest",
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Replace an Iceberg entry that another writer changed.")
+    ] = False,
     as_json: AsJson = False,
     option: StorageOptions = None,
 ) -> None:
-    """Publish the symlink manifests that changed since the last time."""
-    from pydelta.commands.generate import Generate
+    """Publish the symlink manifests, or the Iceberg entry, as far as they changed since the last time."""
+    from pydelta.api.cli.iceberg import entry_lines, entry_row
+    from pydelta.commands.generate import GenerateIceberg, generation
     from pydelta.commands.run import Context, run
     from pydelta.manifests import verify_manifests
 
     log = _log(path, option)
-    result = run(Generate(where=where, time_zone=time_zone, full=full), Context(log))
+    task = generation(mode, where=where, time_zone=time_zone, full=full)
+    if isinstance(task, GenerateIceberg):
+        if verify:
+            raise InvalidArgumentError("--verify compares symlink manifests.", hint="Leave it out with --mode iceberg.")
+        entry = run(dataclasses.replace(task, adopt=adopt), Context(log))
+        print_json(entry_row(entry)) if as_json else print("\n".join(entry_lines(entry)))
+        return
+    result = run(task, Context(log))
     report = verify_manifests(log) if verify else None
     if as_json:
         found = _camel(result)

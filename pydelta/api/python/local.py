@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -47,7 +47,7 @@ from pydelta.commands.clone import Clone
 from pydelta.commands.create import Create, CreateMode, TableDefinition
 from pydelta.commands.describe import describe_detail, describe_history
 from pydelta.commands.fsck import Fsck, FsckReport
-from pydelta.commands.generate import Generate
+from pydelta.commands.generate import SYMLINK_MANIFESTS, generation
 from pydelta.commands.optimize.command import Optimize, OptimizeResult
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
 from pydelta.commands.restore import Restore, RestoreResult
@@ -69,6 +69,9 @@ from pydelta.manifests import PublishResult
 from pydelta.protocol.partitions import zone_of
 from pydelta.settings import Settings, checked_properties
 from pydelta.txn import start_transaction
+
+if TYPE_CHECKING:
+    from pydelta.manifests.iceberg import IcebergPublished
 
 __all__ = ["LocalTable", "Rows", "open_table"]
 
@@ -468,17 +471,24 @@ class LocalTable:
         run(command, cloned._context)
         return cloned
 
-    def generate(self, where: str | None = None, *, full: bool = False) -> PublishResult:
-        """Publish the symlink manifests of the newest version, as far as they changed; see ``GENERATE``.
+    def generate(
+        self, where: str | None = None, *, full: bool = False, mode: str = SYMLINK_MANIFESTS
+    ) -> PublishResult | IcebergPublished:
+        """Publish what other engines read the newest version by, as far as it changed; see ``GENERATE``.
 
         Args:
             where: A condition over partition columns that limits the manifests to these partitions.
             full: Write every manifest again.
+            mode: ``symlink_format_manifest``, or ``iceberg`` for an Iceberg entry.
 
         Raises:
-            UnsupportedFeatureError: Files have deletion vectors, or columns are mapped to other names.
+            UnsupportedFeatureError: Symlink manifests: files have deletion vectors, or columns are mapped to other
+                names. Iceberg: it cannot hold a column.
+            DeltaEnvironmentError: PyIceberg is not installed.
         """
-        return run(Generate(where=where, time_zone=self._time_zone, full=full), self._context)
+        task = generation(mode, where=where, time_zone=self._time_zone, full=full)
+        result: PublishResult | IcebergPublished = run(task, self._context)
+        return result
 
     def fsck(self, *, repair: bool = False) -> FsckReport:
         """Find missing files, holes in the log, unreadable checkpoints and stray files; see ``FSCK``.

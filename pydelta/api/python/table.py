@@ -48,7 +48,7 @@ from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.update import Update, UpdateResult
 from pydelta.commands.clone import Clone
 from pydelta.commands.create import CreateMode
-from pydelta.commands.generate import Generate
+from pydelta.commands.generate import generation
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
 from pydelta.commands.restore import Restore, RestoreResult
 from pydelta.commands.vacuum.command import Vacuum
@@ -289,16 +289,18 @@ class DeltaTable:
 
     @checked(mode=of_type(str))
     def generate(self, mode: str) -> None:
-        """Publish the symlink manifests of the newest version, as far as they changed.
+        """Publish what other engines read the newest version by, as far as it changed.
 
         Args:
-            mode: ``symlink_format_manifest``, the only mode.
+            mode: ``symlink_format_manifest``, or ``iceberg`` for an Iceberg entry.
 
         Raises:
-            UnsupportedFeatureError: Files have deletion vectors, or columns are mapped to other names.
+            UnsupportedFeatureError: Symlink manifests: files have deletion vectors, or columns are mapped to other
+                names. Iceberg: it cannot hold a column.
+            DeltaEnvironmentError: PyIceberg is not installed.
         """
         with user_errors(self._log):
-            run_in_session(self._spark, Generate(mode=mode), self._log)
+            run_in_session(self._spark, generation(mode), self._log)
 
     def optimize(self) -> DeltaOptimizeBuilder:
         """Start an OPTIMIZE, which merges small files, or sorts rows so that queries can skip files.

@@ -14,7 +14,7 @@ from pydelta.commands.alter.features import DropFeature
 from pydelta.commands.alter.requests import SyncIdentity
 from pydelta.commands.clone import Clone
 from pydelta.commands.convert import ParquetFolder, described
-from pydelta.commands.generate import Generate
+from pydelta.commands.generate import generation
 from pydelta.commands.optimize.command import Optimize, PlanOptimize
 from pydelta.commands.optimize.reorg import Purge
 from pydelta.commands.restore import Restore
@@ -104,7 +104,7 @@ class _Run:
     def _generate(self, statement: st.GenerateStatement) -> DataFrame:
         log = self._log(statement.table, "GENERATE")
         zone = self._nodes.jvm.time_zone()
-        run_in_session(self._spark, Generate(mode=statement.mode, where=statement.where, time_zone=zone), log)
+        run_in_session(self._spark, generation(statement.mode, where=statement.where, time_zone=zone), log)
         return self._nodes.jvm.nothing()
 
     def _restore(self, statement: st.RestoreStatement) -> DataFrame:

@@ -38,7 +38,7 @@ from pydelta.manifests.iceberg.entries import DELETES, PATH_FIELD, BodyEncoder, 
 from pydelta.manifests.iceberg.plan import Held, Ranges, plan_manifests
 from pydelta.protocol.actions import AddFile, DeletionVectorDescriptor
 
-__all__ = ["HiddenRows", "all_deletes", "changed_deletes", "encode_positions", "hidden_rows"]
+__all__ = ["HiddenFile", "all_deletes", "changed_deletes", "encode_positions", "hidden_rows"]
 
 _POS_FIELD: Final = 2147483545
 _MOST_POSITIONS: Final = 4_000_000
@@ -51,7 +51,7 @@ _SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenRows:
+class HiddenFile:
     """A data file with hidden rows.
 
     Args:
@@ -92,7 +92,7 @@ def changed_deletes(
     target: Target,
     before: Sequence[ManifestFile],
     changes: FileChanges,
-    hidden: Sequence[HiddenRows],
+    hidden: Sequence[HiddenFile],
     ranges: Ranges | None,
 ) -> Built:
     """Write the delete files of changed vectors, and the manifests that name them.
@@ -119,7 +119,7 @@ def changed_deletes(
     return _written(target, shelf, lost, hidden, moved)
 
 
-def all_deletes(target: Target, before: Sequence[ManifestFile], hidden: Sequence[HiddenRows]) -> Built:
+def all_deletes(target: Target, before: Sequence[ManifestFile], hidden: Sequence[HiddenFile]) -> Built:
     """Write the delete files of all vectors, and remove all earlier ones."""
     shelf = Shelf(target, before)
     lost = {at: shelf.entries(at) for at in range(len(before)) if shelf.files(at)}
@@ -158,7 +158,7 @@ def _written(
     target: Target,
     shelf: Shelf,
     lost: Mapping[int, Sequence[Entry]],
-    hidden: Sequence[HiddenRows],
+    hidden: Sequence[HiddenFile],
     moved: Sequence[tuple[Record, _Rows]],
 ) -> Built:
     new = _delete_files(target, hidden, moved)
@@ -191,10 +191,10 @@ def _written(
     return built
 
 
-def _delete_files(target: Target, hidden: Sequence[HiddenRows], moved: Sequence[tuple[Record, _Rows]]) -> list[Entry]:
+def _delete_files(target: Target, hidden: Sequence[HiddenFile], moved: Sequence[tuple[Record, _Rows]]) -> list[Entry]:
     """Write delete files, one for each partition and some millions of rows."""
-    partitions: dict[tuple[Any, ...], tuple[Record, list[HiddenRows | _Rows]]] = {}
-    items: list[tuple[Record, HiddenRows | _Rows]] = [(item.partition, item) for item in hidden]
+    partitions: dict[tuple[Any, ...], tuple[Record, list[HiddenFile | _Rows]]] = {}
+    items: list[tuple[Record, HiddenFile | _Rows]] = [(item.partition, item) for item in hidden]
     for partition, item in [*items, *moved]:
         partitions.setdefault(tuple(partition._data), (partition, []))[1].append(item)
     spec, schema = target.specs[target.spec.spec_id]
@@ -206,16 +206,16 @@ def _delete_files(target: Target, hidden: Sequence[HiddenRows], moved: Sequence[
     ]
 
 
-def _location(item: HiddenRows | _Rows) -> str:
-    return item.location if isinstance(item, HiddenRows) else item[0]
+def _location(item: HiddenFile | _Rows) -> str:
+    return item.location if isinstance(item, HiddenFile) else item[0]
 
 
-def _batches(target: Target, items: Sequence[HiddenRows | _Rows]) -> Iterator[list[_Rows]]:
+def _batches(target: Target, items: Sequence[HiddenFile | _Rows]) -> Iterator[list[_Rows]]:
     """Yield the rows of data files, as many as one delete file takes. Vectors are read for each batch."""
-    batch: list[HiddenRows | _Rows] = []
+    batch: list[HiddenFile | _Rows] = []
     count = 0
     for item in items:
-        rows = item.vector.cardinality if isinstance(item, HiddenRows) else len(item[1])
+        rows = item.vector.cardinality if isinstance(item, HiddenFile) else len(item[1])
         if batch and count + rows > _MOST_POSITIONS:
             yield _with_rows(target, batch)
             batch, count = [], 0
@@ -225,13 +225,13 @@ def _batches(target: Target, items: Sequence[HiddenRows | _Rows]) -> Iterator[li
         yield _with_rows(target, batch)
 
 
-def _with_rows(target: Target, items: Sequence[HiddenRows | _Rows]) -> list[_Rows]:
+def _with_rows(target: Target, items: Sequence[HiddenFile | _Rows]) -> list[_Rows]:
     log = target.log
-    vectors = [item.vector for item in items if isinstance(item, HiddenRows)]
+    vectors = [item.vector for item in items if isinstance(item, HiddenFile)]
     found = iter(read_deleted_rows(vectors, store=log.store, root=log.uri, options=log.options))
     rows: list[_Rows] = []
     for item in items:
-        if not isinstance(item, HiddenRows):
+        if not isinstance(item, HiddenFile):
             rows.append(item)
             continue
         positions = next(found)
@@ -263,7 +263,7 @@ def _put(target: Target, partition: Record, rows: Sequence[_Rows]) -> FileFacts:
     )
 
 
-def hidden_rows(target: Target, frame: pl.DataFrame, adds: Sequence[AddFile]) -> list[HiddenRows]:
+def hidden_rows(target: Target, frame: pl.DataFrame, adds: Sequence[AddFile]) -> list[HiddenFile]:
     """Return the files with hidden rows.
 
     Args:
@@ -275,5 +275,5 @@ def hidden_rows(target: Target, frame: pl.DataFrame, adds: Sequence[AddFile]) ->
     for location, record, add in zip(frame["location"], partitions_of(target, frame), adds, strict=True):
         assert add.deletion_vector is not None
         if add.deletion_vector.cardinality:
-            found.append(HiddenRows(location, record, add.deletion_vector))
+            found.append(HiddenFile(location, record, add.deletion_vector))
     return found

@@ -79,7 +79,7 @@ class IcebergPublished:
     """The result of publishing.
 
     Args:
-        entry: The entry as it is now.
+        entry: The entry's present state.
         previous: The entry before, or None if there was none.
         full: Whether every file was compared or written.
         reason: Why, as a phrase, or None.

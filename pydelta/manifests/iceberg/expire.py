@@ -38,7 +38,7 @@ class ExpireResult:
     """The result of dropping snapshots.
 
     Args:
-        entry: The entry as it is now, or None if the table has none, or another writer changed it.
+        entry: The entry's present state, or None if the table has none, or another writer changed it.
         dropped: Delta versions whose snapshots were dropped.
         published: Whether the newest version was published first, because the current snapshot had to go.
     """

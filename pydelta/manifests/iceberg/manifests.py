@@ -1,4 +1,4 @@
-"""Encode and decode Iceberg's Avro files: manifests and manifest lists. Pure: bytes in, bytes out.
+"""Encode and decode Iceberg's Avro files: manifests and manifest lists. Pure.
 
 Headers, schemas and manifest lists are PyIceberg's; entries are written in blocks of many by ``entries``, which is
 several times as fast.

@@ -1,4 +1,4 @@
-"""Compute the next metadata file of an Iceberg entry from the one before. Pure: dictionaries in, a dictionary out.
+"""Compute the next metadata file of an Iceberg entry from the one before. Pure.
 
 There is no other book of an entry: what it was made from is in its properties and in the summaries of its snapshots.
 """

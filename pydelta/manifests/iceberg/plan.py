@@ -5,7 +5,7 @@
     manifest has              then
     no live file              it is left out
     lost files                it is written again without them, with new files of the same partitions
-    neither                   it is named again as it is
+    neither                   it is named again
     few files, and many such  they become one, with the new files
 
 Files that find no manifest go into new ones. So a sync writes the manifests of changed partitions, and the list.

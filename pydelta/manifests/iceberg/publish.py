@@ -94,7 +94,7 @@ def publish_iceberg(
     before, snapshot = find_newest(store), _wanted(log, version)
 
     def is_done(found: Found | None) -> bool:
-        return found is not None and found.hint == found.number and _is_current(log, found, snapshot, options)
+        return found is not None and found.hint == found.number and _is_current(log, found, snapshot, options, version)
 
     if before is not None and is_done(before):
         return _unchanged(log, before, options)
@@ -125,13 +125,16 @@ def _root(log: DeltaLog, options: IcebergOptions) -> str:
     return with_scheme(plain_root(log.uri), options.schemes)
 
 
-def _is_current(log: DeltaLog, found: Found, snapshot: Snapshot, options: IcebergOptions) -> bool:
-    """Return whether nothing has to be published."""
+def _is_current(log: DeltaLog, found: Found, snapshot: Snapshot, options: IcebergOptions, asked: int | None) -> bool:
+    """Return whether nothing has to be published. An entry of a later version than the newest one is of a lost log."""
     if options.full or options.adopt:
         return False
     if _why_restart(log, found, snapshot, options) is not None or not is_ours(found.metadata):
         return False
-    return _version(found.metadata) >= snapshot.version
+    if json.loads(found.metadata["properties"].get(LEFT_OUT_PROPERTY, "[]")) and not _omits(snapshot, options):
+        return False
+    version = _version(found.metadata)
+    return version == snapshot.version or (asked is not None and version > asked)
 
 
 def _version(metadata: Mapping[str, Any]) -> int:
@@ -174,7 +177,7 @@ def _publish(log: DeltaLog, options: IcebergOptions, version: int | None, lease:
         before = find_newest(store)
         _refuse_drift(log, before, options)
         snapshot = _wanted(log, version)
-        if before is not None and _is_current(log, before, snapshot, options):
+        if before is not None and _is_current(log, before, snapshot, options, version):
             move_hint(store, before.number, lease)
             return _unchanged(log, before, options)
         made = _make(log, snapshot, before, options, lease)
@@ -243,8 +246,26 @@ def _result(
     )
 
 
-def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: IcebergOptions, lease: Lease) -> _Made:
-    """Write the files of the next metadata file, and return it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """What the next metadata file goes on from.
+
+    Args:
+        metadata: The metadata before, or None to start a table.
+        reason: Why all files are written, as a phrase, or None.
+        entry: The schema.
+        spec: The partition spec.
+        specs: Every spec with a schema that has its columns, by id.
+    """
+
+    metadata: Mapping[str, Any] | None
+    reason: str | None
+    entry: EntrySchema
+    spec: PartitionSpec
+    specs: Mapping[int, tuple[PartitionSpec, Schema]]
+
+
+def _basis(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: IcebergOptions) -> _Basis:
     metadata = before.metadata if before is not None else None
     reason = "nothing was published yet" if before is None else _why_restart(log, before, snapshot, options)
     if reason is not None:
@@ -257,7 +278,19 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
         reason, metadata = entry.restarts, forgotten(metadata)
     known = known_specs(metadata)
     spec = partition_spec(entry, snapshot.partition_columns, [item for item, _ in known.values()])
-    specs = {**known, spec.spec_id: (spec, entry.schema)}
+    return _Basis(
+        metadata=metadata,
+        reason=reason,
+        entry=entry,
+        spec=spec,
+        specs={**known, spec.spec_id: (spec, entry.schema)},
+    )
+
+
+def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: IcebergOptions, lease: Lease) -> _Made:
+    """Write the files of the next metadata file, and return it."""
+    basis = _basis(log, snapshot, before, options)
+    metadata, entry, spec = basis.metadata, basis.entry, basis.spec
     root = _root(log, options)
     with FileWriter(log.store, root, lease.check) as writer:
         target = Target(
@@ -265,12 +298,12 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
             snapshot=snapshot,
             entry=entry,
             spec=spec,
-            specs=specs,
+            specs=basis.specs,
             schemes=options.schemes,
             snapshot_id=_new_id(metadata),
             writer=writer,
         )
-        data, deletes, reason, data_change = _build(target, metadata, reason, options)
+        data, deletes, reason, data_change = _build(target, metadata, basis.reason, options)
         listed = writer.new_list(target.snapshot_id)
         summary = _summary(snapshot, metadata, data, deletes, data_change=data_change)
         after = next_metadata(
@@ -309,8 +342,6 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
 
 
 def _schema_of(snapshot: Snapshot, metadata: Mapping[str, Any] | None, options: IcebergOptions) -> EntrySchema:
-    assert snapshot.metadata is not None
-    configuration = snapshot.metadata.configuration
     previous, last_id, mapping = None, 0, None
     if metadata is not None:
         found = {item["schema-id"]: item for item in metadata["schemas"]}[metadata["current-schema-id"]]
@@ -321,10 +352,15 @@ def _schema_of(snapshot: Snapshot, metadata: Mapping[str, Any] | None, options: 
         mode=snapshot.column_mapping_mode,
         previous=previous,
         last_column_id=last_id,
-        omit=options.omit_unsupported or configuration.get(_UNSUPPORTED) == "omit",
+        omit=_omits(snapshot, options),
         name_mapping=mapping,
         only_in_files=materialized_columns(snapshot.row_tracking),
     )
+
+
+def _omits(snapshot: Snapshot, options: IcebergOptions) -> bool:
+    assert snapshot.metadata is not None
+    return options.omit_unsupported or snapshot.metadata.configuration.get(_UNSUPPORTED) == "omit"
 
 
 def known_specs(metadata: Mapping[str, Any] | None) -> dict[int, tuple[PartitionSpec, Schema]]:
