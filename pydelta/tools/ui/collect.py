@@ -31,8 +31,8 @@ from pydelta.tools.ui.formats import duration, of
 from pydelta.tools.ui.values import (
     CommitState,
     GarbageState,
-    IcebergState,
     LastRun,
+    ShownIceberg,
     ShownPlace,
     ShownSums,
     ShownTable,
@@ -168,7 +168,7 @@ class Reader:
 
     def _twin(
         self, state: ShownTable, twin_of: TwinOf | None
-    ) -> tuple[TwinState | None, IcebergState | None, list[Trouble]]:
+    ) -> tuple[TwinState | None, ShownIceberg | None, list[Trouble]]:
         if twin_of is None or not self.place.registered:
             twin, troubles = self._published(state)
             return twin, None, troubles
@@ -178,7 +178,7 @@ class Reader:
             trouble = Trouble.of(error)
             return TwinState(name=None, state="unknown", problem=trouble.what), None, [trouble]
         iceberg = found.pop("iceberg", None)
-        return TwinState(**found), None if iceberg is None else IcebergState(**iceberg), []
+        return TwinState(**found), None if iceberg is None else ShownIceberg(**iceberg), []
 
     def _published(self, state: ShownTable) -> tuple[TwinState | None, list[Trouble]]:
         try:
@@ -260,7 +260,7 @@ def _said_by_vacuum(commits: Sequence[CommitState]) -> GarbageState | None:
     return None
 
 
-def _iceberg_troubles(iceberg: IcebergState, name: str) -> list[Trouble]:
+def _iceberg_troubles(iceberg: ShownIceberg, name: str) -> list[Trouble]:
     if iceberg.is_bad:
         what = f"The Iceberg entry {iceberg.name}: {iceberg.problem or iceberg.state}"
         return [Trouble(what=what, next=f"catalog_sync status {name} says more.", weight=2)]

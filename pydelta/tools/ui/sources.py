@@ -31,7 +31,7 @@ class Catalog(Protocol):
     def twin(self, name: str, log: DeltaLog) -> Mapping[str, Any]:
         """Return the fields of a ``TwinState`` for a registered table.
 
-        The field ``iceberg`` has those of an ``IcebergState``, if the table has an Iceberg entry or asks for one.
+        The field ``iceberg`` has those of a ``ShownIceberg``, if the table has an Iceberg entry or asks for one.
         """
 
 

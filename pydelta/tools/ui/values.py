@@ -13,10 +13,10 @@ __all__ = [
     "UNCHANGED_ROWS",
     "CommitState",
     "GarbageState",
-    "IcebergState",
     "LastRun",
     "Rows",
     "ServiceState",
+    "ShownIceberg",
     "ShownPlace",
     "ShownSums",
     "ShownTable",
@@ -175,7 +175,7 @@ class TwinState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergState:
+class ShownIceberg:
     """The version that readers of a table's Iceberg entry see.
 
     Args:
@@ -307,7 +307,7 @@ class ShownTable:
     looked_back: int = 0
     garbage: GarbageState | None = None
     twin: TwinState | None = None
-    iceberg: IcebergState | None = None
+    iceberg: ShownIceberg | None = None
     writers: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     commits: tuple[CommitState, ...] = ()
 
