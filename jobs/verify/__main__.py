@@ -100,7 +100,7 @@ def all_hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
     if choice.kafka is not None:
         yield from kafka_hops(lake, choice.kafka)
     yield from cleaning_hops(lake)
-    yield seen
+    yield from seen
 
 
 def _errors() -> tuple[type[Exception], ...]:
