@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import io
 import math
@@ -12,10 +13,16 @@ from typing import Any
 import duckdb
 import duckdb_extensions
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.table import StaticTable
 
+from pydelta.log import DeltaLog
+from pydelta.log.vector_files import place_of, read_deleted_rows
 from pydelta.manifests.iceberg import IcebergEntry
+from pydelta.protocol.partitions import parse_partition_value
+from pydelta.protocol.schema import physical_name, to_arrow
+from pydelta.protocol.types import DataType, StructType
 from pydelta.storage import Store
 
 Rows = list[tuple[Any, ...]]
@@ -52,6 +59,46 @@ def _plain(value: Any) -> Any:
 def of_arrow(table: pa.Table) -> Rows:
     """Rows of an Arrow table, whatever the order of its columns."""
     return canonical(table.to_pylist(), sorted(table.column_names))
+
+
+def table_of(log: DeltaLog) -> pa.Table:
+    """The newest version's rows, by its log and Arrow alone, so with widened columns too."""
+    snapshot = log.update()
+    schema = to_arrow(snapshot.schema)
+    parts = [schema.empty_table()]
+    types = {field.name: field.data_type for field in snapshot.schema.fields}
+    for add in snapshot.files.adds(snapshot.files.core):
+        store, path = place_of(add.path, store=log.store, root=log.uri)
+        data = pq.read_table(pa.BufferReader(store.read(path)), coerce_int96_timestamp_unit="us")
+        if add.deletion_vector is not None:
+            (hidden,) = read_deleted_rows([add.deletion_vector], store=log.store, root=log.uri, options=None)
+            data = data.take(sorted(set(range(data.num_rows)) - set(hidden.tolist())))
+        columns = []
+        for field, arrow in zip(snapshot.schema.fields, schema, strict=True):
+            physical = physical_name(field)
+            if field.name in snapshot.partition_columns:
+                text = add.partition_values[physical]
+                found = None if text is None else parse_partition_value(text, types[field.name])
+                if pa.types.is_timestamp(arrow.type) and found is not None:
+                    found = found.replace(tzinfo=dt.UTC)
+                columns.append(pa.array([found] * data.num_rows, arrow.type))
+            elif physical in data.column_names:
+                columns.append(_as_type(data[physical].combine_chunks(), arrow.type, field.data_type))
+            else:
+                columns.append(pa.nulls(data.num_rows, arrow.type))
+        parts.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def _as_type(found: pa.Array, wanted: pa.DataType, data_type: DataType) -> pa.Array:
+    """A column of a file, with its parts by the names of the table."""
+    if isinstance(data_type, StructType):
+        parts = [
+            _as_type(found.field(physical_name(part)), wanted.field(at).type, part.data_type)
+            for at, part in enumerate(data_type.fields)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=found.is_null())
+    return found.cast(wanted)
 
 
 def pyiceberg_rows(location: str, where: Any = None) -> Rows:
@@ -117,4 +164,4 @@ class _StoreFile(InputFile):
         return io.BytesIO(self._data)
 
 
-__all__ = ["StoreIO", "all_rows", "canonical", "duck", "duckdb_rows", "of_arrow", "pyiceberg_rows"]
+__all__ = ["StoreIO", "all_rows", "canonical", "duck", "duckdb_rows", "of_arrow", "pyiceberg_rows", "table_of"]
