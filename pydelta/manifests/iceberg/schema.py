@@ -55,7 +55,7 @@ from pydelta.protocol.iceberg_compat import NESTED_IDS
 from pydelta.protocol.schema import EXISTENCE_DEFAULT, FIELD_ID, physical_name
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, parse_type
 
-__all__ = ["EntryColumn", "EntryLeaf", "EntrySchema", "entry_schema", "promotes"]
+__all__ = ["IcebergColumn", "EntryLeaf", "EntrySchema", "entry_schema", "promotes"]
 
 _FIRST_PART_ID: Final = 1_000_000_000
 """First id for what column mapping gives no id, all of it left out. Ids of later columns never reach it."""
@@ -80,13 +80,13 @@ _WHOLE: Final = ("byte", "short", "integer", "long")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryLeaf:
-    """A column without parts that is not inside a list or a map, so that its statistics can be used.
+    """A column without parts outside lists and maps, so that its statistics can be used.
 
     Args:
         field_id: Its id.
         path: Its physical name, below those of the structs that hold it: its place in the statistics.
         data_type: Its type in Delta.
-        collated: Whether its texts have an order of their own.
+        collated: Whether a collation orders its texts.
     """
 
     field_id: int
@@ -96,7 +96,7 @@ class EntryLeaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryColumn:
+class IcebergColumn:
     """A column of the table as the entry has it: its name in the table, its id and its type in Delta."""
 
     name: str
@@ -124,7 +124,7 @@ class EntrySchema:
     left_out: tuple[str, ...]
     restarts: str | None
     leaves: tuple[EntryLeaf, ...]
-    columns: Mapping[str, EntryColumn]
+    columns: Mapping[str, IcebergColumn]
 
 
 def entry_schema(
@@ -234,7 +234,7 @@ class _Builder:
     problems: list[_Problem] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     leaves: list[EntryLeaf] = field(default_factory=list)
-    columns: dict[str, EntryColumn] = field(default_factory=dict)
+    columns: dict[str, IcebergColumn] = field(default_factory=dict)
     _nested: Mapping[str, int] = field(default_factory=dict)
 
     def fields(
@@ -273,7 +273,7 @@ class _Builder:
             collated = _COLLATIONS in item.metadata
             self.leaves.append(EntryLeaf(field_id=identifier, path=path, data_type=item.data_type, collated=collated))
         if not full:
-            column = EntryColumn(name=item.name, field_id=identifier, data_type=item.data_type)
+            column = IcebergColumn(name=item.name, field_id=identifier, data_type=item.data_type)
             self.columns[item.name.lower()] = column
         comment = item.metadata.get("comment")
         return NestedField(identifier, item.name, kind, required=False, doc=str(comment) if comment else None), mapping
@@ -427,7 +427,7 @@ class _Builder:
         return MappedName(self.new_id(), (name,)) if partner is None else partner
 
     def check_returned(self, schema: Schema, mapped: Sequence[MappedName]) -> None:
-        """Restart if a column is back that the previous schema has not: older snapshots may have it in another type."""
+        """Start the entry again if a dropped column is back: older snapshots may have it in another type."""
         if self.previous is not None:
             back = (schema.field_ids - self.previous.field_ids) & set(ids_of(mapped))
             for identifier in sorted(back):
