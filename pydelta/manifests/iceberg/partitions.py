@@ -19,7 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from pydelta.errors import UnsupportedFeatureError
-from pydelta.manifests.iceberg.schema import IcebergColumn, EntrySchema
+from pydelta.manifests.iceberg.schema import EntrySchema, IcebergColumn
 from pydelta.protocol.partitions import parse_partition_value
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType
 

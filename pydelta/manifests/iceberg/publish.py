@@ -57,7 +57,7 @@ from pydelta.manifests.iceberg.metadata import (
 )
 from pydelta.manifests.iceberg.partitions import partition_spec
 from pydelta.manifests.iceberg.reading import read_list
-from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema
+from pydelta.manifests.iceberg.schema import EntrySchema, PreviousColumns, entry_schema
 from pydelta.manifests.iceberg.writing import FileWriter
 from pydelta.manifests.lease import ICEBERG, Lease, ManifestsBusyError
 from pydelta.manifests.publish import holding
@@ -349,18 +349,19 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
 
 
 def _schema_of(snapshot: Snapshot, metadata: Mapping[str, Any] | None, options: IcebergOptions) -> EntrySchema:
-    previous, last_id, mapping = None, 0, None
+    previous = None
     if metadata is not None:
         found = {item["schema-id"]: item for item in metadata["schemas"]}[metadata["current-schema-id"]]
-        previous, last_id = Schema.model_validate(found), metadata["last-column-id"]
-        mapping = metadata["properties"].get(MAPPING_PROPERTY)
+        previous = PreviousColumns(
+            schema=Schema.model_validate(found),
+            last_column_id=metadata["last-column-id"],
+            name_mapping=metadata["properties"].get(MAPPING_PROPERTY),
+        )
     return entry_schema(
         snapshot.schema,
         mode=snapshot.column_mapping_mode,
         previous=previous,
-        last_column_id=last_id,
         omit=_omits(snapshot, options),
-        name_mapping=mapping,
         only_in_files=materialized_columns(snapshot.row_tracking),
     )
 

@@ -55,7 +55,7 @@ from pydelta.protocol.iceberg_compat import NESTED_IDS
 from pydelta.protocol.schema import EXISTENCE_DEFAULT, FIELD_ID, physical_name
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, parse_type
 
-__all__ = ["IcebergColumn", "EntryLeaf", "EntrySchema", "entry_schema", "promotes"]
+__all__ = ["EntryLeaf", "EntrySchema", "IcebergColumn", "PreviousColumns", "entry_schema", "promotes"]
 
 _FIRST_PART_ID: Final = 1_000_000_000
 """First id for what column mapping gives no id, all of it left out. Ids of later columns never reach it."""
@@ -127,14 +127,27 @@ class EntrySchema:
     columns: Mapping[str, IcebergColumn]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviousColumns:
+    """The columns that an entry has, which keep their ids.
+
+    Args:
+        schema: Its current schema; None for a new entry.
+        last_column_id: Its ``last-column-id``, the largest id ever given.
+        name_mapping: Its current name mapping, as JSON; None if it has none.
+    """
+
+    schema: Schema | None
+    last_column_id: int
+    name_mapping: str | None = None
+
+
 def entry_schema(
     schema: StructType,
     *,
     mode: str,
-    previous: Schema | None = None,
-    last_column_id: int = 0,
+    previous: PreviousColumns | None = None,
     omit: bool = False,
-    name_mapping: str | None = None,
     only_in_files: Sequence[str] = (),
 ) -> EntrySchema:
     """Turn a table's schema into the entry's.
@@ -142,20 +155,19 @@ def entry_schema(
     Args:
         schema: The table's schema.
         mode: ``delta.columnMapping.mode``.
-        previous: The entry's current schema.
-        last_column_id: The entry's ``last-column-id``.
+        previous: The columns that the entry has; None for a new entry.
         omit: Whether to leave out columns that Iceberg cannot hold, rather than refuse them.
-        name_mapping: The entry's current name mapping.
         only_in_files: Columns that files have beside the schema's: the materialized columns of row tracking.
 
     Raises:
         UnsupportedFeatureError: Iceberg cannot hold a column. Names each, and what to do.
         SchemaError: Two columns have the same full name in Iceberg, or no column is left.
     """
-    mapping = previous_mapping(name_mapping, previous)
+    held = previous or PreviousColumns(schema=None, last_column_id=0, name_mapping=None)
+    mapping = previous_mapping(held.name_mapping, held.schema)
     marked = _PARQUET_ID if any(_PARQUET_ID in item.metadata for item in _fields_in(schema)) else None
     id_key = FIELD_ID if mode != "none" else marked
-    builder = _Builder(mode=mode, id_key=id_key, previous=previous, last_id=last_column_id)
+    builder = _Builder(mode=mode, id_key=id_key, previous=held.schema, last_id=held.last_column_id)
     fields, named = builder.fields(schema, mapping, ())
     named += [builder.only_in_files(name, mapping) for name in only_in_files]
     if builder.problems and not omit:
