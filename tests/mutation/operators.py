@@ -53,11 +53,13 @@ class Mutant:
         name: ``module:function | statement | old -> new``; unique within the module.
         line: Of the statement.
         source: Makes the changed module's text.
+        reach: The lines of which one runs where a test can notice; None if that is when the module is loaded.
     """
 
     name: str
     line: int
     source: Callable[[], str] = field(compare=False)
+    reach: range | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class _Where:
     may_be_none: bool = False
     tail: bool = False
     alone: bool = False
+    within: bool = False
 
 
 def mutants_of(source: str, module: str) -> list[Mutant]:
@@ -108,8 +111,16 @@ def mutants_of(source: str, module: str) -> list[Mutant]:
         name = f"{module}:{where.function} | {header} | {change.was} -> {change.becomes}"
         seen[name] += 1
         number = f" #{seen[name]}" if seen[name] > 1 else ""
-        found.append(Mutant(name + number, where.statement.lineno, lambda change=change: _text(tree, change)))  # type: ignore[misc]
+        line, reach = where.statement.lineno, _lines_of(where.statement) if where.within else None
+        found.append(Mutant(name + number, line, lambda change=change: _text(tree, change), reach))  # type: ignore[misc]
     return found
+
+
+def _lines_of(statement: ast.stmt) -> range:
+    """The lines of a statement without its blocks."""
+    body = getattr(statement, "body", None)
+    last = max(statement.lineno, body[0].lineno - 1) if body else statement.end_lineno or statement.lineno
+    return range(statement.lineno, last + 1)
 
 
 def _text(tree: ast.Module, change: _Change) -> str:
@@ -156,7 +167,7 @@ def _of_block(
     sole = len(block) == 1 and isinstance(parent, ast.If) and name == "body" and not parent.orelse
     for index, statement in enumerate(block):
         last = index == len(block) - 1 and isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef))
-        here = _Where(where.function, statement, where.may_be_none, last, sole)
+        here = _Where(where.function, statement, where.may_be_none, last, sole, within=in_function)
         yield from _of_statement(_Place(parent, name, index), statement, here, imported, in_function=in_function)
 
 
@@ -193,7 +204,8 @@ def _of_statement(
         if not (len(handler.body) == 1 and isinstance(handler.body[0], ast.Raise) and handler.body[0].exc is None):
             caught = _cut("except " + (ast.unparse(handler.type) if handler.type else ""))
             put = _Place(handler, "body", None)
-            yield _Change(put, handler.body, [ast.Raise()], caught, "raise on"), _Where(where.function, handler.body[0])
+            first = _Where(where.function, handler.body[0], within=in_function)
+            yield _Change(put, handler.body, [ast.Raise()], caught, "raise on"), first
         yield from _of_block(handler, "body", where, imported, in_function=in_function)
     for case in getattr(statement, "cases", []):
         yield from _of_block(case, "body", where, imported, in_function=in_function)
