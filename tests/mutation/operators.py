@@ -53,13 +53,13 @@ class Mutant:
         name: ``module:function | statement | old -> new``; unique within the module.
         line: Of the statement.
         source: Makes the changed module's text.
-        reach: The lines of which one runs where a test can notice; None if that is when the module is loaded.
+        reach: The first lines of the statements of which one runs where a test can notice; None where that is unknown.
     """
 
     name: str
     line: int
     source: Callable[[], str] = field(compare=False)
-    reach: range | None = field(default=None, compare=False)
+    reach: frozenset[int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def mutants_of(source: str, module: str) -> list[Mutant]:
         module: Its dotted name, for the mutants' names.
     """
     tree = ast.parse(source)
-    imported = _imported(tree)
+    imported, uses = _imported(tree), _uses(tree)
     found: list[Mutant] = []
     seen: Counter[str] = Counter()
     for change, where in _changes(tree, imported):
@@ -111,16 +111,56 @@ def mutants_of(source: str, module: str) -> list[Mutant]:
         name = f"{module}:{where.function} | {header} | {change.was} -> {change.becomes}"
         seen[name] += 1
         number = f" #{seen[name]}" if seen[name] > 1 else ""
-        line, reach = where.statement.lineno, _lines_of(where.statement) if where.within else None
+        line = where.statement.lineno
+        reach = frozenset((line,)) if where.within else uses.get(_constant_of(where.statement))
         found.append(Mutant(name + number, line, lambda change=change: _text(tree, change), reach))  # type: ignore[misc]
     return found
 
 
-def _lines_of(statement: ast.stmt) -> range:
-    """The lines of a statement without its blocks."""
-    body = getattr(statement, "body", None)
-    last = max(statement.lineno, body[0].lineno - 1) if body else statement.end_lineno or statement.lineno
-    return range(statement.lineno, last + 1)
+def _constant_of(statement: ast.stmt) -> str:
+    """The private name that a statement of a module gives a value; empty if there is none."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    name = targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+    return name if name.startswith("_") else ""
+
+
+def _uses(tree: ast.Module) -> dict[str, frozenset[int]]:
+    """Private names of a module that only its functions use -> the first lines of the statements that do."""
+    names = {name for statement in tree.body if (name := _constant_of(statement))}
+    lines: dict[str, set[int]] = {name: set() for name in names}
+    elsewhere: set[str] = set()
+
+    def visit(node: ast.AST, line: int, within: bool) -> None:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            lines[node.id].add(line)
+            elsewhere.update(() if within else (node.id,))
+        for child in ast.iter_child_nodes(node):
+            inside = within or (isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in node.body)
+            visit(child, child.lineno if isinstance(child, ast.stmt) else line, inside)
+
+    visit(tree, 0, False)
+    return {name: frozenset(found) for name, found in lines.items() if name not in elsewhere}
+
+
+def marked(source: str, mark: str) -> str:
+    """A module's text in which each statement of a function first calls a function with its line."""
+    tree = ast.parse(source)
+    for function in [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]:
+        _mark_block(function, mark)
+    return ast.unparse(tree)
+
+
+def _mark_block(parent: ast.AST, mark: str) -> None:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            calls = [ast.parse(f"{mark}({statement.lineno})").body[0] for statement in block]
+            for statement in block:
+                if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    _mark_block(statement, mark)
+            setattr(parent, name, [item for pair in zip(calls, block, strict=True) for item in pair])
+    for handler in (*getattr(parent, "handlers", ()), *getattr(parent, "cases", ())):
+        _mark_block(handler, mark)
 
 
 def _text(tree: ast.Module, change: _Change) -> str:

@@ -13,6 +13,7 @@ that does not end takes its worker along.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -25,18 +26,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 import pytest
 
 from tests.mutation.in_place import put
-from tests.mutation.operators import Mutant
+from tests.mutation.operators import Mutant, marked
 from tests.mutation.runner import Outcome, importers_of
 
 _PROBE = "tests/mutation/probe.py"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MUTANTS_OF_A_WORKER = 200
+_MARK = "_reached_by_a_test"
 _OWN_THREADS = ("polars", "tokio", "rayon")
 _LEFT_OUT = frozenset({"delta_rs_reads_every_table"})
 """Fixtures that every test has and that take longer than it: to read each table by another engine is not its point."""
@@ -151,7 +152,6 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process and its JVM."""
-        shutil.copy(self._output, "/tmp/worker.out")
         os.close(self._ask)
         self._process.kill()
         self._process.wait()
@@ -166,10 +166,8 @@ def _write(file: int, message: dict[str, Any]) -> None:
 
 
 def _kill(process: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(process, 9)
-    except ProcessLookupError:
-        pass
 
 
 def _cpu(process: int) -> float:
@@ -187,7 +185,6 @@ class _Plugin:
     def __init__(self, ask: int, tell: int, path: str) -> None:
         self._requests, self._tell, self._path = os.fdopen(ask), tell, path
         self._name = path.removesuffix(".py").replace("/", ".")
-        self._file = str(Path(path).resolve())
         self._number = 0
         self._lines: set[int] = set()
         self._shared: dict[str, set[int]] = {}
@@ -245,15 +242,14 @@ class _Plugin:
         found: dict[str, Any] = {"failed": ""}
         try:
             importers = importers_of(self._name, files) - {self._name} if request["rebuild"] else set()
-            put(module, request["source"], [here[name] for name in here if name in importers])
-        except Exception:
-            found["failed"] = "loading the module"
+            module.__dict__[_MARK] = lambda line: self._lines.add(line)
+            source = marked(request["source"], _MARK) if request.get("record") else request["source"]
+            put(module, source, [here[name] for name in here if name in importers])
+        except Exception as error:  # noqa: BLE001
+            found["failed"] = f"loading the module: {error!r}"
         tests = list(self._items) if request["tests"] is None else request["tests"]
         seconds: dict[str, float] = {}
         lines: dict[str, set[int]] = {}
-        if request.get("record"):
-            threading.settrace(self._trace)
-            sys.settrace(self._trace)
         for place, test in enumerate(() if found["failed"] else tests):
             self._lines = set()
             began = time.process_time() + _cpu(gateway.proc.pid)
@@ -263,7 +259,6 @@ class _Plugin:
                 break
             seconds[test] = time.process_time() + _cpu(gateway.proc.pid) - began
             lines[test] = self._lines
-        sys.settrace(None)
         if request.get("record"):
             for test, reached in lines.items():
                 reached |= self._shared.get(test.split("::")[0], set())
@@ -279,12 +274,6 @@ class _Plugin:
             print(f"{item.nodeid}\n{failed[0].longreprtext[-12000:]}", flush=True)
             item.session._setupstate.teardown_exact(self._probe)
         return not failed
-
-    def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename != self._file:
-            return None
-        self._lines.add(frame.f_lineno)
-        return self._trace
 
 
 _PARENTS: list[Any] = []
