@@ -32,13 +32,15 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pydelta/engines/arrow/conform.py": ("tests/unit/arrow/test_conform.py",),
     "pydelta/engines/arrow/sources.py": (
+        "tests/unit/arrow/test_sources.py",
         "tests/unit/arrow/test_local_verbs.py",
         "tests/unit/arrow/test_open.py",
         "tests/unit/arrow/test_rows_in.py",
     ),
     "pydelta/engines/arrow/scans.py": (
+        "tests/unit/arrow/test_sources.py",
         "tests/unit/arrow/test_open.py",
-        "tests/unit/arrow/test_odd_tables.py",
+        "tests/unit/arrow/test_rows_in.py",
     ),
     "pydelta/api/python/local.py": (
         "tests/unit/arrow/test_local_verbs.py",

@@ -6,7 +6,7 @@ Functions and classes stay the objects that other modules and the session hold; 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
@@ -14,21 +14,26 @@ from typing import Any
 _OF_THE_CLASS = frozenset({"__dict__", "__weakref__", "__module__", "__qualname__", "__firstlineno__", "__slots__"})
 
 
-def put(module: ModuleType, source: str, importers: Iterable[ModuleType] = ()) -> None:
+def put(
+    module: ModuleType, source: str, importers: Iterable[ModuleType] = (), names: Mapping[str, Any] | None = None
+) -> None:
     """Run a text as a loaded module's.
 
     Args:
         module: The loaded module.
         source: Its new text.
         importers: Modules whose own tables are built again, since they may hold its constants.
+        names: Further names that the text may use.
     """
-    _put_one(module, source)
+    module.__dict__.update(names or {})
+    _put_one(module, source, names or {})
     for other in importers:
-        _put_one(other, Path(str(other.__file__)).read_text())
+        _put_one(other, Path(str(other.__file__)).read_text(), {})
 
 
-def _put_one(module: ModuleType, source: str) -> None:
+def _put_one(module: ModuleType, source: str, names: Mapping[str, Any]) -> None:
     fresh = ModuleType(module.__name__)
+    fresh.__dict__.update(names)
     fresh.__dict__.update({name: module.__dict__[name] for name in ("__file__", "__package__", "__spec__")})
     exec(compile(source, str(module.__file__), "exec"), fresh.__dict__)
     holders = [vars(other) for name, other in list(sys.modules.items()) if name.startswith("pydelta") and other]

@@ -242,9 +242,9 @@ class _Plugin:
         found: dict[str, Any] = {"failed": ""}
         try:
             importers = importers_of(self._name, files) - {self._name} if request["rebuild"] else set()
-            module.__dict__[_MARK] = lambda line: self._lines.add(line)
             source = marked(request["source"], _MARK) if request.get("record") else request["source"]
-            put(module, source, [here[name] for name in here if name in importers])
+            names = {_MARK: lambda line: self._lines.add(line)}
+            put(module, source, [here[name] for name in here if name in importers], names)
         except Exception as error:  # noqa: BLE001
             found["failed"] = f"loading the module: {error!r}"
         tests = list(self._items) if request["tests"] is None else request["tests"]
