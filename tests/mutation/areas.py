@@ -18,7 +18,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "tests/unit/predicate/test_kept_texts.py",
         "tests/unit/predicate/test_skipping.py",
     ),
-    "pydelta/predicate/projection.py": ("tests/unit/spark/test_filters.py",),
+    "pydelta/predicate/projection.py": ("tests/unit/predicate/test_projection.py", "tests/unit/spark/test_filters.py"),
     "pydelta/predicate/binding.py": (
         "tests/unit/predicate/test_texts.py",
         "tests/unit/predicate/test_kept_texts.py",

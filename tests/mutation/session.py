@@ -294,7 +294,7 @@ def _connect_again(gateway: Any, number: int) -> None:
     pool.lock, ThreadSafeFinalizer.lock = threading.RLock(), threading.RLock()
     pool.next_id += number * 1_000_000  # The JVM may still release what it had from another child, by its number.
     gateway._callback_server = None
-    ensure_callback_server_started(gateway)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     close_ended(gateway)
 
 
