@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from pydelta.api.python.local import LocalTable
-from pydelta.engines.arrow.sources import arrow_of, check_replaced, refuse_rules, schema_of_arrow, with_inserts
+from pydelta.engines.arrow.sources import (
+    _has_objects,
+    arrow_of,
+    check_replaced,
+    refuse_rules,
+    schema_of_arrow,
+    with_inserts,
+)
 from pydelta.errors import ConstraintViolatedError, SchemaMismatchError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.predicate.expressions import Arithmetic, Column, Compare, Literal
@@ -76,18 +83,31 @@ def test_two_names_that_differ_in_case_are_refused():
             schema_of_arrow(pa.schema([(name, pa.int64()) for name in names]))
 
 
-OBJECTS = [
-    pl.Series("c", [object()], dtype=pl.Object),
+OBJECTS = {
+    "object": pl.Object,
+    "list": pl.List(pl.Object),
+    "array": pl.Array(pl.Object, 2),
+    "struct": pl.Struct({"x": pl.Int64, "y": pl.List(pl.Object)}),
+}
+NESTED = [
     pl.Series("c", [[1]], dtype=pl.List(pl.Int64)),
     pl.Series("c", [{"x": 1, "y": "b"}]),
 ]
 
 
-def test_an_object_of_python_is_refused_and_nested_values_are_not():
-    with pytest.raises(SchemaMismatchError, match="'c'"):
-        arrow_of(pl.DataFrame([OBJECTS[0]]))
-    for series in OBJECTS[1:]:
-        assert arrow_of(pl.DataFrame([series]))["c"].to_pylist() == series.to_list()
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_an_object_of_python_is_found_wherever_it_is(kind):
+    assert _has_objects(OBJECTS[kind])
+
+
+def test_an_object_of_python_is_refused():
+    with pytest.raises(SchemaMismatchError, match="Arrow has no objects of Python"):
+        arrow_of(pl.DataFrame({"a": [1], "c": pl.Series([object()], dtype=pl.Object)}))
+
+
+@pytest.mark.parametrize("series", NESTED, ids=["list", "struct"])
+def test_nested_values_without_objects_are_those_of_arrow(series):
+    assert arrow_of(pl.DataFrame([series]))["c"].to_pylist() == series.to_list()
 
 
 RULES = {

@@ -38,18 +38,35 @@ def path(tmp_path_factory):
     return str(path)
 
 
-@pytest.fixture
-def rel(spark, path):
-    """The database ``rel``, which is current, with the table as ``t`` and a table of Spark's own."""
+@pytest.fixture(scope="module")
+def lake(spark, path):
+    """The database ``rel`` with the table as ``t`` and a table of Spark's own."""
     spark.sql("CREATE DATABASE rel")
     spark.sql(f"CREATE TABLE rel.t USING delta LOCATION '{path}'")
     spark.sql("CREATE TABLE rel.own (id BIGINT) USING parquet")
+    yield
+    spark.sql("DROP DATABASE rel CASCADE")
+
+
+@pytest.fixture
+def rel(spark, lake):
+    """The database, which is current."""
     spark.catalog.setCurrentDatabase("rel")
     yield
     spark.catalog.setCurrentDatabase("default")
-    for view in ("seen", "framed"):
+
+
+@pytest.fixture
+def fresh(spark, rel):
+    """The database, from which all that a test makes is dropped."""
+    yield
+    for view in ("seen", "framed", "streamed"):
         spark.catalog.dropTempView(view)
-    spark.sql("DROP DATABASE rel CASCADE")
+    jvm = Jvm.of(spark)
+    catalog = jvm.state.catalog()
+    for name in jvm.to_list(catalog.listTables("rel")):
+        if str(name.table()) not in ("t", "own"):
+            catalog.dropTable(name, True, True)
 
 
 def ids(frame):
@@ -134,7 +151,7 @@ def test_a_query_that_names_nothing_is_refused(spark, rel, query):
         spark.sql(query).collect()
 
 
-def test_identifier_names_the_table_of_an_insert_and_of_a_delete(spark, rel, tmp_path):
+def test_identifier_names_the_table_of_an_insert_and_of_a_delete(spark, fresh, tmp_path):
     spark.sql(f"CREATE TABLE rel.n (id INT) USING delta LOCATION '{tmp_path / 'n'}'")
     spark.sql("INSERT INTO IDENTIFIER('rel.' || 'n') VALUES (1), (2)")
     spark.sql("INSERT INTO IDENTIFIER('n') SELECT id + 5 FROM IDENTIFIER('t')")
@@ -146,8 +163,8 @@ def test_identifier_names_the_table_of_an_insert_and_of_a_delete(spark, rel, tmp
 VIEWS = {
     "v": "SELECT id FROM t",
     "w (k)": "SELECT id + 1 AS n FROM V",
-    "x": "SELECT t.id FROM t JOIN own ON t.id = own.id",
-    "y": "SELECT id FROM own",
+    "x": "SELECT t.id FROM t JOIN two ON t.id = two.id",
+    "y": "SELECT id FROM two",
     "z": "WITH t AS (SELECT 9 AS id) SELECT t.id FROM t JOIN rel.t AS u ON u.id = 1",
     "c": "SELECT id FROM table_changes('t', 2)",
     "d": "SELECT id FROM t CHANGES FROM VERSION 2",
@@ -158,8 +175,8 @@ MAPPED = {"delta.columnMapping.mode": "name"}
 OF_VIEWS = {"v": [1, 2, 3], "w": [2, 3, 4], "x": [2], "y": [2], "z": [9], "c": [3], "d": [3], "o": [1, 2], "p": [3]}
 
 
-def test_a_view_s_names_are_those_of_its_database_wherever_it_is_read(spark, rel, path):
-    spark.sql("INSERT INTO own VALUES (2)")
+def test_a_view_s_names_are_those_of_its_database_wherever_it_is_read(spark, fresh, path):
+    spark.sql("CREATE TABLE two USING parquet AS SELECT 2L AS id")
     for name, query in VIEWS.items():
         spark.sql(f"CREATE VIEW rel.{name} AS {query.format(path=path)}")
     spark.catalog.setCurrentDatabase("default")
@@ -177,7 +194,7 @@ def test_a_view_s_names_are_those_of_its_database_wherever_it_is_read(spark, rel
         spark.read.option("versionAsOf", 1).table("rel.v")
 
 
-def test_a_temporary_view_hides_a_table_in_the_texts_of_temporary_views_alone(spark, rel):
+def test_a_temporary_view_hides_a_table_in_the_texts_of_temporary_views_alone(spark, fresh):
     spark.sql("CREATE TEMP VIEW seen AS SELECT id FROM t WHERE id > 1")
     spark.sql("CREATE TEMP VIEW framed AS SELECT id + 1 AS id FROM SEEN")
     spark.sql("CREATE TABLE rel.seen (id BIGINT) USING parquet")
@@ -187,7 +204,7 @@ def test_a_temporary_view_hides_a_table_in_the_texts_of_temporary_views_alone(sp
     assert ids(spark.sql("SELECT id FROM rel.over")) == []
 
 
-def test_a_view_of_a_frame_shows_new_rows_and_is_refused_without_its_columns(spark, rel, tmp_path):
+def test_a_view_of_a_frame_shows_new_rows_and_is_refused_without_its_columns(spark, fresh, tmp_path):
     place = str(tmp_path / "n")
     local = pydelta.LocalTable.create(place, pl.DataFrame({"id": [1], "b": [1]}), properties=MAPPED)
     spark.read.format("delta").load(place).where("id > 0").createOrReplaceTempView("framed")
@@ -296,13 +313,12 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("query", STREAMS)
-def test_a_stream_has_the_rows_of_what_it_names(spark, rel, tmp_path, query):
+def test_a_stream_has_the_rows_of_what_it_names(spark, fresh, tmp_path, query):
     frame = spark.sql(query)
     assert frame.isStreaming
     out = frame.writeStream.format("memory").queryName("streamed").trigger(availableNow=True)
     assert out.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination(60)
     assert ids(spark.table("streamed")) == STREAMS[query]
-    spark.catalog.dropTempView("streamed")
 
 
 EVOLVING = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
@@ -331,7 +347,7 @@ TWINS = [
 
 
 @pytest.fixture
-def twin(spark, rel, path):
+def twin(spark, fresh, path):
     """The entry by which Trino reads the table's manifests, as catalog_sync makes it."""
     jvm = Jvm.of(spark)
     catalog = jvm.state.catalog()
