@@ -162,10 +162,11 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("form", ["table", "chunks", "batch"])
 @pytest.mark.parametrize(("condition", "wrong"), CONDITIONS, ids=[str(place) for place in range(len(CONDITIONS))])
-def test_rows_that_do_not_satisfy_the_condition_of_what_they_replace_are_counted(condition, wrong, whole):
-    rows = ROWS if whole else ROWS.combine_chunks().to_batches()[0]
+def test_rows_that_do_not_satisfy_the_condition_of_what_they_replace_are_counted(condition, wrong, form):
+    chunks = pa.concat_tables([ROWS[:1], ROWS[1:]])
+    rows = {"table": ROWS, "chunks": chunks, "batch": ROWS.combine_chunks().to_batches()[0]}[form]
     for names in (("K", "s", "n"), ("k", "S", "n")):
         if wrong:
             with pytest.raises(ConstraintViolatedError, match=f"^(.* )?{wrong} rows do not satisfy"):
@@ -199,6 +200,15 @@ def test_partition_columns_have_names_of_any_case():
     opened.merge(pa.table({"k": [3, 2], "P": ["", "x"]}), on=["k"])
     assert rows_of(opened) == [{"k": 1, "P": None}, {"k": 2, "P": "x"}, {"k": 3, "P": None}]
     assert opened.scan("P IS NULL", columns=["P"]).to_pylist() == [{"P": None}] * 2
+
+
+def test_an_empty_text_is_a_missing_value_of_a_partition_column_whatever_its_name_s_case():
+    opened, _ = table(StructField("k", LONG), StructField("P", STRING, nullable=False), partition_columns=("P",))
+    rows = pa.table({"k": [1], "p": [""]})
+    for write in (opened.append, lambda rows: opened.merge(rows, on=["k"])):
+        with pytest.raises(ConstraintViolatedError, match="P"):
+            write(rows)
+    assert opened.version == 0
 
 
 @pytest.mark.parametrize("properties", [{}, VECTORS], ids=["files", "vectors"])
