@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pydelta.api.python.local import LocalTable
+from pydelta.engines.arrow.scans import Scan
 from pydelta.engines.arrow.sources import (
     _has_objects,
     arrow_of,
@@ -230,3 +231,24 @@ def test_columns_are_read_by_their_physical_names():
     opened, _ = table(*fields, partition_columns=("P",), **MAPPING)
     opened.append(pa.table({"k": [1, 2], "P": ["x", "y"]}))
     assert rows_of(opened, "P = 'y'") == [{"k": 2, "P": "y"}]
+
+
+def test_physical_names_of_a_table_without_column_mapping_are_not_its_files_names():
+    metadata = [{"delta.columnMapping.id": place, "delta.columnMapping.physicalName": f"c{place}"} for place in (1, 2)]
+    fields = StructField("k", LONG, metadata=metadata[0]), StructField("P", STRING, metadata=metadata[1])
+    opened, _ = table(*fields, partition_columns=("P",))
+    opened.append(pa.table({"k": [1, 2], "P": ["x", "y"]}))
+    assert rows_of(opened, "P = 'y'") == [{"k": 2, "P": "y"}]
+
+
+def test_a_scan_without_columns_has_as_many_rows_as_the_table():
+    log, snapshot = table_log()
+    assert Scan(log, snapshot, (), None).run(snapshot.files.select()).num_rows == 3
+
+
+def table_log():
+    """The log and the newest version of a table of three rows."""
+    opened, store = table(StructField("k", LONG))
+    opened.append(pa.table({"k": [1, 2, 3]}))
+    log = DeltaLog(store)
+    return log, log.update()
