@@ -297,8 +297,10 @@ def test_a_folder_is_written_by_spark_unless_it_is_a_table_s(spark, made, tmp_pa
 class OfSpark42:
     """The node of REPLACE WHERE as Spark 4.2 has it, made from that of the Spark that runs."""
 
-    def __init__(self, node, *, by_name=False):
+    def __init__(self, node, *, by_name=False, evolve=None):
         self.table, self.query, self.isByName = node.table, node.query, lambda: by_name
+        if evolve is not None:
+            self.withSchemaEvolution = lambda: evolve
         self.deleteExpr = node.replaceCriteriaOpt().get().cond
 
     def __getattr__(self, name):
@@ -319,8 +321,21 @@ def test_replace_where_of_spark_4_2(spark, made):
     assert rows(spark, table) == [X, (2, None, 8)]
     with pytest.raises(SchemaMismatchError):
         replace_where(nodes, OfSpark42(parsed("SELECT 8 AS p, 2 AS a, 1 AS extra"), by_name=True))
+    replace_where(nodes, OfSpark42(parsed("SELECT 9 AS p, 2 AS a, 1 AS extra"), by_name=True, evolve=True))
+    assert rows(spark, table) == [(*X, None), (2, None, 9, 1)]
     other = nodes.jvm.state.sqlParser().parsePlan("INSERT INTO parquet.`/none` REPLACE WHERE a = 2 VALUES (1)")
     assert replace_where(nodes, OfSpark42(other)) is None
+
+
+def test_replace_where_of_spark_4_2_reaches_the_table_of_a_view(spark, made):
+    table, nodes = made(), Nodes(spark)
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW over_one AS SELECT * FROM {table}")
+    try:
+        text = "INSERT INTO over_one REPLACE WHERE a = 2 VALUES (2, 'z', 7)"
+        replace_where(nodes, OfSpark42(nodes.jvm.state.sqlParser().parsePlan(text)))
+    finally:
+        spark.sql("DROP VIEW over_one")
+    assert rows(spark, table) == [X, (2, "z", 7)]
 
 
 class OfLaterSpark:
