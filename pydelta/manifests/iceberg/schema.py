@@ -49,6 +49,7 @@ from pydelta.manifests.iceberg.name_mapping import (
     ids_of,
     mapping_text,
     previous_mapping,
+    with_names,
     with_retired,
 )
 from pydelta.protocol.iceberg_compat import NESTED_IDS
@@ -135,7 +136,7 @@ def entry_schema(
     last_column_id: int = 0,
     omit: bool = False,
     name_mapping: str | None = None,
-    only_in_files: Sequence[str] = (),
+    only_in_files: Sequence[Sequence[str]] = (),
 ) -> EntrySchema:
     """Turn a table's schema into the entry's.
 
@@ -146,7 +147,8 @@ def entry_schema(
         last_column_id: The entry's ``last-column-id``.
         omit: Whether to leave out columns that Iceberg cannot hold, rather than refuse them.
         name_mapping: The entry's current name mapping.
-        only_in_files: Columns that files have beside the schema's: the materialized columns of row tracking.
+        only_in_files: Paths of columns that files have beside the schema's: the materialized columns of row tracking,
+            and columns that were dropped before the entry was first published.
 
     Raises:
         UnsupportedFeatureError: Iceberg cannot hold a column. Names each, and what to do.
@@ -157,7 +159,6 @@ def entry_schema(
     id_key = FIELD_ID if mode != "none" else marked
     builder = _Builder(mode=mode, id_key=id_key, previous=previous, last_id=last_column_id)
     fields, named = builder.fields(schema, mapping, ())
-    named += [builder.only_in_files(name, mapping) for name in only_in_files]
     if builder.problems and not omit:
         raise _refused(builder.problems)
     if not fields:
@@ -170,7 +171,9 @@ def entry_schema(
     builder.check_returned(built, mapping)
     return EntrySchema(
         schema=built,
-        name_mapping=mapping_text(with_retired(named, mapping, builder.new_id)),
+        name_mapping=mapping_text(
+            with_names(with_retired(named, mapping, builder.new_id), only_in_files, builder.new_id)
+        ),
         last_column_id=builder.last_id,
         left_out=tuple(builder.left_out),
         restarts=builder.restarts,
