@@ -364,6 +364,7 @@ def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
     said += [f"damaged deletion vector of: {path}: {why}" for path, why in report.damaged_vectors]
     said += [f"damaged file: {path}: {why}" for path, why in report.damaged_files]
     said += [f"cannot be searched: {folder}: {why}" for folder, why in report.unreachable]
+    said += [f"damaged Iceberg entry: {path}: {why}" for path, why in report.damaged_entry]
     mendable = [f"damaged checkpoint {name}: {why}" for name, why in report.damaged_checkpoints]
     mendable += ["damaged hint: _last_checkpoint"] if report.damaged_hint else []
     mendable += [f"missing file: {path}" for path in report.missing_files]

@@ -49,6 +49,7 @@ from pydelta.manifests.iceberg.name_mapping import (
     ids_of,
     mapping_text,
     previous_mapping,
+    with_names,
     with_retired,
 )
 from pydelta.protocol.iceberg_compat import NESTED_IDS
@@ -148,7 +149,7 @@ def entry_schema(
     mode: str,
     previous: PreviousColumns | None = None,
     omit: bool = False,
-    only_in_files: Sequence[str] = (),
+    only_in_files: Sequence[Sequence[str]] = (),
 ) -> EntrySchema:
     """Turn a table's schema into the entry's.
 
@@ -157,7 +158,8 @@ def entry_schema(
         mode: ``delta.columnMapping.mode``.
         previous: The columns that the entry has; None for a new entry.
         omit: Whether to leave out columns that Iceberg cannot hold, rather than refuse them.
-        only_in_files: Columns that files have beside the schema's: the materialized columns of row tracking.
+        only_in_files: Paths of columns that files have beside the schema's: the materialized columns of row tracking,
+            and columns that were dropped before the entry was first published.
 
     Raises:
         UnsupportedFeatureError: Iceberg cannot hold a column. Names each, and what to do.
@@ -169,7 +171,6 @@ def entry_schema(
     id_key = FIELD_ID if mode != "none" else marked
     builder = _Builder(mode=mode, id_key=id_key, previous=held.schema, last_id=held.last_column_id)
     fields, named = builder.fields(schema, mapping, ())
-    named += [builder.only_in_files(name, mapping) for name in only_in_files]
     if builder.problems and not omit:
         raise _refused(builder.problems)
     if not fields:
@@ -182,7 +183,9 @@ def entry_schema(
     builder.check_returned(built, mapping)
     return EntrySchema(
         schema=built,
-        name_mapping=mapping_text(with_retired(named, mapping, builder.new_id)),
+        name_mapping=mapping_text(
+            with_names(with_retired(named, mapping, builder.new_id), only_in_files, builder.new_id)
+        ),
         last_column_id=builder.last_id,
         left_out=tuple(builder.left_out),
         restarts=builder.restarts,
