@@ -36,13 +36,13 @@ def hidden_hops(lake: Lake) -> Iterator[Hop]:
 def _make(lake: Lake) -> Answer:
     table = lake.names.hidden
     lake.spark.sql(
-        f"CREATE TABLE {table} USING DELTA PARTITIONED BY (city) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') "
-        f"AS SELECT {', '.join(_COLUMNS)} FROM verify_orders"
+        f"CREATE TABLE {table} USING DELTA PARTITIONED BY (city) "
+        f"TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') AS SELECT {', '.join(_COLUMNS)} FROM verify_orders"
     )
     lake.spark.sql(f"DELETE FROM {table} WHERE id % 7 = 3 OR amount > 900")
     lake.expected[table] = rows.deleted(rows.first_rows(ROWS)).select(_COLUMNS)
     log = DeltaLog(lake.table_store(table))
-    if not log.update().files.has_vectors:
+    if not log.update().files.has_live_vectors():
         return Answer(expected="files with hidden rows", found="none", right=False)
     with lake.metastore() as metastore:
         sync_iceberg(log, metastore, iceberg_name(table), iceberg=True)
