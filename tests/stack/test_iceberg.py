@@ -17,6 +17,8 @@ from catalog_sync.sync import SyncOptions
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 
+pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]
+
 NAME = TableName(database=DATABASE, name="by_iceberg")
 ENTRY = iceberg_name(NAME)
 LOCATION = f"{ROOT}/{NAME.name}"
@@ -32,6 +34,18 @@ STEPS = [
     "OPTIMIZE {0}",
     "DELETE FROM {0} WHERE city IS NULL",
 ]
+
+
+@pytest.fixture(scope="module")
+def spark():
+    import pydelta
+
+    session = pydelta.session(
+        "iceberg-tests", conf={"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2"}
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="module")
