@@ -21,7 +21,7 @@ from jobs.verify.lake import Lake, leftovers
 from jobs.verify.plan import Answer, Hop
 from jobs.verify.timed import visible_hop
 
-__all__ = ["COLUMNS", "change_hops", "create_synced", "first_hops", "storing_hops"]
+__all__ = ["COLUMNS", "ROWS", "change_hops", "create_synced", "first_hops", "storing_hops"]
 
 ROWS: Final = 2_000
 COLUMNS: Final = "id BIGINT, customer STRING, amount DECIMAL(12,2), day DATE, at TIMESTAMP, city STRING"
