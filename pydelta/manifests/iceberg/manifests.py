@@ -14,16 +14,20 @@ from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader, AvroOutputFile
 from pyiceberg.avro.resolver import construct_reader
+from pyiceberg.conversions import to_bytes
 from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.manifest import (
     ManifestContent,
     ManifestFile,
+    PartitionFieldSummary,
     construct_partition_summaries,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
     read_manifest_list,
 )
 from pyiceberg.manifest import write_manifest_list as manifest_list_writer
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from pydelta.manifests.iceberg.entries import (
     ADDED,
@@ -155,11 +159,13 @@ def _described(
     location: str, length: int, entries: Sequence[Entry], spec: PartitionSpec, schema: Schema, snapshot_id: int
 ) -> ManifestFile:
     files, rows = [0, 0, 0], [0, 0, 0]
-    partitions: dict[tuple[Any, ...], Any] = {}
+    partitions: dict[tuple[Any, ...], Record] = {}
     for entry in entries:
         files[entry.status] += 1
         rows[entry.status] += entry.rows
         partitions[tuple(entry.partition._data)] = entry.partition
+    summaries = construct_partition_summaries(spec, schema, list(partitions.values()))
+    types = [part.field_type for part in spec.partition_type(schema).fields]
     sequences = [entry.sequence for entry in entries if entry.sequence is not None and entry.status != DELETED]
     return ManifestFile.from_args(
         manifest_path=location,
@@ -175,9 +181,20 @@ def _described(
         added_rows_count=rows[ADDED],
         existing_rows_count=rows[EXISTING],
         deleted_rows_count=rows[DELETED],
-        partitions=construct_partition_summaries(spec, schema, list(partitions.values())),
+        partitions=[_widened(part, kind) for part, kind in zip(summaries, types, strict=True)],
         key_metadata=None,
     )
+
+
+def _widened(summary: PartitionFieldSummary, kind: IcebergType) -> PartitionFieldSummary:
+    """Let bounds of zero cover both zeros, which Python takes for one value and other engines for two."""
+    if isinstance(kind, FloatType | DoubleType):
+        low, high = to_bytes(kind, 0.0), to_bytes(kind, -0.0)
+        if summary.lower_bound == low:
+            summary[2] = high
+        if summary.upper_bound == high:
+            summary[3] = low
+    return summary
 
 
 def decode_manifest(data: bytes, manifest: ManifestFile, *, spec: PartitionSpec, schema: Schema) -> list[Entry]:
