@@ -30,6 +30,7 @@ OPTIONAL = {
     "google": "serve",
     "zstandard": "serve",
     "jinja2": "ui",
+    "pyiceberg": "iceberg",
     "waitress": "ui",
     "prometheus_client": "ui",
     "deltalake": "dev",

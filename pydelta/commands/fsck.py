@@ -6,10 +6,12 @@
     live files     -- minus the store's listing --> missing
     live files     -- of another size than in the listing --> damaged
     listing        -- minus the files that any version in the log names --> stray
+    Iceberg entry  --> files of its own that are missing or damaged
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -22,6 +24,7 @@ from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside, own_paths
 from pydelta.errors import (
+    DeltaEnvironmentError,
     DeltaError,
     LogCorruptedError,
     LogGapError,
@@ -35,6 +38,7 @@ from pydelta.log.checkpoint.read import read_checkpoint
 from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.log.side_files import HINT_PATH, read_hint
+from pydelta.manifests.iceberg.metadata import METADATA_DIR
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name
 from pydelta.protocol.vectors import stored_range, vector_path
@@ -44,6 +48,8 @@ from pydelta.storage.readers import read_all
 from pydelta.txn import Operation, OptimisticTransaction
 
 __all__ = ["Fsck", "FsckReport"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 _READERS: Final = 16
 _WRITING_MS: Final = 24 * 3_600_000
@@ -74,6 +80,8 @@ class FsckReport:
         damaged_vectors: Live files whose deletion vector is cut short, with the sizes.
         unreachable: Folders outside the table whose files could not be checked, with the reason.
         stray_files: Files that no version in the log names: ``path size modification_time``.
+        damaged_entry: Missing and damaged files of the Iceberg entry, with the reason. They are not repaired: delete
+            the folder ``_pydelta/iceberg`` and publish the entry again.
         repaired_version: The commit that removed the missing files from the log; None without one.
         removed_checkpoints: Damaged checkpoint files that were deleted or replaced by a sound one.
     """
@@ -92,6 +100,7 @@ class FsckReport:
     damaged_vectors: tuple[tuple[str, str], ...] = ()
     unreachable: tuple[tuple[str, str], ...] = ()
     stray_files: pl.DataFrame = field(default_factory=_nothing)
+    damaged_entry: tuple[tuple[str, str], ...] = ()
     repaired_version: int | None = None
     removed_checkpoints: tuple[str, ...] = ()
 
@@ -109,6 +118,7 @@ class FsckReport:
             or self.damaged_files
             or self.damaged_vectors
             or self.unreachable
+            or self.damaged_entry
         )
 
 
@@ -143,7 +153,7 @@ class Fsck(Task[FsckReport]):
         listing = read_listing(objects)
         if listing.is_empty:
             raise TableNotFoundError.at(log.uri)
-        report = _check_log(log, objects, listing)
+        report = replace(_check_log(log, objects, listing), damaged_entry=_damage_of_entry(log))
         try:
             txn = context.start()
             checked = _check_files(log, txn.snapshot, report, now_ms=context.clock())
@@ -203,6 +213,18 @@ def _damage_of(log: DeltaLog, files: CheckpointFiles) -> list[tuple[str, str]]:
     except UnsupportedFeatureError:
         return []
     return []
+
+
+def _damage_of_entry(log: DeltaLog) -> tuple[tuple[str, str], ...]:
+    """Return missing and damaged files of the Iceberg entry, which is not checked without PyIceberg."""
+    if next(iter(log.store.list_from("", prefix=METADATA_DIR)), None) is None:
+        return ()
+    try:
+        from pydelta.manifests.iceberg import damaged_files
+    except DeltaEnvironmentError as error:
+        _LOG.warning("The Iceberg entry is not checked: %s", error.message, extra={"table": log.uri})
+        return ()
+    return tuple(damaged_files(log))
 
 
 # --- files -------------------------------------------------------------------------------------------------------

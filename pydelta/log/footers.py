@@ -1,4 +1,4 @@
-"""Count the rows of data files by their Parquet footers."""
+"""Read the Parquet footers of data files, and count their rows by them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydelta.log.vector_files import place_of
 from pydelta.storage import Store
 from pydelta.storage.readers import read_all
 
-__all__ = ["count_rows"]
+__all__ = ["count_rows", "read_footers"]
 
 _TAIL_BYTES: Final = 64 * 1024
 _FOOTER_BYTES: Final = 8
@@ -22,7 +22,14 @@ _FOOTER_BYTES: Final = 8
 def count_rows(
     files: Sequence[tuple[str, int]], *, store: Store, root: str, options: Mapping[str, str] | None
 ) -> list[int]:
-    """Count the rows in data files, hidden ones too. The footers are read in parallel.
+    """Count the rows in data files, hidden ones too. See ``read_footers``."""
+    return [int(footer.num_rows) for footer in read_footers(files, store=store, root=root, options=options)]
+
+
+def read_footers(
+    files: Sequence[tuple[str, int]], *, store: Store, root: str, options: Mapping[str, str] | None
+) -> list[pq.FileMetaData]:
+    """Read the footers of data files, in parallel.
 
     Args:
         files: Path in the log and size in bytes of each file.
@@ -34,7 +41,7 @@ def count_rows(
         StorageError: A file cannot be read.
     """
 
-    def count(file: tuple[str, int]) -> int:
+    def read(file: tuple[str, int]) -> pq.FileMetaData:
         path, size = file
         holder, there = place_of(path, store=store, root=root, options=options)
         tail = holder.read_range(there, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
@@ -42,12 +49,12 @@ def count_rows(
         if length > len(tail):
             tail = holder.read_range(there, max(0, size - length), length)
         try:
-            return int(pq.read_metadata(pa.BufferReader(b"PAR1" + tail[-length:])).num_rows)
+            return pq.read_metadata(pa.BufferReader(b"PAR1" + tail[-length:]))
         except pa.ArrowInvalid as error:
             raise StorageError(
-                f"The footer of {path!r} cannot be read, so its rows cannot be counted: {error}",
+                f"The footer of {path!r} cannot be read, so its rows and columns are not known: {error}",
                 hint="The file is damaged. Restore it from a backup, or restore a version before it.",
                 table=root,
             ) from error
 
-    return read_all(count, files)
+    return read_all(read, files)

@@ -6,6 +6,7 @@ import decimal
 import json
 import os
 import uuid
+from dataclasses import replace
 
 import deltalake
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 
 import pydelta
+from pydelta.api.cli.iceberg import entry_lines
 from pydelta.commands.alter.requests import (
     AddColumns,
     ChangeColumn,
@@ -28,7 +30,7 @@ from pydelta.log import DeltaLog
 from pydelta.manifests.iceberg import IcebergOptions, publish_iceberg
 from pydelta.manifests.iceberg.footers import file_oddities
 from pydelta.manifests.iceberg.name_mapping import find_name, ids_of, previous_mapping
-from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema, promotes
+from pydelta.manifests.iceberg.schema import EntrySchema, PreviousColumns, entry_schema, promotes
 from pydelta.protocol.schema import (
     ArrayType,
     DataType,
@@ -56,13 +58,15 @@ def mapped(name: str, kind: DataType, number: int, physical: str | None = None, 
     return StructField(name, kind, True, {**marks, **more})
 
 
+def held(entry: EntrySchema) -> PreviousColumns:
+    return PreviousColumns(schema=entry.schema, last_column_id=entry.last_column_id, name_mapping=entry.name_mapping)
+
+
 def after(entry: EntrySchema, *fields: StructField, mode: str = "none", **options: object) -> EntrySchema:
     return entry_schema(
         StructType(fields),
         mode=mode,
-        previous=entry.schema,
-        last_column_id=entry.last_column_id,
-        name_mapping=entry.name_mapping,
+        previous=held(entry),
         **options,  # type: ignore[arg-type]
     )
 
@@ -99,7 +103,7 @@ def test_ids_are_given_once_and_kept() -> None:
 
 def test_without_a_name_mapping_the_schema_is_the_memory() -> None:
     first = entry_schema(NESTED, mode="none")
-    again = entry_schema(NESTED, mode="none", previous=first.schema, last_column_id=first.last_column_id)
+    again = entry_schema(NESTED, mode="none", previous=replace(held(first), name_mapping=None))
     assert (again.schema, again.name_mapping) == (first.schema, first.name_mapping)
 
 
@@ -427,7 +431,7 @@ def test_footers_that_readers_take_otherwise(tmp_path) -> None:
     found = file_oddities(*footer_and_entry(tmp_path / "b", marked(("x", 1), ("y", 2), ("more", 3)), xy))
     assert found == type(found)()
     found = file_oddities(*footer_and_entry(tmp_path / "c", marked(("x", None), ("y", None), ("more", None)), xy))
-    assert (found.unnamed, found.other_ids) == (("more",), ())
+    assert (found.unnamed, found.other_ids) == ((("more",),), ())
     found = file_oddities(*footer_and_entry(tmp_path / "d", marked(("x", 1), ("y", None)), xy))
     assert found.other_ids == ("y",)
     times = StructType((field("t", P("timestamp")), field("s", StructType((field("n", P("timestamp_ntz")),)))))
@@ -445,15 +449,54 @@ def test_footers_that_readers_take_otherwise(tmp_path) -> None:
         assert found == type(found)()
 
 
+def test_files_with_other_ids_are_refused(tmp_path) -> None:
+    """Rows that come from Parquet with field ids keep them when delta-rs appends them."""
+    deltalake.write_deltalake(str(tmp_path / "t"), pa.table({"x": [1], "y": [2]}))
+    table = pydelta.open(tmp_path / "t")
+    published(table)
+    deltalake.write_deltalake(str(tmp_path / "t"), marked(("x", 2), ("y", 1)), mode="append")
+    with pytest.raises(UnsupportedFeatureError, match=r"other field ids than the table for 'x', 'y'.*\n.*OVERWRITE"):
+        published(table)
+    table.overwrite(table.scan())
+    published(table)
+
+
+def test_columns_that_were_dropped_before_the_entry(tmp_path) -> None:
+    table = pydelta.LocalTable.create(tmp_path / "t", ROWS)
+    changed(table, SetProperties(properties={"delta.columnMapping.mode": "name"}))
+    changed(table, DropColumns(paths=(("st", "y"), ("f",))))
+    expected = [{"id": row["id"], "price": row["price"], "st": {"x": row["st"]["x"]}} for row in ROWS.to_pylist()]
+    for _ in range(2):
+        result = publish_iceberg(table._log)
+        assert all_rows(result.entry) == canonical(expected, sorted(expected[0]))
+        row = {"id": 7, "price": None, "st": {"x": 5}}
+        table.append(pa.Table.from_pylist([row], schema=table.schema))
+        expected.append(row)
+
+
+def test_times_as_int96_are_told(tmp_path) -> None:
+    moment = pa.array([1_700_000_000_123_456], pa.timestamp("us", "UTC"))
+    rows = pa.table({"id": [1], "t": moment})
+    table = pydelta.LocalTable.create(tmp_path / "t", rows)
+    assert published(table).int96 == ()
+    added(tmp_path / "t", rows, 1, use_deprecated_int96_timestamps=True)
+    result = publish_iceberg(table._log)
+    assert result.int96 == ("t",)
+    assert any("INT96" in line for line in entry_lines(result))
+
+
+def added(folder, rows: pa.Table, version: int, **options: object) -> None:
+    path = folder / "old.parquet"
+    pq.write_table(rows, path, **options)
+    add = {"path": "old.parquet", "partitionValues": {}, "size": os.path.getsize(path),
+           "modificationTime": 9_000_000_000_000, "dataChange": True}  # fmt: skip
+    (folder / "_delta_log" / f"{version:020d}.json").write_text(json.dumps({"add": add}))
+
+
 def test_lists_of_old_writers_are_read(tmp_path) -> None:
     rows = pa.table({"id": [1, 2], "l": pa.array([[1, 2], None], pa.list_(pa.int64()))})
     table = pydelta.LocalTable.create(tmp_path / "t", rows.schema)
-    path = tmp_path / "t" / "old.parquet"
-    pq.write_table(rows, path, use_compliant_nested_type=False)
-    add = {"path": "old.parquet", "partitionValues": {}, "size": os.path.getsize(path), "modificationTime": 1,
-           "dataChange": True}  # fmt: skip
-    commit = tmp_path / "t" / "_delta_log" / f"{1:020d}.json"
-    commit.write_text(json.dumps({"add": add}))
+    added(tmp_path / "t", rows, 1, use_compliant_nested_type=False)
     result = published(table)
     assert pyiceberg_rows(result.entry.location) == duckdb_rows(result.entry.location) == of_arrow(rows)
     assert uuid.UUID(result.entry.table_id)

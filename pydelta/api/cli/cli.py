@@ -364,6 +364,7 @@ def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
     said += [f"damaged deletion vector of: {path}: {why}" for path, why in report.damaged_vectors]
     said += [f"damaged file: {path}: {why}" for path, why in report.damaged_files]
     said += [f"cannot be searched: {folder}: {why}" for folder, why in report.unreachable]
+    said += [f"damaged Iceberg entry: {path}: {why}" for path, why in report.damaged_entry]
     mendable = [f"damaged checkpoint {name}: {why}" for name, why in report.damaged_checkpoints]
     mendable += ["damaged hint: _last_checkpoint"] if report.damaged_hint else []
     mendable += [f"missing file: {path}" for path in report.missing_files]
@@ -483,8 +484,8 @@ def serve(
     """Serve JDBC, ODBC, beeline and Spark Connect; by default on the ports 10000 and 15002."""
     try:
         from pydelta.api.console.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
+        from pydelta.api.console.guard import Guard
         from pydelta.api.server.command import run_server
-        from pydelta.api.server.guard import Guard
     except ModuleNotFoundError as error:
         raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
 

@@ -28,6 +28,7 @@ def entry_row(result: IcebergPublished) -> dict[str, Any]:
         "deleteFiles": result.delete_files,
         "puts": result.puts,
         "leftOut": list(result.left_out),
+        "int96": list(result.int96),
     }
 
 
@@ -44,4 +45,9 @@ def entry_lines(result: IcebergPublished) -> list[str]:
     ]
     if result.left_out:
         lines.append(f"Left out, because Iceberg cannot hold them: {', '.join(result.left_out)}.")
+    if result.int96:
+        lines.append(
+            f"Some files store times as INT96, which engines read differently: {', '.join(result.int96)}. Rewrite them "
+            "with OPTIMIZE or REORG, with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS."
+        )
     return [*lines, entry.metadata_location]

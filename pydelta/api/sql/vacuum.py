@@ -143,7 +143,12 @@ def run_fsck(spark: SparkSession, log: DeltaLog, *, repair: bool) -> DataFrame:
         raise LogCorruptedError(
             report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
         )
-    for path, why in (*report.damaged_files, *report.damaged_vectors, *report.unreachable):
+    for path, why in (
+        *report.damaged_files,
+        *report.damaged_vectors,
+        *report.unreachable,
+        *report.damaged_entry,
+    ):
         _LOG.warning("FSCK: %s: %s", path, why, extra={"table": log.uri})
     return _fsck_frame(spark, report)
 

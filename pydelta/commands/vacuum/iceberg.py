@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydelta.commands.vacuum.needed import CommitTimeline
-from pydelta.errors import DeltaEnvironmentError, DeltaError, SchemaError, UnsafeOperationError, UnsupportedFeatureError
+from pydelta.errors import (
+    DeltaEnvironmentError,
+    DeltaError,
+    LogCorruptedError,
+    SchemaError,
+    StorageError,
+    UnsafeOperationError,
+    UnsupportedFeatureError,
+)
 from pydelta.log import DeltaLog
 from pydelta.manifests.iceberg.entry import find_newest
 from pydelta.manifests.iceberg.metadata import FOLDER, is_ours, snapshot_version
@@ -108,7 +116,7 @@ def expire_clones(clones: Iterable[DeltaLog], *, cutoff_ms: int) -> ExpiredSnaps
 def unreferenced(log: DeltaLog, *, cutoff_ms: int) -> list[ObjectInfo]:
     """List files of the entry's folder that its newest metadata does not refer to and that are older than a time.
 
-    Without PyIceberg none are found: they stay until a VACUUM with it.
+    None are found without PyIceberg, or if the entry is damaged: they stay until a later VACUUM.
     """
     if find_newest(log.store) is None:
         return []
@@ -117,7 +125,11 @@ def unreferenced(log: DeltaLog, *, cutoff_ms: int) -> list[ObjectInfo]:
     except DeltaEnvironmentError as error:
         _LOG.warning("Files of the Iceberg entry stay: %s", error.message, extra={"table": log.uri})
         return []
-    return unreferenced_files(log, older_than_ms=cutoff_ms)
+    try:
+        return unreferenced_files(log, older_than_ms=cutoff_ms)
+    except (StorageError, LogCorruptedError) as error:
+        _LOG.warning("Files of the Iceberg entry stay: %s", error.message, extra={"table": log.uri})
+        return []
 
 
 def delete_unreferenced(log: DeltaLog, *, cutoff_ms: int) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydelta.errors import DeltaEnvironmentError
 
 if TYPE_CHECKING:
+    from pydelta.manifests.iceberg.check import damaged_files
     from pydelta.manifests.iceberg.entry import IcebergEntry, IcebergOptions, IcebergPublished, read_entry
     from pydelta.manifests.iceberg.expire import ExpireResult, expire_snapshots, unreferenced_files
     from pydelta.manifests.iceberg.publish import publish_iceberg
@@ -28,6 +29,7 @@ __all__ = [
     "IcebergEntry",
     "IcebergOptions",
     "IcebergPublished",
+    "damaged_files",
     "expire_snapshots",
     "publish_iceberg",
     "read_entry",
@@ -40,6 +42,7 @@ _HOMES: Final = {
     "IcebergEntry": "entry",
     "IcebergOptions": "entry",
     "IcebergPublished": "entry",
+    "damaged_files": "check",
     "expire_snapshots": "expire",
     "publish_iceberg": "publish",
     "read_entry": "entry",

@@ -93,6 +93,7 @@ class IcebergPublished:
         delete_files: Files of hidden rows written.
         puts: Number of files written in all.
         left_out: Columns that Iceberg cannot hold and that were left out.
+        int96: Columns of times that some files store as INT96, which engines read differently.
     """
 
     entry: IcebergEntry
@@ -106,6 +107,7 @@ class IcebergPublished:
     delete_files: int = 0
     puts: int = 0
     left_out: tuple[str, ...] = ()
+    int96: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

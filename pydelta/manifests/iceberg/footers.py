@@ -22,7 +22,7 @@ _FIELD_ID: Final = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOddities:
-    """Columns of a file, by their paths in it.
+    """Columns of a file, by their paths in it, with ``element``, ``key`` and ``value`` for parts.
 
     Args:
         int96: Times stored as INT96. They have no zone there, so engines disagree on what they mean.
@@ -33,7 +33,7 @@ class FileOddities:
 
     int96: tuple[str, ...] = ()
     other_ids: tuple[str, ...] = ()
-    unnamed: tuple[str, ...] = ()
+    unnamed: tuple[tuple[str, ...], ...] = ()
 
 
 def file_oddities(footer: pq.FileMetaData, entry: EntrySchema) -> FileOddities:
@@ -45,25 +45,25 @@ def file_oddities(footer: pq.FileMetaData, entry: EntrySchema) -> FileOddities:
     """
     columns = [footer.schema.column(index) for index in range(footer.num_columns)]
     int96 = tuple(column.path for column in columns if column.physical_type == "INT96")
-    compared = [*_compared(list(footer.schema.to_arrow_schema()), previous_mapping(entry.name_mapping, None), "")]
+    compared = [*_compared(list(footer.schema.to_arrow_schema()), previous_mapping(entry.name_mapping, None), ())]
     ids = [found for _, found, _ in compared if found is not None]
-    named = [(name, found, mapped) for name, found, mapped in compared if mapped in entry.schema.field_ids]
-    other = tuple(name for name, found, mapped in named if found != mapped) if ids else ()
-    unnamed = tuple(name for name, _, mapped in compared if mapped is None) if len(ids) < len(compared) else ()
+    named = [(path, found, mapped) for path, found, mapped in compared if mapped in entry.schema.field_ids]
+    other = tuple(".".join(path) for path, found, mapped in named if found != mapped) if ids else ()
+    unnamed = tuple(path for path, _, mapped in compared if mapped is None) if len(ids) < len(compared) else ()
     return FileOddities(int96=int96, other_ids=other, unnamed=unnamed)
 
 
 def _compared(
-    fields: Sequence[Any], mapped: Sequence[MappedName], above: str
-) -> Iterator[tuple[str, int | None, int | None]]:
+    fields: Sequence[Any], mapped: Sequence[MappedName], above: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], int | None, int | None]]:
     """Iterate over all columns and parts: the path, the id in the file, and the id in the name mapping."""
     import pyarrow as pa
 
     for item in fields:
-        name = f"{above}.{item.name}" if above else item.name
+        path = (*above, item.name)
         known = next((one for one in mapped if item.name in one.names), None)
         text = (item.metadata or {}).get(_FIELD_ID)
-        yield name, None if text is None else int(text), None if known is None else known.field_id
+        yield path, None if text is None else int(text), None if known is None else known.field_id
         kind, below = item.type, known.parts if known is not None else ()
         if pa.types.is_struct(kind):
             parts = [kind.field(index) for index in range(kind.num_fields)]
@@ -73,4 +73,4 @@ def _compared(
             parts = [kind.value_field.with_name("element")]
         else:
             continue
-        yield from _compared(parts, below, name)
+        yield from _compared(parts, below, path)

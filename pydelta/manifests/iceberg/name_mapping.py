@@ -13,7 +13,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, create_mapping_from_schema, parse_mapping_from_json
 
-__all__ = ["MappedName", "find_name", "ids_of", "mapping_text", "previous_mapping", "with_retired"]
+__all__ = ["MappedName", "find_name", "ids_of", "mapping_text", "previous_mapping", "with_names", "with_retired"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,23 @@ def ids_of(mapped: Iterable[MappedName]) -> Iterator[int]:
     for item in mapped:
         yield item.field_id
         yield from ids_of(item.parts)
+
+
+def with_names(
+    mapped: Sequence[MappedName], paths: Iterable[Sequence[str]], new_id: Callable[[], int]
+) -> tuple[MappedName, ...]:
+    """Add columns and parts that only files have, by their paths in files. Those that are named stay as they are."""
+    found = list(mapped)
+    for path in paths:
+        name, rest = path[0], path[1:]
+        at = next((number for number, item in enumerate(found) if name in item.names), None)
+        if at is None:
+            at = len(found)
+            found.append(MappedName(new_id(), (name,)))
+        if rest:
+            item = found[at]
+            found[at] = MappedName(item.field_id, item.names, with_names(item.parts, [rest], new_id))
+    return tuple(found)
 
 
 def with_retired(

@@ -59,7 +59,8 @@ from pydelta.manifests.iceberg.metadata import (
 )
 from pydelta.manifests.iceberg.partitions import partition_spec
 from pydelta.manifests.iceberg.reading import read_list
-from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema
+from pydelta.manifests.iceberg.samples import checked_schema
+from pydelta.manifests.iceberg.schema import EntrySchema, PreviousColumns, entry_schema
 from pydelta.manifests.iceberg.writing import FileWriter
 from pydelta.manifests.lease import ICEBERG, Lease, ManifestsBusyError
 from pydelta.manifests.publish import holding
@@ -242,6 +243,7 @@ class _Made:
     reason: str | None
     puts: int
     left_out: tuple[str, ...]
+    int96: tuple[str, ...]
 
 
 def _result(
@@ -260,6 +262,7 @@ def _result(
         delete_files=made.deletes.added.files,
         puts=made.puts + 2,
         left_out=made.left_out,
+        int96=made.int96,
     )
 
 
@@ -273,6 +276,7 @@ class _Basis:
         entry: The schema.
         spec: The partition spec.
         specs: Every spec with a schema that has its columns, by id.
+        int96: Columns of times that files store as INT96.
     """
 
     metadata: Mapping[str, Any] | None
@@ -280,6 +284,7 @@ class _Basis:
     entry: EntrySchema
     spec: PartitionSpec
     specs: Mapping[int, tuple[PartitionSpec, Schema]]
+    int96: tuple[str, ...]
 
 
 def _basis(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: IcebergOptions) -> _Basis:
@@ -290,7 +295,9 @@ def _basis(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Ice
     elif metadata is not None and _version(metadata) > snapshot.version:
         reason = f"version {_version(metadata)} was published, but the table is at {snapshot.version}"
         metadata = forgotten(metadata)
-    entry = _schema_of(snapshot, metadata, options)
+    entry, int96 = checked_schema(
+        lambda only: _schema_of(snapshot, metadata, options, only), log, snapshot, begins=metadata is None
+    )
     if metadata is not None and entry.restarts is not None:
         reason, metadata = entry.restarts, forgotten(metadata)
     known = known_specs(metadata)
@@ -301,6 +308,7 @@ def _basis(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Ice
         entry=entry,
         spec=spec,
         specs={**known, spec.spec_id: (spec, entry.schema)},
+        int96=int96,
     )
 
 
@@ -356,23 +364,37 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
             ),
         )
         writer.settle()
-    return _Made(metadata=after, data=data, deletes=deletes, reason=reason, puts=writer.puts, left_out=entry.left_out)
+    return _Made(
+        metadata=after,
+        data=data,
+        deletes=deletes,
+        reason=reason,
+        puts=writer.puts,
+        left_out=entry.left_out,
+        int96=basis.int96,
+    )
 
 
-def _schema_of(snapshot: Snapshot, metadata: Mapping[str, Any] | None, options: IcebergOptions) -> EntrySchema:
-    previous, last_id, mapping = None, 0, None
+def _schema_of(
+    snapshot: Snapshot,
+    metadata: Mapping[str, Any] | None,
+    options: IcebergOptions,
+    only_in_files: Sequence[Sequence[str]],
+) -> EntrySchema:
+    previous = None
     if metadata is not None:
         found = {item["schema-id"]: item for item in metadata["schemas"]}[metadata["current-schema-id"]]
-        previous, last_id = Schema.model_validate(found), metadata["last-column-id"]
-        mapping = metadata["properties"].get(MAPPING_PROPERTY)
+        previous = PreviousColumns(
+            schema=Schema.model_validate(found),
+            last_column_id=metadata["last-column-id"],
+            name_mapping=metadata["properties"].get(MAPPING_PROPERTY),
+        )
     return entry_schema(
         snapshot.schema,
         mode=snapshot.column_mapping_mode,
         previous=previous,
-        last_column_id=last_id,
         omit=_omits(snapshot, options),
-        name_mapping=mapping,
-        only_in_files=materialized_columns(snapshot.row_tracking),
+        only_in_files=[*((name,) for name in materialized_columns(snapshot.row_tracking)), *only_in_files],
     )
 
 

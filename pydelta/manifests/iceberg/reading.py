@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["live_files", "read_list", "read_manifest", "read_whole"]
 
-_DAMAGED: Final = (ValueError, EOFError, KeyError, IndexError, OverflowError, zlib.error)
+_DAMAGED: Final = (ValueError, EOFError, KeyError, IndexError, OverflowError, TypeError, SystemError, zlib.error)
 
 
 def live_files(manifest: ManifestFile) -> int:

@@ -49,13 +49,14 @@ from pydelta.manifests.iceberg.name_mapping import (
     ids_of,
     mapping_text,
     previous_mapping,
+    with_names,
     with_retired,
 )
 from pydelta.protocol.iceberg_compat import NESTED_IDS
 from pydelta.protocol.schema import EXISTENCE_DEFAULT, FIELD_ID, physical_name
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, parse_type
 
-__all__ = ["EntryColumn", "EntryLeaf", "EntrySchema", "entry_schema", "promotes"]
+__all__ = ["EntryLeaf", "EntrySchema", "IcebergColumn", "PreviousColumns", "entry_schema", "promotes"]
 
 _FIRST_PART_ID: Final = 1_000_000_000
 """First id for what column mapping gives no id, all of it left out. Ids of later columns never reach it."""
@@ -80,13 +81,13 @@ _WHOLE: Final = ("byte", "short", "integer", "long")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryLeaf:
-    """A column without parts that is not inside a list or a map, so that its statistics can be used.
+    """A column without parts outside lists and maps, so that its statistics can be used.
 
     Args:
         field_id: Its id.
         path: Its physical name, below those of the structs that hold it: its place in the statistics.
         data_type: Its type in Delta.
-        collated: Whether its texts have an order of their own.
+        collated: Whether a collation orders its texts.
     """
 
     field_id: int
@@ -96,7 +97,7 @@ class EntryLeaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryColumn:
+class IcebergColumn:
     """A column of the table as the entry has it: its name in the table, its id and its type in Delta."""
 
     name: str
@@ -124,40 +125,52 @@ class EntrySchema:
     left_out: tuple[str, ...]
     restarts: str | None
     leaves: tuple[EntryLeaf, ...]
-    columns: Mapping[str, EntryColumn]
+    columns: Mapping[str, IcebergColumn]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviousColumns:
+    """The columns that an entry has, which keep their ids.
+
+    Args:
+        schema: Its current schema; None for a new entry.
+        last_column_id: Its ``last-column-id``, the largest id ever given.
+        name_mapping: Its current name mapping, as JSON; None if it has none.
+    """
+
+    schema: Schema | None
+    last_column_id: int
+    name_mapping: str | None = None
 
 
 def entry_schema(
     schema: StructType,
     *,
     mode: str,
-    previous: Schema | None = None,
-    last_column_id: int = 0,
+    previous: PreviousColumns | None = None,
     omit: bool = False,
-    name_mapping: str | None = None,
-    only_in_files: Sequence[str] = (),
+    only_in_files: Sequence[Sequence[str]] = (),
 ) -> EntrySchema:
     """Turn a table's schema into the entry's.
 
     Args:
         schema: The table's schema.
         mode: ``delta.columnMapping.mode``.
-        previous: The entry's current schema.
-        last_column_id: The entry's ``last-column-id``.
+        previous: The columns that the entry has; None for a new entry.
         omit: Whether to leave out columns that Iceberg cannot hold, rather than refuse them.
-        name_mapping: The entry's current name mapping.
-        only_in_files: Columns that files have beside the schema's: the materialized columns of row tracking.
+        only_in_files: Paths of columns that files have beside the schema's: the materialized columns of row tracking,
+            and columns that were dropped before the entry was first published.
 
     Raises:
         UnsupportedFeatureError: Iceberg cannot hold a column. Names each, and what to do.
         SchemaError: Two columns have the same full name in Iceberg, or no column is left.
     """
-    mapping = previous_mapping(name_mapping, previous)
+    held = previous or PreviousColumns(schema=None, last_column_id=0, name_mapping=None)
+    mapping = previous_mapping(held.name_mapping, held.schema)
     marked = _PARQUET_ID if any(_PARQUET_ID in item.metadata for item in _fields_in(schema)) else None
     id_key = FIELD_ID if mode != "none" else marked
-    builder = _Builder(mode=mode, id_key=id_key, previous=previous, last_id=last_column_id)
+    builder = _Builder(mode=mode, id_key=id_key, previous=held.schema, last_id=held.last_column_id)
     fields, named = builder.fields(schema, mapping, ())
-    named += [builder.only_in_files(name, mapping) for name in only_in_files]
     if builder.problems and not omit:
         raise _refused(builder.problems)
     if not fields:
@@ -170,7 +183,9 @@ def entry_schema(
     builder.check_returned(built, mapping)
     return EntrySchema(
         schema=built,
-        name_mapping=mapping_text(with_retired(named, mapping, builder.new_id)),
+        name_mapping=mapping_text(
+            with_names(with_retired(named, mapping, builder.new_id), only_in_files, builder.new_id)
+        ),
         last_column_id=builder.last_id,
         left_out=tuple(builder.left_out),
         restarts=builder.restarts,
@@ -234,7 +249,7 @@ class _Builder:
     problems: list[_Problem] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     leaves: list[EntryLeaf] = field(default_factory=list)
-    columns: dict[str, EntryColumn] = field(default_factory=dict)
+    columns: dict[str, IcebergColumn] = field(default_factory=dict)
     _nested: Mapping[str, int] = field(default_factory=dict)
 
     def fields(
@@ -273,7 +288,7 @@ class _Builder:
             collated = _COLLATIONS in item.metadata
             self.leaves.append(EntryLeaf(field_id=identifier, path=path, data_type=item.data_type, collated=collated))
         if not full:
-            column = EntryColumn(name=item.name, field_id=identifier, data_type=item.data_type)
+            column = IcebergColumn(name=item.name, field_id=identifier, data_type=item.data_type)
             self.columns[item.name.lower()] = column
         comment = item.metadata.get("comment")
         return NestedField(identifier, item.name, kind, required=False, doc=str(comment) if comment else None), mapping
@@ -427,7 +442,7 @@ class _Builder:
         return MappedName(self.new_id(), (name,)) if partner is None else partner
 
     def check_returned(self, schema: Schema, mapped: Sequence[MappedName]) -> None:
-        """Restart if a column is back that the previous schema has not: older snapshots may have it in another type."""
+        """Start the entry again if a dropped column is back: older snapshots may have it in another type."""
         if self.previous is not None:
             back = (schema.field_ids - self.previous.field_ids) & set(ids_of(mapped))
             for identifier in sorted(back):

@@ -123,6 +123,7 @@ def test_nothing_of_the_tables_data_is_listed():
     assert not store.paths("list_page")
     listed = store.paths("list_all", "list_from")
     beside = {"_delta_log", "_symlink_format_manifest", "_pydelta/manifests", "_pydelta/clones"}
+    beside.add("_pydelta/iceberg/metadata")
     assert set(listed) <= {*beside, "p=1/_delta_log"}, "of the data's folders it is asked whether they are tables"
     assert all(path.startswith("_delta_log/") for path in store.paths("head"))
     assert (result.list_requests, result.listing_requests, result.directory_requests) == (1, 3, 4)
