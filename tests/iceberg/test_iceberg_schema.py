@@ -29,7 +29,7 @@ from pydelta.log import DeltaLog
 from pydelta.manifests.iceberg import IcebergOptions, publish_iceberg
 from pydelta.manifests.iceberg.footers import file_oddities
 from pydelta.manifests.iceberg.name_mapping import find_name, ids_of, previous_mapping
-from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema, promotes
+from pydelta.manifests.iceberg.schema import EarlierSchema, EntrySchema, entry_schema, promotes
 from pydelta.protocol.schema import (
     ArrayType,
     DataType,
@@ -61,9 +61,7 @@ def after(entry: EntrySchema, *fields: StructField, mode: str = "none", **option
     return entry_schema(
         StructType(fields),
         mode=mode,
-        previous=entry.schema,
-        last_column_id=entry.last_column_id,
-        name_mapping=entry.name_mapping,
+        before=EarlierSchema(schema=entry.schema, last_column_id=entry.last_column_id, name_mapping=entry.name_mapping),
         **options,  # type: ignore[arg-type]
     )
 
@@ -100,7 +98,8 @@ def test_ids_are_given_once_and_kept() -> None:
 
 def test_without_a_name_mapping_the_schema_is_the_memory() -> None:
     first = entry_schema(NESTED, mode="none")
-    again = entry_schema(NESTED, mode="none", previous=first.schema, last_column_id=first.last_column_id)
+    before = EarlierSchema(schema=first.schema, last_column_id=first.last_column_id)
+    again = entry_schema(NESTED, mode="none", before=before)
     assert (again.schema, again.name_mapping) == (first.schema, first.name_mapping)
 
 

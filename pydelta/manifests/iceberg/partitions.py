@@ -19,7 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from pydelta.errors import UnsupportedFeatureError
-from pydelta.manifests.iceberg.schema import EntryColumn, EntrySchema
+from pydelta.manifests.iceberg.schema import EntrySchema, IcebergColumn
 from pydelta.protocol.partitions import parse_partition_value
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType
 
@@ -63,7 +63,7 @@ def partition_spec(
     return PartitionSpec(*fields, spec_id=max((spec.spec_id for spec in specs), default=-1) + 1)
 
 
-def _column(entry: EntrySchema, name: str) -> EntryColumn:
+def _column(entry: EntrySchema, name: str) -> IcebergColumn:
     column = entry.columns.get(name.lower())
     if column is None:
         raise UnsupportedFeatureError(

@@ -58,7 +58,7 @@ from pydelta.manifests.iceberg.metadata import (
 from pydelta.manifests.iceberg.partitions import partition_spec
 from pydelta.manifests.iceberg.reading import read_list
 from pydelta.manifests.iceberg.samples import checked_schema
-from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema
+from pydelta.manifests.iceberg.schema import EarlierSchema, EntrySchema, entry_schema
 from pydelta.manifests.iceberg.writing import FileWriter
 from pydelta.manifests.lease import ICEBERG, Lease, ManifestsBusyError
 from pydelta.manifests.publish import holding
@@ -370,18 +370,19 @@ def _schema_of(
     options: IcebergOptions,
     only_in_files: Sequence[Sequence[str]],
 ) -> EntrySchema:
-    previous, last_id, mapping = None, 0, None
+    before = None
     if metadata is not None:
         found = {item["schema-id"]: item for item in metadata["schemas"]}[metadata["current-schema-id"]]
-        previous, last_id = Schema.model_validate(found), metadata["last-column-id"]
-        mapping = metadata["properties"].get(MAPPING_PROPERTY)
+        before = EarlierSchema(
+            schema=Schema.model_validate(found),
+            last_column_id=metadata["last-column-id"],
+            name_mapping=metadata["properties"].get(MAPPING_PROPERTY),
+        )
     return entry_schema(
         snapshot.schema,
         mode=snapshot.column_mapping_mode,
-        previous=previous,
-        last_column_id=last_id,
+        before=before,
         omit=_omits(snapshot, options),
-        name_mapping=mapping,
         only_in_files=[*((name,) for name in materialized_columns(snapshot.row_tracking)), *only_in_files],
     )
 

@@ -56,7 +56,7 @@ from pydelta.protocol.iceberg_compat import NESTED_IDS
 from pydelta.protocol.schema import EXISTENCE_DEFAULT, FIELD_ID, physical_name
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, parse_type
 
-__all__ = ["EntryColumn", "EntryLeaf", "EntrySchema", "entry_schema", "promotes"]
+__all__ = ["EarlierSchema", "EntryLeaf", "EntrySchema", "IcebergColumn", "entry_schema", "promotes"]
 
 _FIRST_PART_ID: Final = 1_000_000_000
 """First id for what column mapping gives no id, all of it left out. Ids of later columns never reach it."""
@@ -80,6 +80,21 @@ _WHOLE: Final = ("byte", "short", "integer", "long")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierSchema:
+    """The schema that an entry has before a version is published.
+
+    Args:
+        schema: Its schema, or None if it begins.
+        last_column_id: Its ``last-column-id``.
+        name_mapping: Its name mapping; without one, the names are those of the schema.
+    """
+
+    schema: Schema | None
+    last_column_id: int = 0
+    name_mapping: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntryLeaf:
     """A column without parts that is not inside a list or a map, so that its statistics can be used.
 
@@ -87,7 +102,7 @@ class EntryLeaf:
         field_id: Its id.
         path: Its physical name, below those of the structs that hold it: its place in the statistics.
         data_type: Its type in Delta.
-        collated: Whether its texts have an order of their own.
+        collated: Whether a collation orders its texts.
     """
 
     field_id: int
@@ -97,7 +112,7 @@ class EntryLeaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryColumn:
+class IcebergColumn:
     """A column of the table as the entry has it: its name in the table, its id and its type in Delta."""
 
     name: str
@@ -125,17 +140,15 @@ class EntrySchema:
     left_out: tuple[str, ...]
     restarts: str | None
     leaves: tuple[EntryLeaf, ...]
-    columns: Mapping[str, EntryColumn]
+    columns: Mapping[str, IcebergColumn]
 
 
 def entry_schema(
     schema: StructType,
     *,
     mode: str,
-    previous: Schema | None = None,
-    last_column_id: int = 0,
+    before: EarlierSchema | None = None,
     omit: bool = False,
-    name_mapping: str | None = None,
     only_in_files: Sequence[Sequence[str]] = (),
 ) -> EntrySchema:
     """Turn a table's schema into the entry's.
@@ -143,10 +156,8 @@ def entry_schema(
     Args:
         schema: The table's schema.
         mode: ``delta.columnMapping.mode``.
-        previous: The entry's current schema.
-        last_column_id: The entry's ``last-column-id``.
+        before: What the entry has, or None if it begins.
         omit: Whether to leave out columns that Iceberg cannot hold, rather than refuse them.
-        name_mapping: The entry's current name mapping.
         only_in_files: Paths of columns that files have beside the schema's: the materialized columns of row tracking,
             and columns that were dropped before the entry was first published.
 
@@ -154,10 +165,11 @@ def entry_schema(
         UnsupportedFeatureError: Iceberg cannot hold a column. Names each, and what to do.
         SchemaError: Two columns have the same full name in Iceberg, or no column is left.
     """
-    mapping = previous_mapping(name_mapping, previous)
+    before = before or EarlierSchema(schema=None)
+    mapping = previous_mapping(before.name_mapping, before.schema)
     marked = _PARQUET_ID if any(_PARQUET_ID in item.metadata for item in _fields_in(schema)) else None
     id_key = FIELD_ID if mode != "none" else marked
-    builder = _Builder(mode=mode, id_key=id_key, previous=previous, last_id=last_column_id)
+    builder = _Builder(mode=mode, id_key=id_key, previous=before.schema, last_id=before.last_column_id)
     fields, named = builder.fields(schema, mapping, ())
     if builder.problems and not omit:
         raise _refused(builder.problems)
@@ -237,7 +249,7 @@ class _Builder:
     problems: list[_Problem] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     leaves: list[EntryLeaf] = field(default_factory=list)
-    columns: dict[str, EntryColumn] = field(default_factory=dict)
+    columns: dict[str, IcebergColumn] = field(default_factory=dict)
     _nested: Mapping[str, int] = field(default_factory=dict)
 
     def fields(
@@ -276,7 +288,7 @@ class _Builder:
             collated = _COLLATIONS in item.metadata
             self.leaves.append(EntryLeaf(field_id=identifier, path=path, data_type=item.data_type, collated=collated))
         if not full:
-            column = EntryColumn(name=item.name, field_id=identifier, data_type=item.data_type)
+            column = IcebergColumn(name=item.name, field_id=identifier, data_type=item.data_type)
             self.columns[item.name.lower()] = column
         comment = item.metadata.get("comment")
         return NestedField(identifier, item.name, kind, required=False, doc=str(comment) if comment else None), mapping
@@ -430,7 +442,7 @@ class _Builder:
         return MappedName(self.new_id(), (name,)) if partner is None else partner
 
     def check_returned(self, schema: Schema, mapped: Sequence[MappedName]) -> None:
-        """Restart if a column is back that the previous schema has not: older snapshots may have it in another type."""
+        """Note a column that is back: the previous schema lacks it, and older ones may have it in another type."""
         if self.previous is not None:
             back = (schema.field_ids - self.previous.field_ids) & set(ids_of(mapped))
             for identifier in sorted(back):
