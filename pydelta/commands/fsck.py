@@ -6,7 +6,7 @@
     live files     -- minus the store's listing --> missing
     live files     -- of another size than in the listing --> damaged
     listing        -- minus the files that any version in the log names --> stray
-    Iceberg entry  --> files of its own that are missing or damaged
+    Iceberg entry  --> its own files that are missing or damaged
 """
 
 from __future__ import annotations
