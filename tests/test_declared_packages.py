@@ -34,7 +34,6 @@ OPTIONAL = {
     "waitress": "ui",
     "prometheus_client": "ui",
     "deltalake": "dev",
-    "pyiceberg": "iceberg",
 }
 """For a place, a service or another engine that not everybody has: without them an error says what to install."""
 PROGRAMS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import subprocess
@@ -172,7 +173,7 @@ def g():
 def test_a_module_that_is_in_use_does_what_another_text_of_it_says(tmp_path, monkeypatch):
     (tmp_path / "in_use.py").write_text(IN_USE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    import in_use
+    in_use = importlib.import_module("in_use")
 
     monkeypatch.setitem(sys.modules, "pydelta.user_of_in_use", SimpleNamespace(g=in_use.g, table={"f": in_use.f}))
     user, made = sys.modules["pydelta.user_of_in_use"], in_use.C()
