@@ -366,7 +366,7 @@ def twin(spark, fresh, path):
 
 @pytest.mark.parametrize("text", TWINS)
 def test_a_statement_that_changes_a_twin_is_refused(spark, twin, path, text):
-    with pytest.raises(UnsupportedFeatureError, match="is the twin by which"):
+    with pytest.raises(UnsupportedFeatureError, match="is the entry by which"):
         RelationResolver(spark).statement(Jvm.of(spark).state.sqlParser().parsePlan(text))
 
 
@@ -381,7 +381,7 @@ ON_TWINS = [
 def test_a_change_of_a_twin_is_refused_and_of_another_table_left_to_its_command(spark, twin, text):
     parser = Jvm.of(spark).state.sqlParser()
     for name in ("twin", "rel.twin"):
-        with pytest.raises(UnsupportedFeatureError, match="is the twin by which"):
+        with pytest.raises(UnsupportedFeatureError, match="is the entry by which"):
             RelationResolver(spark).statement(parser.parsePlan(text.format(name)))
     for name in ("t", "own", "nowhere"):
         assert RelationResolver(spark).statement(parser.parsePlan(text.format(name))) is None
