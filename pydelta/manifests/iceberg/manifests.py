@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,7 @@ __all__ = ["decode_list", "decode_manifest", "encode_list", "encode_manifest"]
 
 _BLOCK_ENTRIES: Final = 1000
 _CODEC: Final = "deflate"
+_LEVEL: Final = 4
 _FORMAT: Final = 2
 _SYNC_BYTES: Final = 16
 _UNASSIGNED: Final = -1
@@ -141,19 +143,23 @@ def encode_manifest(
     with AvroOutputFile[Any](
         output_file=output, file_schema=file_schema, schema_name="manifest_entry", metadata=meta
     ) as file:
-        codec = file.compression_codec()
-        assert codec is not None
         for start in range(0, len(entries), _BLOCK_ENTRIES):
             block = entries[start : start + _BLOCK_ENTRIES]
             parts: list[bytes] = []
             for entry in block:
                 parts += (head(entry), entry.body)
-            content, length = codec.compress(b"".join(parts))
+            content = _deflated(b"".join(parts))
             file.encoder.write_int(len(block))
-            file.encoder.write_int(length)
+            file.encoder.write_int(len(content))
             file.encoder.write(content)
             file.encoder.write(file.sync_bytes)
     return output.buffer.getvalue(), _described(location, len(output), entries, spec, schema, snapshot_id)
+
+
+def _deflated(data: bytes) -> bytes:
+    """Compress a block as Avro's ``deflate`` does, at a level that takes a third of the default's time."""
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
 
 
 def _plainly_named(partition_type: StructType) -> StructType:
