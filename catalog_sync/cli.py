@@ -9,6 +9,7 @@
     catalog_sync preview TABLE      show the first rows that readers of the manifests get
     catalog_sync add-partition TABLE day=2024-01-01
     catalog_sync ddl TABLE          print the statement, for users who run it themselves
+    catalog_sync serve              answer readers of Iceberg as a small REST catalog
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
 from catalog_sync.diff import SyncPlan, described
+from catalog_sync.entries import SyncedEntries, iceberg_of, sync_entries
 from catalog_sync.errors import MetastoreUnavailableError
+from catalog_sync.iceberg.entry import ICEBERG_PROPERTY
+from catalog_sync.iceberg.shown import iceberg_line, iceberg_row
 from catalog_sync.names import TableName
 from catalog_sync.native import databases_of
-from catalog_sync.removal import drop_twin, find_orphans, prune_orphans, twin_of_name, twin_of_place
+from catalog_sync.removal import DroppedTwin, drop_twin, entries_to_drop, find_orphans, prune_orphans
+from catalog_sync.rest.options import add_serve
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition
-from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import ENABLED_PROPERTY, SyncTarget, TableChoice, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.api.console.command_line import AsJson as _Json
@@ -44,6 +48,8 @@ from pydelta.settings import Settings
 from pydelta.settings.clock import epoch_ms
 
 __all__ = ["app", "main"]
+
+_Row = dict[str, Any]
 
 app = make_app(
     "catalog_sync",
@@ -114,6 +120,13 @@ def sync(
             "--atomic/--no-atomic", help="Move all changed partitions in one call, in this and all later syncs."
         ),
     ] = None,
+    iceberg: Annotated[
+        bool | None,
+        typer.Option(
+            "--iceberg/--no-iceberg",
+            help="Also make an Iceberg entry, which later syncs follow; or leave it alone.",
+        ),
+    ] = None,
     warn: Annotated[
         bool,
         typer.Option(
@@ -134,9 +147,15 @@ def sync(
     def once() -> int:
         with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
             targets = _targets(client, tables, database, table, twin, option)
-            rows, code = _each(targets, lambda target: _sync_one(client, target, how), as_json=as_json, warn=warn)
+            rows, code = _each(
+                targets, lambda target: _sync_one(client, target, how, iceberg), as_json=as_json, warn=warn
+            )
             if database:
-                gone = {row["twin"] for row in rows if row.get("error") == TableNotFoundError.code}
+                gone = [
+                    target
+                    for target, row in zip(targets, rows, strict=True)
+                    if row.get("error") == TableNotFoundError.code
+                ]
                 rows += _orphans(client, databases_of(client, database), gone, how, option, as_json=as_json)
         if as_json:
             print(json.dumps(rows, ensure_ascii=False))
@@ -145,38 +164,42 @@ def sync(
     raise typer.Exit(once() if every is None else _repeat(once, every))
 
 
-def _sync_one(client: Metastore, target: SyncTarget, how: SyncOptions) -> dict[str, Any]:
-    result, changed = sync_target(client, target, how)
-    return _shown(target, result) | {"nativeEntryChanged": changed}
+def _sync_one(client: Metastore, target: SyncTarget, how: SyncOptions, iceberg: bool | None) -> SyncedEntries:
+    try:
+        return sync_entries(client, target, how, iceberg=iceberg)
+    except DeltaError as error:
+        return SyncedEntries(twin_error=error)
 
 
 def _orphans(
     client: Metastore,
     databases: Sequence[str],
-    gone: Collection[str],
+    gone: Sequence[SyncTarget],
     how: SyncOptions,
     storage: Sequence[str] | None,
     *,
     as_json: bool,
-) -> list[dict[str, Any]]:
-    """Report the twins whose tables are gone, and drop them where that was requested."""
-    rule, options = Settings.resolve().sync_name, storage_options(storage)
-    left = {TableName.parse(name) for name in gone}
-    orphans = find_orphans(client, databases, rule=rule, gone=left, options=options)
-    prunes = how.prune and not how.dry_run
-    dropped = prune_orphans(client, orphans, rule=rule, adopt=how.adopt) if prunes else []
+) -> list[_Row]:
+    """Report the twins and Iceberg entries whose tables are gone, and drop them where that was requested."""
+    settings, options = Settings.resolve(), storage_options(storage)
     rows = []
-    for orphan in orphans:
-        is_gone = orphan.twin in dropped
-        rows.append({"twin": str(orphan.twin), "table": orphan.location, "orphan": orphan.why, "dropped": is_gone})
-        if not as_json:
-            verdict = "would be dropped" if how.prune and how.dry_run and orphan.may_go(adopt=how.adopt) else "kept"
-            ending = "dropped" if is_gone else f"{verdict} (catalog_sync drop {orphan.twin})"
-            print(f"{orphan.twin} was left behind: {orphan.why}; {ending}")
+    rules = {settings.sync_name: [target.twin for target in gone]}
+    rules[settings.sync_iceberg_name] = [name for target in gone if (name := iceberg_of(target)) is not None]
+    for rule, left in rules.items():
+        orphans = find_orphans(client, databases, rule=rule, gone=left, options=options)
+        prunes = how.prune and not how.dry_run
+        dropped = prune_orphans(client, orphans, rule=rule, adopt=how.adopt) if prunes else []
+        for orphan in orphans:
+            is_gone = orphan.twin in dropped
+            rows.append({"twin": str(orphan.twin), "table": orphan.location, "orphan": orphan.why, "dropped": is_gone})
+            if not as_json:
+                verdict = "would be dropped" if how.prune and how.dry_run and orphan.may_go(adopt=how.adopt) else "kept"
+                ending = "dropped" if is_gone else f"{verdict} (catalog_sync drop {orphan.twin})"
+                print(f"{orphan.twin} was left behind: {orphan.why}; {ending}")
     return rows
 
 
-def _shown(target: SyncTarget, result: SyncResult) -> dict[str, Any]:
+def _shown(target: SyncTarget, result: SyncResult) -> _Row:
     written = result.manifests
     return {
         "table": target.log.uri,
@@ -198,34 +221,54 @@ def _steps(result: SyncResult) -> list[str]:
 
 
 def _each(
-    targets: Sequence[SyncTarget], work: Callable[[SyncTarget], dict[str, Any]], *, as_json: bool, warn: bool = False
-) -> tuple[list[dict[str, Any]], int]:
-    """Do the work for each table, even after one fails, and return the results and the highest exit code.
+    targets: Sequence[SyncTarget], work: Callable[[SyncTarget], SyncedEntries], *, as_json: bool, warn: bool = False
+) -> tuple[list[_Row], int]:
+    """Sync each table, even after one fails, and return the results and the highest exit code.
 
     With ``warn``, a table that has to be changed first does not fail the run, since a scheduler cannot change it.
     """
     rows, code = [], 0
     for target in targets:
-        try:
-            row = work(target)
-        except DeltaError as error:
-            warns = warn and error.exit_code == 1
-            code = max(code, 0 if warns else error.exit_code)
-            row = _failed(target, error, warns=warns)
+        found = work(target)
+        for error in filter(None, (found.twin_error, found.iceberg_error)):
+            code = max(code, 0 if warn and error.exit_code == 1 else error.exit_code)
+        if found.twin_error is not None:
+            row = _failed(target, found.twin_error, warn=warn)
+        else:
+            assert found.twin is not None
+            row = _shown(target, found.twin) | {"nativeEntryChanged": found.native_changed}
+        if found.iceberg_error is not None:
+            row["iceberg"] = _failed(target, found.iceberg_error, name=iceberg_of(target), warn=warn)
+        elif found.iceberg is not None:
+            row["iceberg"] = iceberg_row(found.iceberg)
         rows.append(row)
-        if not as_json and "error" not in row:
+        if as_json:
+            continue
+        if "error" not in row:
             steps = row["plan"]
             shown = steps if len(steps) <= 12 else [*steps[:10], f"… and {len(steps) - 10} more"]
             print(f"{row['twin']}: version {row['version']}, {'; '.join(shown)} ({row['calls']} calls)")
             for directory, files in row["crowded"].items():
                 print(f"  {directory or 'it'} has {files} files; Trino plans slowly beyond 1000. Next: OPTIMIZE it.")
+        if found.iceberg is not None:
+            print(iceberg_line(found.iceberg))
     return rows, code
 
 
-def _failed(target: SyncTarget, error: DeltaError, *, warns: bool = False) -> dict[str, Any]:
-    """Print the error of a table and return the row that takes its place among the results."""
-    print(f"{'Warning' if warns else 'Error'}: {target.twin}: {error}", file=sys.stderr)
+def _failed(target: SyncTarget, error: DeltaError, *, name: TableName | None = None, warn: bool = False) -> _Row:
+    """Print the error of a table's entry and return the row that takes its place among the results.
+
+    Args:
+        target: The table.
+        error: Its error.
+        name: Name of the entry, or None for the twin.
+        warn: Print a warning if the table has to be changed first.
+    """
+    warns = warn and error.exit_code == 1
+    print(f"{'Warning' if warns else 'Error'}: {name or target.twin}: {error}", file=sys.stderr)
     row = {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
+    if name is not None:
+        row = {"name": str(name), "error": error.code, "message": str(error)}
     return row | ({"warning": True} if warns else {})
 
 
@@ -271,16 +314,20 @@ def status(
     raise typer.Exit(code)
 
 
-def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[dict[str, Any]], int]:
+def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[_Row], int]:
     """Return a row for each table and the highest exit code. An unreadable table does not stop the others."""
     from catalog_sync.inspect import SyncState, sync_status
 
-    rows, code = [], 0
+    rows: list[_Row] = []
+    code = 0
     for target in targets:
         try:
             found = sync_status(target.log, client, target.twin, now_ms=epoch_ms())
-            rows.append(_plain(found))
+            row = _plain(found)
             code = max(code, 4 if found.state in (SyncState.NO_TABLE, SyncState.BLOCKED) else 0)
+            iceberg, worst = _iceberg_status(client, target)
+            row, code = row | iceberg, max(code, worst)
+            rows.append(row)
         except MetastoreUnavailableError:
             raise  # Each further table would only wait for the same metastore.
         except DeltaError as error:
@@ -289,27 +336,55 @@ def _statuses(client: Metastore, targets: Sequence[SyncTarget]) -> tuple[list[di
     return rows, code
 
 
-def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
-    from pydelta.api.console.terminal import Terminal
+def _iceberg_status(client: Metastore, target: SyncTarget) -> tuple[_Row, int]:
+    """Return the state of a table's Iceberg entry under its name, if it has one or asks for one, and an exit code."""
+    from catalog_sync.iceberg.status import iceberg_status
 
-    shown = []
+    name = iceberg_of(target)
+    if name is None:
+        return {}, 0
+    try:
+        found = iceberg_status(target.log, client, name, now_ms=epoch_ms())
+    except MetastoreUnavailableError:
+        raise
+    except DeltaError as error:
+        return {"iceberg": _failed(target, error, name=name) | {"state": "error"}}, error.exit_code
+    return ({}, 0) if found is None else ({"iceberg": _plain(found)}, 4 if found.state.is_bad else 0)
+
+
+def _print_statuses(rows: Sequence[_Row]) -> None:
+    from catalog_sync.iceberg.status import IcebergState
+    from pydelta.api.console.terminal import Terminal, styled
+
+    shown: list[list[object]] = []
     for row in rows:
-        lag, seconds = row.get("lagVersions"), row.get("lagSeconds")
-        behind = f"{lag} versions" + (f", {seconds:.0f} s" if seconds else "") if lag is not None else ""
         versions = (row.get(f"{what}Version") for what in ("table", "manifest", "metastore"))
-        texts = ["-" if version is None else str(version) for version in versions]
-        shown.append((row["twin"], row["state"], *texts, behind, row.get("partitions", "")))
-    columns = ("twin", "state", "table", "manifests", "metastore", "behind", "partitions")
+        shown.append([row["twin"], row["state"], *map(_or_dash, versions), _behind(row), row.get("partitions", "")])
+        if (iceberg := row.get("iceberg")) is not None:
+            state, seen = iceberg["state"], (_or_dash(row.get("tableVersion")), "", _or_dash(iceberg.get("version")))
+            is_bad = state == "error" or IcebergState(state).is_bad
+            shown.append([iceberg["name"], styled(state, "bold red") if is_bad else state, *seen, _behind(iceberg), ""])
+    columns = ("entry", "state", "table", "manifests", "metastore", "behind", "partitions")
     Terminal().table(columns, shown, file_width=200)
     for row in rows:
-        if row.get("problem"):
-            print(f"{row['twin']}: {row['problem']}", file=sys.stderr)
+        for name, found in ((row["twin"], row), ((row.get("iceberg") or {}).get("name"), row.get("iceberg") or {})):
+            if found.get("problem"):
+                print(f"{name}: {found['problem']}", file=sys.stderr)
         if row["state"] == "no table":
             print(
                 f"{row['twin']}: there is no Delta table at {row['table']}. Next: if it is gone for good, "
                 f"catalog_sync drop {row['twin']}, and DROP TABLE of its own entry.",
                 file=sys.stderr,
             )
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _behind(row: _Row) -> str:
+    lag, seconds = row.get("lagVersions"), row.get("lagSeconds")
+    return f"{lag} versions" + (f", {seconds:.0f} s" if seconds else "") if lag is not None else ""
 
 
 @app.command()
@@ -330,36 +405,39 @@ def drop(
     as_json: _Json = False,
     option: _Storage = None,
 ) -> None:
-    """Drop twins that catalog_sync made. Tables, their own entries and all data stay."""
+    """Drop twins and Iceberg entries that catalog_sync made. Tables, their own entries and all data stay."""
     if (table or twin) and len(tables) != 1:
         raise InvalidArgumentError("A name was given for more than one table.", hint="Drop twins one by one.")
-    rule, options = Settings.resolve().sync_name, storage_options(option)
-    rows: list[dict[str, Any]] = []
+    settings, options = Settings.resolve(), storage_options(option)
+    rules = (settings.sync_name, settings.sync_iceberg_name)
+    rows: list[_Row] = []
     code = 0
     with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
         for text in tables:
             try:
-                place: str | None
-                if "/" in text:
-                    name, place = twin_of_place(text, name=table, twin=twin, rule=rule, options=options)
-                else:
-                    name, place = twin_of_name(client, text, rule=rule, twin=twin)
-                found = drop_twin(client, name, location=place, adopt=adopt, dry_run=dry_run, options=options)
+                for name, place in entries_to_drop(client, text, name=table, twin=twin, rules=rules, options=options):
+                    found = drop_twin(client, name, location=place, adopt=adopt, dry_run=dry_run, options=options)
+                    rows.append({"name": text, "twin": str(name), "table": found.location, "dropped": not dry_run})
+                    if not as_json:
+                        _print_dropped(found, dry_run=dry_run)
             except MetastoreUnavailableError:
                 raise
             except DeltaError as error:
                 code = max(code, error.exit_code)
                 print(f"Error: {error}", file=sys.stderr)
                 rows.append({"name": text, "error": error.code, "message": str(error)})
-                continue
-            rows.append({"name": text, "twin": str(name), "table": found.location, "dropped": not dry_run})
-            if not as_json:
-                print(f"{name}, the twin of {found.location}, {'would be' if dry_run else 'is'} dropped.")
-                if found.comes_back:
-                    print(f"  The next commit makes it again, since the table's property {ENABLED_PROPERTY} is true.")
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
     raise typer.Exit(code)
+
+
+def _print_dropped(found: DroppedTwin, *, dry_run: bool) -> None:
+    what = "the Iceberg entry" if found.iceberg else "the twin"
+    print(f"{found.twin}, {what} of {found.location}, {'would be' if dry_run else 'is'} dropped.")
+    if found.comes_back and found.iceberg:
+        print(f"  The next sync makes it again, since the table's property {ICEBERG_PROPERTY} is true.")
+    elif found.comes_back:
+        print(f"  The next commit makes it again, since the table's property {ENABLED_PROPERTY} is true.")
 
 
 @app.command()
@@ -473,7 +551,7 @@ def ddl(
     print(create_statement(twin_of(target.log.snapshot()), target.twin, live))
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _plain(value: Any) -> _Row:
     """Return a result's fields under the names that JSON readers expect."""
     found = {}
     for field in dataclasses.fields(value):
@@ -491,6 +569,9 @@ def _print_json(value: object) -> None:
         return item.isoformat() if isinstance(item, dt.date | dt.datetime) else str(item)
 
     print(json.dumps(value, indent=2, ensure_ascii=False, default=plain))
+
+
+add_serve(app, lambda uris, **how: _connect(uris, **how))  # Looked up at each call: tests replace it.
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,12 +1,12 @@
-"""Sync the manifests and the metastore entry after a commit to a table with ``pydelta.sync.enabled=true``."""
+"""Sync the manifests and the metastore entries after a commit to a table with ``pydelta.sync.enabled=true``."""
 
 from __future__ import annotations
 
 import shlex
 
+from catalog_sync.entries import sync_entries
 from catalog_sync.names import twin_name
 from catalog_sync.sync import SyncOptions
-from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY, SyncTarget, configured_name, is_enabled
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
@@ -26,7 +26,7 @@ def sync_after_commit(context: HookContext) -> None:
 
     Raises:
         InvalidArgumentError: The table's property does not name its entry.
-        DeltaError: An error of ``sync_target``. If it can be retried, the hint has the command.
+        DeltaError: An error of ``sync_entries``. If it can be retried, the hint has the command.
     """
     newest = context.log.update()  # It has the new name if the table was renamed since the commit.
     if not is_enabled(newest):
@@ -43,7 +43,7 @@ def sync_after_commit(context: HookContext) -> None:
     try:
         with Metastore(address, deadline=context.deadline) as metastore:
             target = SyncTarget(log=context.log, native=native, twin=twin_name(native, settings.sync_name))
-            sync_target(metastore, target, SyncOptions(deadline=context.deadline), snapshot=newest)
+            sync_entries(metastore, target, SyncOptions(deadline=context.deadline), snapshot=newest).check()
     except DeltaError as error:
         if error.retryable:
             command = f"catalog_sync sync {shlex.quote(context.log.uri)} --entry {native} --metastore {address}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydelta.errors import InvalidArgumentError
 from pydelta.manifests.native_entry import twin_database
 
-__all__ = ["TableName", "twin_name"]
+__all__ = ["TableName", "iceberg_name", "twin_name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,5 +44,20 @@ def twin_name(native: TableName, rule: str = "{database}_symlink") -> TableName:
         raise InvalidArgumentError(
             f"By the rule {rule!r} the twin of {native} would have the same name.",
             hint="Set spark.pydelta.sync.name to a rule such as {database}_symlink.",
+        )
+    return TableName(database=database, name=native.name)
+
+
+def iceberg_name(native: TableName, rule: str = "{database}_iceberg") -> TableName:
+    """Return the name of a table's Iceberg entry, by the rule of ``spark.pydelta.sync.icebergName``.
+
+    Raises:
+        InvalidArgumentError: The rule gives the same database, so the entry would have the table's name.
+    """
+    database = twin_database(rule, native.database)
+    if not database or database == native.database:
+        raise InvalidArgumentError(
+            f"By the rule {rule!r} the Iceberg entry of {native} would have the same name.",
+            hint="Set spark.pydelta.sync.icebergName to a rule such as {database}_iceberg.",
         )
     return TableName(database=database, name=native.name)

@@ -1,7 +1,8 @@
-"""Drop twins, either by name or because their tables are gone.
+"""Drop twins and Iceberg entries, either by name or because their tables are gone.
 
 A twin is dropped only if it is provably made by this package: its parameters name a table's location and id, its
 manifests are that table's, and the location has that table or none. No data is deleted, and a sync makes a twin again.
+The same holds for Iceberg entries, which the functions here treat as twins. One that another writer has moved stays.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog_sync.errors import NotOursError
-from catalog_sync.names import TableName, twin_name
+from catalog_sync.iceberg.entry import IcebergDriftError, asks_for_iceberg, found_iceberg, iceberg_at
+from catalog_sync.names import TableName, iceberg_name, twin_name
 from catalog_sync.native import native_location, native_tables
 from catalog_sync.targets import configured_name, is_enabled, spark_scheme
 from catalog_sync.thrift.client import Metastore, found_table, is_symlink
@@ -27,7 +29,10 @@ __all__ = [
     "DroppedTwin",
     "Orphan",
     "drop_twin",
+    "entries_to_drop",
     "find_orphans",
+    "iceberg_beside",
+    "owner_at",
     "prune_orphans",
     "twin_at",
     "twin_of_name",
@@ -42,12 +47,14 @@ class DroppedTwin:
     Args:
         twin: Name of the entry.
         location: Location of the Delta table.
-        comes_back: Whether the table asks for a twin after each commit.
+        comes_back: Whether the table asks for it after each commit, or in the next sync.
+        iceberg: Whether it is an Iceberg entry.
     """
 
     twin: TableName
     location: str
     comes_back: bool = False
+    iceberg: bool = False
 
 
 class Claim(enum.Enum):
@@ -96,6 +103,11 @@ def twin_at(entry: Any) -> tuple[str, str] | None:
     return location, found.parameters.get(ID_KEY, "")
 
 
+def owner_at(entry: Any) -> tuple[str, str] | None:
+    """Return location and id of the table whose twin or Iceberg entry an entry is, or None if it is neither."""
+    return twin_at(entry) or iceberg_at(entry)
+
+
 def twin_of_name(
     metastore: Metastore, text: str, *, rule: str, twin: str | None = None
 ) -> tuple[TableName, str | None]:
@@ -121,9 +133,10 @@ def twin_of_name(
     location = native_location(entry)
     if location is not None:
         return TableName.parse(twin) if twin else twin_name(named, rule), normalize_uri(spark_scheme(location))
-    if twin_at(entry) is None:
+    if owner_at(entry) is None:
         raise NotOursError(
-            f"{named} is neither a Delta table nor a twin made by catalog_sync.", hint="Name the table, or its twin."
+            f"{named} is neither a Delta table nor a twin or an Iceberg entry made by catalog_sync.",
+            hint="Name the table, its twin or its Iceberg entry.",
         )
     return named, None
 
@@ -149,6 +162,71 @@ def twin_of_place(
     return twin_name(native, rule), log.uri
 
 
+def entries_to_drop(
+    metastore: Metastore,
+    text: str,
+    *,
+    name: str | None,
+    twin: str | None,
+    rules: tuple[str, str],
+    options: Mapping[str, str] | None = None,
+) -> list[tuple[TableName, str | None]]:
+    """Return the entries that a name or a location stands for, and where their table has to lie (None for anywhere).
+
+    A table stands for its twin and its Iceberg entry; the name of one of these stands for itself.
+
+    Args:
+        metastore: Metastore of the entries.
+        text: Name or location.
+        name: Name of the table's own entry, for a location.
+        twin: Name of the twin, if not the one by the rule.
+        rules: Naming rules of twins and of Iceberg entries.
+        options: Storage options.
+
+    Raises:
+        Those of ``twin_of_name`` and ``twin_of_place``.
+    """
+    others = iceberg_beside(metastore, name or text, rules[1], options)
+    place: str | None
+    if "/" in text:
+        found, place = twin_of_place(text, name=name, twin=twin, rule=rules[0], options=options)
+    else:
+        try:
+            found, place = twin_of_name(metastore, text, rule=rules[0], twin=twin)
+        except TableNotFoundError:
+            if not others:
+                raise
+            return [(other, None) for other in others]
+    is_there = not others or metastore.table(found.database, found.name) is not None
+    return [(item, place) for item in ([found] if is_there else []) + others]
+
+
+def iceberg_beside(
+    metastore: Metastore, text: str, rule: str, options: Mapping[str, str] | None = None
+) -> list[TableName]:
+    """Return the Iceberg entry of a table, if the metastore has one of ours under its name.
+
+    Args:
+        metastore: Metastore of the entry.
+        text: Name of the table, or its location if its property says its name.
+        rule: Naming rule of ``iceberg_name``.
+        options: Storage options.
+    """
+    if "/" in text:
+        snapshot = DeltaLog.for_table(text, options=options).update()
+        native = configured_name(snapshot) if snapshot.metadata is not None else None
+    else:
+        native = TableName.parse(text)
+    if native is None:
+        return []
+    try:
+        name = iceberg_name(native, rule)
+    except InvalidArgumentError:  # The rule gives the same database: the name is that of an Iceberg entry.
+        return []
+    entry = metastore.table(name.database, name.name)
+    return [name] if entry is not None and iceberg_at(entry) is not None else []
+
+
 def drop_twin(
     metastore: Metastore,
     twin: TableName,
@@ -171,6 +249,7 @@ def drop_twin(
     Raises:
         TableNotFoundError: There is no such entry.
         NotOursError: The entry is not a twin of this table.
+        IcebergDriftError: Another writer has committed to the Iceberg entry.
         DeltaError: The log at its location cannot be read, so its owner is not known.
     """
     entry = metastore.table(twin.database, twin.name)
@@ -178,25 +257,34 @@ def drop_twin(
         raise TableNotFoundError(
             f"The metastore has no table {twin}.", hint="Check the name; there is nothing to drop."
         )
-    owner = twin_at(entry)
+    owner = owner_at(entry)
     if owner is None:
         raise NotOursError(
             f"The metastore has a table {twin} that catalog_sync did not make (at {found_table(entry).location}).",
             hint="Drop it yourself, if it is no longer needed.",
         )
     place, table_id = owner
+    iceberg = iceberg_at(entry) is not None
+    what = "the Iceberg entry" if iceberg else "the twin"
     if location is not None and place != location:
         raise NotOursError(
-            f"{twin} is the twin of the table at {place}, not of {location}.",
+            f"{twin} is {what} of the table at {place}, not of {location}.",
             hint=f"To drop it, name the twin itself: catalog_sync drop {twin}",
         )
     snapshot = DeltaLog.for_table(place, options=options).update()
     claim, why = _claim(snapshot, table_id)
     if claim is Claim.EARLIER and not adopt:
-        raise NotOursError(f"{twin} is the twin of an earlier table: {why}.", hint="Drop it with --adopt.")
+        raise NotOursError(f"{twin} is {what} of an earlier table: {why}.", hint="Drop it with --adopt.")
+    if iceberg and found_iceberg(entry).has_drifted and not adopt:
+        raise IcebergDriftError(
+            f"Another writer has committed to {twin}, so it was not dropped.",
+            hint="Copy what it wrote into the Delta table if you need it; then drop the entry with --adopt.",
+            table=place,
+        )
     if not dry_run:
         metastore.drop(twin.database, twin.name)
-    return DroppedTwin(twin=twin, location=place, comes_back=claim is Claim.OURS and is_enabled(snapshot))
+    asks = asks_for_iceberg(snapshot) is True if iceberg else is_enabled(snapshot)
+    return DroppedTwin(twin=twin, location=place, comes_back=claim is Claim.OURS and asks, iceberg=iceberg)
 
 
 def _claim(snapshot: Snapshot, table_id: str) -> tuple[Claim, str]:
@@ -231,7 +319,7 @@ def find_orphans(
             continue
         twins = {}
         for entry in metastore.tables(place):  # Read before the tables, so that a new twin's table is found.
-            owner = twin_at(entry)
+            owner = owner_at(entry)
             if owner is not None:
                 twins[TableName(database=place, name=entry.tableName)] = owner
         tables: dict[str, dict[TableName, str]] = {}
@@ -284,7 +372,9 @@ def prune_orphans(
         if not orphan.may_go(adopt=adopt):
             continue
         entry = metastore.table(twin.database, twin.name)
-        if entry is None or twin_at(entry) != (orphan.location, orphan.table_id):
+        if entry is None or owner_at(entry) != (orphan.location, orphan.table_id):
+            continue
+        if iceberg_at(entry) is not None and found_iceberg(entry).has_drifted and not adopt:
             continue
         entries = (metastore.table(database, twin.name) for database in _databases_of(metastore, twin.database, rule))
         locations = {native_location(item) for item in entries if item is not None} - {None}

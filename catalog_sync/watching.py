@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from catalog_sync.iceberg.status import IcebergStatus, iceberg_status
 from catalog_sync.inspect import sync_status
-from catalog_sync.names import TableName, twin_name
+from catalog_sync.names import TableName, iceberg_name, twin_name
 from catalog_sync.registered import registered_locations
 from catalog_sync.targets import spark_scheme
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
@@ -24,12 +25,20 @@ class WatchedMetastore:
         connect: Opens a connection, one per request.
         databases: Databases to show, or empty for all.
         rule: Naming rule of twins, see ``twin_name``.
+        iceberg_rule: Naming rule of Iceberg entries, see ``iceberg_name``.
     """
 
-    def __init__(self, connect: Callable[[], Metastore], databases: Sequence[str], rule: str) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Metastore],
+        databases: Sequence[str],
+        rule: str,
+        iceberg_rule: str = "{database}_iceberg",
+    ) -> None:
         self._connect = connect
         self._databases = databases
         self._rule = rule
+        self._iceberg_rule = iceberg_rule
 
     def tables(self) -> Mapping[str, str]:
         """Map the name of each registered Delta table to its location.
@@ -42,14 +51,16 @@ class WatchedMetastore:
         return {name: spark_scheme(location) for name, location in found.items()}
 
     def twin(self, name: str, log: DeltaLog) -> Mapping[str, Any]:
-        """Return the state of a table's twin, as ``catalog_sync status`` shows it.
+        """Return the state of a table's twin and of its Iceberg entry, as ``catalog_sync status`` shows them.
 
         Raises:
             StorageError, MetastoreError, MetastoreUnavailableError: The store or the metastore does not answer.
         """
-        twin = twin_name(TableName.parse(name), self._rule)
+        native = TableName.parse(name)
+        beside = iceberg_name(native, self._iceberg_rule)
         with self._connect() as metastore:
-            found = sync_status(log, metastore, twin, now_ms=epoch_ms())
+            found = sync_status(log, metastore, twin_name(native, self._rule), now_ms=epoch_ms())
+            iceberg = iceberg_status(log, metastore, beside, now_ms=epoch_ms())
         return {
             "name": found.twin,
             "state": found.state.value,
@@ -58,7 +69,19 @@ class WatchedMetastore:
             "lag_versions": found.lag_versions,
             "lag_seconds": found.lag_seconds,
             "problem": found.problem,
+            "iceberg": None if iceberg is None else _shown(iceberg),
         }
+
+
+def _shown(iceberg: IcebergStatus) -> Mapping[str, Any]:
+    return {
+        "name": iceberg.name,
+        "state": iceberg.state.value,
+        "version": iceberg.version,
+        "lag_versions": iceberg.lag_versions,
+        "lag_seconds": iceberg.lag_seconds,
+        "problem": iceberg.problem,
+    }
 
 
 def open_catalog(
@@ -78,4 +101,6 @@ def open_catalog(
     del options
     settings = Settings.resolve()
     place = MetastoreAddress.parse(address or settings.sync_metastore)
-    return WatchedMetastore(lambda: Metastore(place, deadline=Deadline(seconds)), databases, settings.sync_name)
+    return WatchedMetastore(
+        lambda: Metastore(place, deadline=Deadline(seconds)), databases, settings.sync_name, settings.sync_iceberg_name
+    )

@@ -26,11 +26,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from catalog_sync.entries import sync_entries
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, sync_native
 from catalog_sync.registered import metastore_of, registered_locations, table_location
 from catalog_sync.sync import SyncOptions
-from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import SyncTarget, spark_scheme
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
@@ -273,7 +273,7 @@ class Doer:
             log=self._log(order), native=name, twin=twin_name(name, settings.sync_name), registered=True
         )
         with found as metastore:
-            result, _ = sync_target(metastore, target, SyncOptions())
+            result = sync_entries(metastore, target, SyncOptions()).check()
         written = result.manifests
         return ActionDone(
             outcome=Outcome.NOTHING if result.previous == result.version else Outcome.DONE,

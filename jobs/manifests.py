@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from catalog_sync.entries import sync_entries
 from catalog_sync.sync import SyncOptions
-from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import SyncTarget, TableChoice, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
@@ -99,7 +99,8 @@ def _sync(
             found["purged_files"] = _purge(spark, target.log)
         if spark is not None and options.compact_first is not None:
             found["compacted_files"] = _compact(spark, target.log, options.compact_first)
-        result, _ = sync_target(metastore, target, how)
+        synced = sync_entries(metastore, target, how)
+        result = synced.check()
     except DeltaError as error:
         return found | error_row(error)
     written = len(result.manifests.written) if result.manifests else 0
@@ -109,6 +110,7 @@ def _sync(
         "partitions_added": len(result.plan.add),
         "partitions_dropped": len(result.plan.drop),
         "crowded": dict(result.manifests.crowded) if result.manifests else {},
+        "iceberg_version": synced.iceberg.version if synced.iceberg is not None else None,
     }
 
 

@@ -30,9 +30,11 @@ OPTIONAL = {
     "google": "serve",
     "zstandard": "serve",
     "jinja2": "ui",
+    "pyiceberg": "iceberg",
     "waitress": "ui",
     "prometheus_client": "ui",
     "deltalake": "dev",
+    "pyiceberg": "iceberg",
 }
 """For a place, a service or another engine that not everybody has: without them an error says what to install."""
 PROGRAMS = {

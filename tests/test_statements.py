@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+from catalog_sync.iceberg.entry import ICEBERG_PROPERTY
 from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY
 from pydelta.settings.maintenance import policy_names
 
@@ -19,7 +20,8 @@ FILE = re.compile(
     rf"`((?:{'|'.join(PACKAGES)}|tests|docs|scripts|images|trino_conf|benchmarks)/[A-Za-z_.][\w./-]*\w)/?`"
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OTHERS = {*PROJECT["entry-points"], *policy_names(), TABLE_PROPERTY, ENABLED_PROPERTY, "pydelta.log.compactionInterval"}
+OF_TABLES = {TABLE_PROPERTY, ENABLED_PROPERTY, ICEBERG_PROPERTY, "pydelta.log.compactionInterval"}
+OTHERS = {*PROJECT["entry-points"], *policy_names(), *OF_TABLES}
 """Entry points, and properties of tables, which have the engine's name before them."""
 
 

@@ -64,6 +64,8 @@ class Metastore:
         self.calls: list[str] = []
         self.unsettled = False
         """Whether a change was sent and its reply was lost. It may still take effect, even after later changes."""
+        self.lacks_locks = False
+        """Whether the metastore has refused a lock, see ``table_lock``."""
         self._sleep = sleep
         self._clock = clock
         self._answer_by = Deadline(None)
@@ -151,13 +153,17 @@ class Metastore:
                 f"{entry.dbName}.{entry.tableName} was created by another program.", hint="Run it again."
             ) from error
 
-    def alter(self, entry: Any, *, cascade: bool = False, partitions: int = 0) -> None:
+    def alter(
+        self, entry: Any, *, cascade: bool = False, partitions: int = 0, expected: tuple[str, str] | None = None
+    ) -> None:
         """Replace an entry.
 
         Args:
             entry: New entry.
             cascade: Give its partitions the same columns.
             partitions: Number of its partitions. With more partitions, the call waits longer for the answer.
+            expected: A parameter and the value that it must still have, or None for a change in any case. Hive 2.3.10
+                and 4.0 check it within the change, 3.1 ignores it.
 
         Raises:
             TooLongToWaitError: Nothing was sent, since the caller may not wait that long.
@@ -169,6 +175,8 @@ class Metastore:
                 hint="Run catalog_sync sync, which waits for as long as it takes.",
             )
         parameters = dict(_NO_STATISTICS) | ({"CASCADE": "true"} if cascade else {})
+        if expected is not None:
+            parameters |= {"expected_parameter_key": expected[0], "expected_parameter_value": expected[1]}
         context = _types().EnvironmentContext(properties=parameters)
         verb = "alter_table_with_environment_context"
         self._call(
@@ -185,6 +193,27 @@ class Metastore:
             self._call("drop_table", database, name, False, landed=lambda: self.table(database, name) is None)
         except types.NoSuchObjectException:
             return
+
+    # --- locks ---------------------------------------------------------------------------------------------
+
+    def lock_table(self, database: str, name: str, *, user: str, host: str) -> tuple[int, str]:
+        """Ask for the exclusive lock of a table, once. Returns its number and its state, such as ``WAITING``."""
+        types = _types()
+        part = types.LockComponent(
+            type=types.LockType.EXCLUSIVE, level=types.LockLevel.TABLE, dbname=database, tablename=name
+        )
+        found = self._call("lock", types.LockRequest(component=[part], user=user, hostname=host), tries=1)
+        return int(found.lockid), str(types.LockState._VALUES_TO_NAMES[found.state])
+
+    def lock_state(self, number: int) -> str:
+        """Return the state of a lock."""
+        types = _types()
+        found = self._call("check_lock", types.CheckLockRequest(lockid=number))
+        return str(types.LockState._VALUES_TO_NAMES[found.state])
+
+    def unlock_table(self, number: int) -> None:
+        """Release a lock."""
+        self._call("unlock", _types().UnlockRequest(lockid=number))
 
     # --- partitions ----------------------------------------------------------------------------------------
 
@@ -260,7 +289,9 @@ class Metastore:
 
     # --- connection and calls ------------------------------------------------------------------------------
 
-    def _call(self, verb: str, *arguments: Any, size: int = 0, landed: Callable[[], bool] | None = None) -> Any:
+    def _call(
+        self, verb: str, *arguments: Any, size: int = 0, landed: Callable[[], bool] | None = None, tries: int = _TRIES
+    ) -> Any:
         """Run a call of the Thrift interface.
 
         A broken connection is opened again, and the call repeated. After an unanswered change, the metastore is first
@@ -272,21 +303,22 @@ class Metastore:
             arguments: Thrift arguments.
             size: Number of partitions in the call. The answer may take one more timeout for each batch of them.
             landed: Whether the change took effect, or None for a call that changes nothing.
+            tries: Maximum number of tries.
         """
         from thrift.Thrift import TApplicationException, TException
         from thrift.transport.TTransport import TTransportException
 
         types = _types()
         last: Exception | None = None
-        tries = 0
-        for attempt in range(_TRIES):
+        tried = 0
+        for attempt in range(tries):
             pause = _BACKOFF.seconds(attempt)
             if self.deadline.remaining() <= pause:
                 break
             if attempt:
                 self._sleep(pause)
             patience = self.address.timeout_seconds * (1 + size / BATCH)
-            tries += 1
+            tried += 1
             sent = False
             try:
                 self._answer_by = Deadline(self.address.timeout_seconds, clock=self._clock)
@@ -323,7 +355,7 @@ class Metastore:
         why = f" ({type(last).__name__}: {last})" if last is not None else ""
         limit = "" if self.deadline.seconds is None else f" within the {self.deadline.seconds:g} s available"
         raise MetastoreUnavailableError(
-            f"The metastore at {self.address} does not answer{limit}{why}; times tried: {tries}.",
+            f"The metastore at {self.address} does not answer{limit}{why}; times tried: {tried}.",
             hint="Check that it runs and that the address is right, then run it again: nothing is lost.",
         ) from last
 

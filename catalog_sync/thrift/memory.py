@@ -33,7 +33,8 @@ class MemoryMetastore(Metastore):
         super().__init__(MetastoreAddress(hosts=()))
         self.entries: dict[tuple[str, str], Any] = content.entries if content is not None else {}
         self.parts: dict[tuple[str, str], dict[str, Any]] = content.parts if content is not None else {}
-        self._lock: threading.Lock = content._lock if content is not None else threading.Lock()
+        self.locks: dict[tuple[str, str], list[int]] = content.locks if content is not None else {}
+        self._turn: threading.Lock = content._turn if content is not None else threading.Lock()
         self._before = before
 
     def _connected(self) -> Any:
@@ -47,7 +48,7 @@ class MemoryMetastore(Metastore):
         def call(*arguments: Any) -> Any:
             if self._before is not None:
                 self._before(verb)
-            with self._lock:
+            with self._turn:
                 return copy.deepcopy(answer(*copy.deepcopy(arguments)))
 
         return call
@@ -78,6 +79,9 @@ class MemoryMetastore(Metastore):
 
     def _alter_table_with_environment_context(self, database: str, name: str, entry: Any, context: Any) -> None:
         before = self.entries[database, name]
+        expected = context.properties.get("expected_parameter_key")
+        if expected and before.parameters.get(expected) != context.properties["expected_parameter_value"]:
+            raise _types().MetaException(message="The table has been modified.")
         keys = [[(key.name, key.type) for key in table.partitionKeys] for table in (before, entry)]
         if keys[0] != keys[1]:
             raise _types().InvalidOperationException(message="partition keys can not be changed.")
@@ -92,6 +96,26 @@ class MemoryMetastore(Metastore):
         if context.properties.get("CASCADE") == "true":
             for part in self.parts[database, name].values():
                 part.sd.cols = entry.sd.cols
+
+    def _lock(self, request: Any) -> Any:
+        (part,) = request.component
+        key, types = (part.dbname, part.tablename), _types()
+        number = max((held for queue in self.locks.values() for held in queue), default=0) + 1
+        self.locks.setdefault(key, []).append(number)
+        return types.LockResponse(lockid=number, state=self._state_of(number))
+
+    def _check_lock(self, request: Any) -> Any:
+        return _types().LockResponse(lockid=request.lockid, state=self._state_of(request.lockid))
+
+    def _state_of(self, number: int) -> int:
+        states = _types().LockState
+        is_first = any(queue[:1] == [number] for queue in self.locks.values())
+        return int(states.ACQUIRED if is_first else states.WAITING)
+
+    def _unlock(self, request: Any) -> None:
+        for queue in self.locks.values():
+            if request.lockid in queue:
+                queue.remove(request.lockid)
 
     def _drop_table(self, database: str, name: str, delete_data: bool) -> None:
         assert not delete_data, "data is never deleted"
@@ -143,6 +167,9 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "create_table": MemoryMetastore._create_table,
     "alter_table_with_environment_context": MemoryMetastore._alter_table_with_environment_context,
     "drop_table": MemoryMetastore._drop_table,
+    "lock": MemoryMetastore._lock,
+    "check_lock": MemoryMetastore._check_lock,
+    "unlock": MemoryMetastore._unlock,
     "get_partition_names": MemoryMetastore._get_partition_names,
     "get_partitions_by_names": MemoryMetastore._get_partitions_by_names,
     "add_partitions_req": MemoryMetastore._add_partitions_req,

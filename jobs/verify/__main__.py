@@ -89,6 +89,7 @@ def all_hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
         choice: The settings.
     """
     from jobs.verify.cleaning import cleaning_hops
+    from jobs.verify.hidden import hidden_hops
     from jobs.verify.hops import change_hops, first_hops
     from jobs.verify.streamed import kafka_hops
     from jobs.verify.timed import clock_hops
@@ -96,11 +97,12 @@ def all_hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
     made, seen = clock_hops(lake, choice.sync_seconds)
     yield from first_hops(lake)
     yield made
+    yield from hidden_hops(lake)
     yield from change_hops(lake, without_sync=choice.without_sync)
     if choice.kafka is not None:
         yield from kafka_hops(lake, choice.kafka)
     yield from cleaning_hops(lake)
-    yield seen
+    yield from seen
 
 
 def _errors() -> tuple[type[Exception], ...]:

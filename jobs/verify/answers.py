@@ -9,7 +9,7 @@ import polars as pl
 
 from catalog_sync.names import TableName
 from jobs.verify import rows
-from jobs.verify.lake import CATALOGS, Lake
+from jobs.verify.lake import CATALOGS, IN_PRESTO, Lake
 from jobs.verify.plan import Answer, Hop
 
 __all__ = ["HINTS", "compared", "reading_hops", "same", "same_paths"]
@@ -21,8 +21,10 @@ HINTS: Final = {
     "delta": 'make logs SERVICE=trino; make trino SQL="SHOW TABLES FROM delta.lake"',
     "hive": "the twin was not synced after the commit: make logs SERVICE=hive-metastore. How far your own twins are "
     "behind: scripts/lake run catalog_sync status --database lake (docs/guides/trino.md)",
-    "presto": "it reads what Trino's catalog hive reads: where that is wrong too, the twin was not synced; else "
-    'make logs SERVICE=presto, scripts/lake presto "SHOW TABLES FROM hive.lake_symlink"',
+    "iceberg": "the Iceberg entry was not synced after the commit: make logs SERVICE=hive-metastore. How far your own "
+    "entries are behind: scripts/lake run catalog_sync status --database lake (docs/guides/iceberg.md)",
+    "presto": "it reads what Trino's catalog of that name reads: where that is wrong too, the entry was not synced; "
+    'else make logs SERVICE=presto, scripts/lake presto "SHOW TABLES FROM hive.lake_symlink"',
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
     "inventory": "docs/guides/inventory.md; make status names the store's services, make logs SERVICE=… of one",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",
@@ -43,7 +45,7 @@ def same(expected: object, found: object) -> Answer:
 
 
 def reading_hops(lake: Lake, table: TableName, after: str, needs: tuple[str, ...]) -> list[Hop]:
-    """Plan the readers of a table after a step: Spark, Trino's two catalogs, and Presto if the stack has it."""
+    """Plan the readers of a table after a step: Spark, Trino's catalogs, and Presto's if the stack has it."""
 
     def by_spark() -> Answer:
         return compared(lake.expected[table], lake.by_spark(table, lake.expected[table].columns))
@@ -51,15 +53,16 @@ def reading_hops(lake: Lake, table: TableName, after: str, needs: tuple[str, ...
     def by_trino(catalog: str) -> Callable[[], Answer]:
         return lambda: compared(lake.expected[table], lake.by_trino(catalog, table, lake.expected[table].columns))
 
-    def by_presto() -> Answer:
-        return compared(lake.expected[table], lake.by_presto(table, lake.expected[table].columns))
+    def by_presto(catalog: str) -> Callable[[], Answer]:
+        return lambda: compared(lake.expected[table], lake.by_presto(catalog, table, lake.expected[table].columns))
 
     found = [Hop(name=f"{after}: Spark", work=by_spark, hint=HINTS["spark"], needs=needs)]
     for catalog in CATALOGS:
         name = f"{after}: Trino, catalog {catalog}"
         found.append(Hop(name=name, work=by_trino(catalog), hint=HINTS[catalog], needs=needs))
-    if lake.presto is not None:
-        found.append(Hop(name=f"{after}: Presto, catalog hive", work=by_presto, hint=HINTS["presto"], needs=needs))
+    for catalog in IN_PRESTO if lake.presto is not None else ():
+        name = f"{after}: Presto, catalog {catalog}"
+        found.append(Hop(name=name, work=by_presto(catalog), hint=HINTS["presto"], needs=needs))
     return found
 
 

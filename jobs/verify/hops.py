@@ -21,7 +21,7 @@ from jobs.verify.lake import Lake, leftovers
 from jobs.verify.plan import Answer, Hop
 from jobs.verify.timed import visible_hop
 
-__all__ = ["COLUMNS", "change_hops", "create_synced", "first_hops", "storing_hops"]
+__all__ = ["COLUMNS", "ROWS", "change_hops", "create_synced", "first_hops", "storing_hops"]
 
 ROWS: Final = 2_000
 COLUMNS: Final = "id BIGINT, customer STRING, amount DECIMAL(12,2), day DATE, at TIMESTAMP, city STRING"
@@ -53,7 +53,7 @@ def storing_hops(lake: Lake, after: str, needs: tuple[str, ...]) -> Iterator[Hop
 
 def _databases(lake: Lake) -> Answer:
     """Check the stack's databases, after dropping those of runs that were killed."""
-    wanted = {"lake", "lake_symlink", "inventory"}
+    wanted = {"lake", "lake_symlink", "lake_iceberg", "inventory"}
     with lake.metastore() as metastore:
         found = metastore.databases()
     for run in leftovers(found, dt.datetime.now(dt.UTC)):
@@ -112,10 +112,11 @@ def _load(lake: Lake) -> Answer:
 
 
 def create_synced(lake: Lake, table: TableName) -> None:
-    """Create an empty table whose writers sync its twin after each commit."""
+    """Create an empty table whose writers sync its twin and its Iceberg entry after each commit."""
     lake.spark.sql(
         f"CREATE TABLE {table} ({COLUMNS}) USING DELTA PARTITIONED BY (city) "
-        f"TBLPROPERTIES ('pydelta.sync.enabled' = 'true', 'pydelta.sync.table' = '{table}')"
+        f"TBLPROPERTIES ('pydelta.sync.enabled' = 'true', 'pydelta.sync.table' = '{table}', "
+        "'pydelta.sync.iceberg' = 'true')"
     )
 
 

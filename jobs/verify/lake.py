@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from catalog_sync.names import TableName, twin_name
+from catalog_sync.names import TableName, iceberg_name, twin_name
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from jobs.verify.plan import Timing, reason_of
 from jobs.verify.rows import live_files
@@ -23,12 +23,14 @@ from pydelta.storage import ObjectInfo, Store, open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CATALOGS", "Lake", "Names", "leftovers", "open_lake"]
+__all__ = ["CATALOGS", "IN_PRESTO", "Lake", "Names", "leftovers", "open_lake"]
 
-CATALOGS: Final = ("delta", "hive")
-"""Trino's two ways to read a table: through its log, and through the symlink manifests of its twin."""
+CATALOGS: Final = ("delta", "hive", "iceberg")
+"""Trino's ways to read a table: through its log, the symlink manifests of its twin, and its Iceberg entry."""
+IN_PRESTO: Final = ("hive",)
+"""Presto's way to read ``orders``: its Iceberg connector refuses tables with times in a zone, see ``hidden``."""
 
-_RUN: Final = re.compile(r"verify_(\d{8}_\d{6})(?:_symlink)?$")
+_RUN: Final = re.compile(r"verify_(\d{8}_\d{6})(?:_symlink|_iceberg)?$")
 _COMMIT: Final = re.compile(r"/\d{20}\.json$")
 _OLD: Final = dt.timedelta(hours=2)
 _KEEPERS: Final = {"warehouse": "vacuum", "work": "spark", "inventory": "inventory"}
@@ -68,6 +70,11 @@ class Names:
         return TableName(database=self.run, name="from_kafka")
 
     @property
+    def hidden(self) -> TableName:
+        """The table with hidden rows."""
+        return TableName(database=self.run, name="hidden")
+
+    @property
     def report(self) -> TableName:
         """The inventory table of the run."""
         return TableName(database=self.run, name="datalake_report")
@@ -94,7 +101,7 @@ def leftovers(databases: Iterable[str], now: dt.datetime) -> list[str]:
         match = _RUN.match(database)
         began = dt.datetime.strptime(match[1], "%Y%m%d_%H%M%S").replace(tzinfo=dt.UTC) if match else now
         if now - began > _OLD:
-            found.add(database.removesuffix("_symlink"))
+            found.add(database.removesuffix("_symlink").removesuffix("_iceberg"))
     return sorted(found)
 
 
@@ -184,17 +191,18 @@ class Lake:
         return found
 
     def by_trino(self, catalog: str, table: TableName, columns: Sequence[str], where: str = "true") -> pl.DataFrame:
-        """Read a table, or its twin, through a catalog of Trino, with every value as text."""
-        return _texts(self.trino, f"{self.in_trino(catalog, table)} WHERE {where}", columns)
+        """Read one of a table's entries through a catalog of Trino, with every value as text."""
+        return _texts(self.trino, f"{self.in_catalog(catalog, table)} WHERE {where}", columns)
 
-    def by_presto(self, table: TableName, columns: Sequence[str]) -> pl.DataFrame:
-        """Read a table's twin through Presto's only catalog, with every value as text."""
+    def by_presto(self, catalog: str, table: TableName, columns: Sequence[str]) -> pl.DataFrame:
+        """Read one of a table's entries through a catalog of Presto, with every value as text."""
         assert self.presto is not None
-        return _texts(self.presto, f"hive.{twin_name(table)}", columns)
+        return _texts(self.presto, self.in_catalog(catalog, table), columns)
 
-    def in_trino(self, catalog: str, table: TableName) -> str:
-        """Return a table's name in a catalog. The hive catalog reads its twin."""
-        return f"{catalog}.{twin_name(table) if catalog == 'hive' else table}"
+    def in_catalog(self, catalog: str, table: TableName) -> str:
+        """Return a table's name in a catalog: ``hive`` reads its twin, and ``iceberg`` its Iceberg entry."""
+        names = {"hive": twin_name, "iceberg": iceberg_name}
+        return f"{catalog}.{names[catalog](table) if catalog in names else table}"
 
     def drop(self, run: str) -> list[str]:
         """Drop everything that a run made: tables, twins, databases and objects, each with the key of a user who may.
@@ -206,7 +214,7 @@ class Lake:
         statements = [f"DROP TABLE IF EXISTS {names.clock}"]
         try:
             with self.metastore() as metastore:
-                known = set(metastore.databases()) & {run, f"{run}_symlink"}
+                known = set(metastore.databases()) & {run, f"{run}_symlink", f"{run}_iceberg"}
                 tables = list(metastore.tables(run)) if run in known else []
         except DeltaError as error:
             problems.append(f"what the metastore has of {run}: {error}")

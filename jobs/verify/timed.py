@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Final
 
@@ -24,7 +25,7 @@ _SLOW_SECONDS: Final = 180.0
 
 
 def visible_hop(lake: Lake) -> Hop:
-    """Plan several one-row commits, each of which both catalogs must show once its writer has ended."""
+    """Plan several one-row commits, each of which every catalog must show once its writer has ended."""
     return Hop(name="commit to visible", work=lambda: _commits(lake), hint=HINTS["hive"], needs=("load",))
 
 
@@ -41,7 +42,7 @@ def _commits(lake: Lake) -> Answer:
                 times[catalog].append(seconds)
     for catalog, values in times.items():
         lake.timings.append(Timing(name=f"catalog {catalog}", seconds=tuple(values), target=_TARGET_SECONDS))
-    expected = f"{_COMMITS} commits, each seen in both catalogs when its writer had ended"
+    expected = f"{_COMMITS} commits, each seen in every catalog when its writer had ended"
     return Answer(expected=expected, found=f"not seen: {', '.join(unseen)}" if unseen else expected, right=not unseen)
 
 
@@ -61,15 +62,20 @@ def _insert(lake: Lake, number: int) -> Callable[[], float]:
 
 
 def _reader(lake: Lake, catalog: str, table: TableName, number: int) -> Callable[[], bool]:
-    statement = f"SELECT count(*) FROM {lake.in_trino(catalog, table)} WHERE id = {number}"
+    statement = f"SELECT count(*) FROM {lake.in_catalog(catalog, table)} WHERE id = {number}"
     return lambda: lake.trino.rows(statement) == [[1]]
 
 
 # --- the scheduler ------------------------------------------------------------------------------------------------
 
 
-def clock_hops(lake: Lake, every_seconds: int) -> tuple[Hop, Hop]:
-    """Plan a table in ``lake`` that does not request syncs. The first hop creates it, the second waits for its twin.
+_BY_SCHEDULER: Final = {"hive": "twin", "iceberg": "Iceberg entry"}
+
+
+def clock_hops(lake: Lake, every_seconds: int) -> tuple[Hop, list[Hop]]:
+    """Plan a table in ``lake`` whose commits are not followed by a sync.
+
+    The first hop creates it, and the others wait for its twin and its Iceberg entry.
 
     Args:
         lake: Resources of the run.
@@ -82,32 +88,36 @@ def clock_hops(lake: Lake, every_seconds: int) -> tuple[Hop, Hop]:
         expected = rows.first_rows(_CLOCK_ROWS)
         columns = "id, customer, amount, day, at, city"
         lake.spark.sql(
-            f"CREATE TABLE {table} USING DELTA PARTITIONED BY (city) AS "
+            f"CREATE TABLE {table} USING DELTA PARTITIONED BY (city) "
+            f"TBLPROPERTIES ('pydelta.sync.iceberg' = 'true') AS "
             f"SELECT {columns} FROM verify_orders WHERE id < {_CLOCK_ROWS}"
         )
         lake.expected[table] = expected
-        look = _reader(lake, "hive", table, _CLOCK_ROWS - 1)
-        waiting["hive"] = Waiting(look, (TrinoError,), _PAUSE_SECONDS)
+        for catalog in _BY_SCHEDULER:
+            look = _reader(lake, catalog, table, _CLOCK_ROWS - 1)
+            waiting[catalog] = Waiting(look, (TrinoError,), _PAUSE_SECONDS)
         return compared(expected, lake.by_spark(table, expected.columns))
 
-    def wait() -> Answer:
+    def wait(catalog: str, what: str) -> Answer:
         lake.trino.rows("SELECT 1")  # Fail at once if Trino does not answer, because waiting would be useless.
-        seen = waiting["hive"].seen(2.0 * every_seconds + _SLOW_SECONDS)
+        seen = waiting[catalog].seen(2.0 * every_seconds + _SLOW_SECONDS)
         if seen is None:
-            return Answer(
-                expected=f"a twin, since the scheduler syncs every {every_seconds} s", found="none", right=False
-            )
+            wanted = f"a new {what}, since the scheduler syncs every {every_seconds} s"
+            return Answer(expected=wanted, found="none", right=False)
         seconds = (seen - lake.committed(table),)
         target = every_seconds + _TARGET_SECONDS
-        lake.timings.append(Timing(name="catalog hive, by the scheduler", seconds=seconds, target=target))
+        lake.timings.append(Timing(name=f"catalog {catalog}, by the scheduler", seconds=seconds, target=target))
         frame = lake.expected[table]
-        return compared(frame, lake.by_trino("hive", table, frame.columns))
+        return compared(frame, lake.by_trino(catalog, table, frame.columns))
 
     made = Hop(name=name, work=make, hint=HINTS["spark"], needs=("Spark on the cluster",))
-    seen = Hop(
-        name="the scheduler's twin: Trino, catalog hive",
-        work=wait,
-        hint="make status says what the scheduler's last run lacked; make logs SERVICE=scheduler",
-        needs=(name,),
-    )
+    seen = [
+        Hop(
+            name=f"the scheduler's {what}: Trino, catalog {catalog}",
+            work=functools.partial(wait, catalog, what),
+            hint="make status says what the scheduler's last run lacked; make logs SERVICE=scheduler",
+            needs=(name,),
+        )
+        for catalog, what in _BY_SCHEDULER.items()
+    ]
     return made, seen

@@ -29,8 +29,10 @@ __all__ = [
     "HIVE_NAMES",
     "ID_KEY",
     "LOCATION_KEY",
+    "METADATA_KEY",
     "PROPERTIES_KEY",
     "PROVIDER_KEY",
+    "RECORDED_KEY",
     "SCHEMA_KEY",
     "TABLE_PROPERTY",
     "EntryColumn",
@@ -44,6 +46,10 @@ PROVIDER_KEY: Final = "spark.sql.sources.provider"
 LOCATION_KEY: Final = "pydelta.table.location"
 ID_KEY: Final = "pydelta.table.id"
 SCHEMA_KEY: Final = "pydelta.sync.schemaHash"
+METADATA_KEY: Final = "metadata_location"
+"""Parameter of an Iceberg entry: the URI of the table's current Iceberg metadata."""
+RECORDED_KEY: Final = "pydelta.sync.icebergMetadata"
+"""The ``metadata_location`` that catalog_sync wrote last. If they differ, another writer has committed."""
 TABLE_PROPERTY: Final = "pydelta.sync.table"
 """Property of a table: its name in the metastore, ``database.table``."""
 PROPERTIES_KEY: Final = "pydelta.entry.properties"

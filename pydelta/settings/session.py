@@ -142,6 +142,8 @@ class Settings:
         "How long each hook after a commit may wait for other processes and services.")
     sync_name: str = setting("sync.name", parse_text, "{database}_symlink",
         "Database of a table's external twin; {database} stands for its native entry's database.")
+    sync_iceberg_name: str = setting("sync.icebergName", parse_text, "{database}_iceberg",
+        "Database of a table's Iceberg entry; {database} stands for its native entry's database.")
     sync_metastore: str | None = unset("sync.metastore", parse_text, None,
         "Address of the metastore that tables are synced to after a commit.", alias="spark.hadoop.hive.metastore.uris")
     sync_partition_value_length: int = setting("sync.partitionValueLength", parse_integer, "255",

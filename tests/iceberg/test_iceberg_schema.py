@@ -6,6 +6,7 @@ import decimal
 import json
 import os
 import uuid
+from dataclasses import replace
 
 import deltalake
 import pyarrow as pa
@@ -29,7 +30,7 @@ from pydelta.log import DeltaLog
 from pydelta.manifests.iceberg import IcebergOptions, publish_iceberg
 from pydelta.manifests.iceberg.footers import file_oddities
 from pydelta.manifests.iceberg.name_mapping import find_name, ids_of, previous_mapping
-from pydelta.manifests.iceberg.schema import EarlierSchema, EntrySchema, entry_schema, promotes
+from pydelta.manifests.iceberg.schema import EntrySchema, PreviousColumns, entry_schema, promotes
 from pydelta.protocol.schema import (
     ArrayType,
     DataType,
@@ -57,11 +58,15 @@ def mapped(name: str, kind: DataType, number: int, physical: str | None = None, 
     return StructField(name, kind, True, {**marks, **more})
 
 
+def held(entry: EntrySchema) -> PreviousColumns:
+    return PreviousColumns(schema=entry.schema, last_column_id=entry.last_column_id, name_mapping=entry.name_mapping)
+
+
 def after(entry: EntrySchema, *fields: StructField, mode: str = "none", **options: object) -> EntrySchema:
     return entry_schema(
         StructType(fields),
         mode=mode,
-        before=EarlierSchema(schema=entry.schema, last_column_id=entry.last_column_id, name_mapping=entry.name_mapping),
+        previous=held(entry),
         **options,  # type: ignore[arg-type]
     )
 
@@ -98,8 +103,7 @@ def test_ids_are_given_once_and_kept() -> None:
 
 def test_without_a_name_mapping_the_schema_is_the_memory() -> None:
     first = entry_schema(NESTED, mode="none")
-    before = EarlierSchema(schema=first.schema, last_column_id=first.last_column_id)
-    again = entry_schema(NESTED, mode="none", before=before)
+    again = entry_schema(NESTED, mode="none", previous=replace(held(first), name_mapping=None))
     assert (again.schema, again.name_mapping) == (first.schema, first.name_mapping)
 
 

@@ -13,6 +13,7 @@ from pydelta.errors import UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.manifests.iceberg import IcebergOptions, publish_iceberg, read_entry
 from pydelta.manifests.iceberg.metadata import HINT_PATH, metadata_path
+from pydelta.txn import Operation, start_transaction
 from tests.iceberg.readers import all_rows, duckdb_rows, of_arrow, pyiceberg_rows
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -197,3 +198,70 @@ def test_files_without_statistics_are_counted_by_their_footers(tmp_path):
     log.store.put(path, "\n".join(map(json.dumps, lines)).encode())
     DeltaLog.clear_cache()
     published(table)
+
+
+@pytest.mark.parametrize("name", ["a b", "é", "1x", "p.q", "日", 'q"r', "a'b"])
+def test_partition_columns_have_any_name(tmp_path, name):
+    rows = pa.table({"id": [1, 2, 3], name: ["a", "b", None]})
+    properties = {"delta.columnMapping.mode": "name", **VECTORS}
+    table = made(tmp_path / "t", rows, partition_by=[name], properties=properties)
+    table.append(rows)
+    table.delete("id = 2")
+    published(table)
+
+
+def commit(log, *actions):
+    start_transaction(log).commit(list(actions), Operation(name="WRITE"))
+
+
+def test_a_live_file_that_is_added_again_is_not_counted_twice(tmp_path):
+    """Such a commit is not one of ours: an add with dataChange names a new file."""
+    table = made(tmp_path / "t")
+    published(table)
+    log = table._log
+    (add,) = log.update().files.adds(log.update().files.core)
+    commit(log, add.replace(modification_time=add.modification_time + 1))
+    result = published(table)
+    assert result.reason == "the entry would have 2 files, but the table has 1"
+    assert (result.files_added, result.files_removed) == (0, 0)
+
+
+def test_new_statistics_of_a_file_leave_its_manifest_alone(tmp_path):
+    table = made(tmp_path / "t")
+    published(table)
+    log = table._log
+    (add,) = log.update().files.adds(log.update().files.core)
+    commit(log, add.replace(stats='{"numRecords":4}', data_change=False))
+    result = published(table)
+    assert (result.full, result.manifests_written, result.manifests_kept) == (False, 0, 1)
+
+
+def test_wrong_counts_of_hidden_rows_are_noticed(tmp_path):
+    table = made(tmp_path / "t", properties=VECTORS)
+    table.append(FIRST)
+    table.delete("id = 1")
+    published(table)
+    log = table._log
+    path = metadata_path(1)
+    name = b'"pydelta.files-with-hidden-rows":'
+    log.store.put(path, log.store.read(path).replace(name + b'"2"', name + b'"3"'))
+    table.append(FIRST)
+    assert published(table).reason == "the entry would hide rows of 3 files, but the table hides rows of 2"
+    table.delete("id = 2")
+    assert not published(table).full
+
+
+def test_a_repartitioned_table_has_one_spec(tmp_path):
+    table = made(tmp_path / "t", partition_by=["day"], properties=VECTORS)
+    table.append(FIRST)
+    table.delete("id = 1")
+    published(table)
+    for keys in ((), ("v",), ("day", "v"), ("day",)):
+        table = made(tmp_path / "t", FIRST, partition_by=keys, properties=VECTORS, mode="replace")
+        table.append(FIRST)
+        table.delete("id = 2")
+        result = published(table)
+        assert not result.full
+        static = StaticTable.from_metadata(result.entry.metadata_location)
+        specs = {item.partition_spec_id for item in static.metadata.current_snapshot().manifests(static.io)}
+        assert specs == {static.metadata.default_spec_id}

@@ -28,7 +28,7 @@ from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
 from pydelta.errors import DeltaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
-from pydelta.manifests.iceberg import IcebergOptions, expire_snapshots, publish_iceberg, read_entry, unreferenced_files
+from pydelta.manifests.iceberg import IcebergOptions, publish_iceberg, read_entry
 from pydelta.protocol.types import PrimitiveType, parse_type
 from pydelta.testing.commands import vacuum
 from tests.iceberg.readers import Rows, canonical, duck, duckdb_rows, of_arrow, pyiceberg_rows, table_of
@@ -59,6 +59,7 @@ class World:
         self.recorded: dict[int, Rows] = {}
         self.synced = -1
         self.keys: tuple[str, ...] = ()
+        self.files_per_manifest = self.rng.choice((3, 20, 10_000))
         self._create("error")
 
     @property
@@ -165,12 +166,14 @@ class World:
         self.keys = tuple(self.log.update().partition_columns)
 
     def _vacuum(self) -> None:
-        expire_snapshots(self.log, is_retained=lambda version: version == self.log.update().version)
         newest = self.log.update().version
-        self.recorded = {version: rows for version, rows in self.recorded.items() if version == newest}
         vacuum(self.log, now_ms=_FAR)
+        self.recorded = {version: rows for version, rows in self.recorded.items() if version == newest}
         self.oldest = newest
-        self.log.store.delete_many([info.path for info in unreferenced_files(self.log, older_than_ms=_FAR)])
+        entry = read_entry(self.log)
+        assert entry is not None, "VACUUM keeps the entry"
+        assert pyiceberg_rows(entry.location) == of_arrow(table_of(self.log)), "VACUUM keeps the entry's rows"
+        self.check_snapshots()
 
     def _checkpoint(self) -> None:
         self.table.checkpoint()
@@ -228,7 +231,8 @@ class World:
         """Publish, and compare rows, filters and, now and then, older snapshots."""
         full = self.rng.random() < 0.03
         try:
-            result = publish_iceberg(self.log, IcebergOptions(full=full, keep_snapshots=20))
+            options = IcebergOptions(full=full, keep_snapshots=20, files_per_manifest=self.files_per_manifest)
+            result = publish_iceberg(self.log, options)
         except UnsupportedFeatureError as error:
             self.trace.append(f"not published: {str(error)[:100]}")
             raise

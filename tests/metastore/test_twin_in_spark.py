@@ -78,7 +78,7 @@ def test_changes_in_sql_are_commits_of_the_table_and_leave_the_manifests_to_the_
 def test_statements_that_would_change_it_through_hive_are_refused(found):
     assert {name: text for name, text in found["refused"].items() if text is None} == {}
     for text in found["refused"].values():
-        assert "the twin by which Trino and Presto read the Delta table" in text
+        assert "the entry by which other engines read the Delta table" in text
     assert "catalog_sync drop twin_in_spark_symlink.orders" in found["refused"]["drop"], "and what to do instead"
     assert found["unchanged"] == [True, True]
     assert found["described"] == [True, 4]
@@ -105,6 +105,15 @@ def test_a_table_that_goes_or_gets_another_name_takes_its_twin_along(found):
     assert {item[0] for item in taken["after a commit"]} == {f"{lake}.take_hook", f"{twins}.take_hook"}
     assert [item[2] for item in taken["after a commit"]] == [[], ["p=a", "p=b"]]
     assert taken["of other tables"] == [f"{twins}.take_earlier"], "the twin of another table is not ours to drop"
+
+
+def test_its_iceberg_entry_goes_along_too_and_stands_for_the_table(found):
+    taken = found["taken along"]
+    names = ("drop", "hooked", "managed", "moved", "place", "rename")
+    assert taken["iceberg before"] == [[f"take_{name}", True, 1] for name in names]
+    assert taken["iceberg after"] == [["take_hook", True, 2], ["take_renamed", True, 1]], "the rename was a commit"
+    assert found["as iceberg"] == [["1", "a"]], "Spark reads the Delta table under that name"
+    assert "catalog_sync drop twin_in_spark_iceberg.take_drop" in found["dropped as iceberg"]
 
 
 def test_msck_brings_no_partition_back(found):

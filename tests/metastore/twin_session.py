@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pydelta
 from catalog_sync import Metastore, MetastoreAddress, TableName, sync_table, twin_name
+from catalog_sync.iceberg.entry import found_iceberg, iceberg_at
+from catalog_sync.iceberg.sync import sync_iceberg
+from catalog_sync.names import iceberg_name
 from catalog_sync.native import native_location, sync_native
 from pydelta.engines.spark.scan.refresh import indexes_in
 from pydelta.errors import DeltaError
@@ -183,6 +186,15 @@ def with_twin(name, location, *, managed=False, **properties):
     with Metastore(MetastoreAddress.parse(uri)) as client:
         found_at = native_location(client.table(database, name))
         sync_table(DeltaLog.for_table(found_at), client, twin_name(entry))
+        sync_iceberg(DeltaLog.for_table(found_at), client, iceberg_name(entry), iceberg=True)
+
+
+def known_to_iceberg():
+    """The Iceberg entries: name, whether the metadata is ours, and its version."""
+    with Metastore(MetastoreAddress.parse(uri)) as client:
+        entries = client.tables(f"{database}_iceberg")
+        states = [(entry.tableName, found_iceberg(entry)) for entry in entries if iceberg_at(entry) is not None]
+    return sorted([name, not state.has_drifted, state.version] for name, state in states)
 
 
 found["taken along"] = {}
@@ -194,6 +206,13 @@ with_twin("take_place", f"{folder}/take_place")
 hooked = {"pydelta.sync.enabled": "true", "pydelta.sync.table": f"{database}.take_hooked"}
 with_twin("take_hooked", f"{folder}/take_hooked", **hooked)
 found["taken along"]["before"] = known()
+found["taken along"]["iceberg before"] = known_to_iceberg()
+found["as iceberg"] = rows(spark.sql(f"SELECT * FROM {database}_iceberg.take_drop"))
+try:
+    spark.sql(f"DROP TABLE {database}_iceberg.take_drop")
+    found["dropped as iceberg"] = None
+except Exception as error:  # noqa: BLE001  its text is looked at
+    found["dropped as iceberg"] = str(error)
 spark.sql(f"DROP TABLE {database}.take_drop")
 spark.sql(f"DROP TABLE {database}.take_managed")
 spark.sql(f"ALTER TABLE {database}.take_rename RENAME TO {database}.take_renamed")
@@ -202,6 +221,7 @@ spark.sql(f"ALTER TABLE {database}.take_hooked RENAME TO {database}.take_hook")
 spark.sql(f"CREATE TABLE delta.`{folder}/take_elsewhere` (id BIGINT, p STRING) USING delta PARTITIONED BY (p)")
 spark.sql(f"ALTER TABLE {database}.take_place SET LOCATION '{folder}/take_elsewhere'")
 found["taken along"]["after"] = known()
+found["taken along"]["iceberg after"] = known_to_iceberg()
 spark.sql(f"INSERT INTO {database}.take_hook VALUES (2, 'b')")
 found["taken along"]["after a commit"] = [item for item in known() if "hook" in item[0]]
 found["taken along"]["property"] = (

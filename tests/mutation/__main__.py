@@ -13,9 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.mutation.areas import AREAS
+from tests.mutation.areas import AREAS, WITH_SESSION
 from tests.mutation.operators import Mutant, mutants_of
 from tests.mutation.runner import Runner, copy_tree, preload
+from tests.mutation.session import SessionRunner
 from tests.mutation.survivors import KEPT, compare, read_kept
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,9 +34,10 @@ def main() -> int:
     asked = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in _SETTINGS.items()):
         os.execve(sys.executable, [sys.executable, "-m", "tests.mutation", *sys.argv[1:]], {**os.environ, **_SETTINGS})
-    chosen = [path for path in AREAS if not asked.module or any(part in path for part in asked.module)]
+    areas = {**AREAS, **WITH_SESSION}
+    chosen = [path for path in areas if not asked.module or any(part in path for part in asked.module)]
     if not chosen:
-        parser.error(f"no module matches; there are {', '.join(AREAS)}")
+        parser.error(f"no module matches; there are {', '.join(areas)}")
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree, scratch = Path(folder, "tree"), Path(folder, "runs")
         scratch.mkdir()
@@ -48,7 +50,11 @@ def main() -> int:
         began = time.monotonic()
         survivors: dict[str, Mutant] = {}
         for path in chosen:
-            runner = Runner(tree, path, AREAS[path], scratch, jobs=asked.jobs)
+            runner = (
+                SessionRunner(tree, path, areas[path], scratch)
+                if path in WITH_SESSION
+                else Runner(tree, path, areas[path], scratch, jobs=asked.jobs)
+            )
             found = _survivors(runner, path, mutants[path], verbose=asked.verbose)
             survivors.update({mutant.name: mutant for mutant in found})
     count = sum(map(len, mutants.values()))
@@ -69,7 +75,7 @@ def _asked_for(tree: Path, path: str, only: str | None) -> list[Mutant]:
     return [mutant for mutant in found if only is None or only in mutant.name]
 
 
-def _survivors(runner: Runner, path: str, mutants: list[Mutant], *, verbose: bool) -> list[Mutant]:
+def _survivors(runner: Runner | SessionRunner, path: str, mutants: list[Mutant], *, verbose: bool) -> list[Mutant]:
     began = time.monotonic()
     baseline = runner.baseline()
     if not baseline.survived:

@@ -1,4 +1,4 @@
-"""The modules in which a wrong line loses rows, and the tests of each that start no Spark session."""
+"""The modules in which a wrong line loses rows, and the tests of each."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "tests/unit/predicate/test_kept_texts.py",
         "tests/unit/predicate/test_skipping.py",
     ),
+    "pydelta/predicate/projection.py": ("tests/unit/predicate/test_projection.py", "tests/unit/spark/test_filters.py"),
     "pydelta/predicate/binding.py": (
         "tests/unit/predicate/test_texts.py",
         "tests/unit/predicate/test_kept_texts.py",
@@ -31,13 +32,15 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pydelta/engines/arrow/conform.py": ("tests/unit/arrow/test_conform.py",),
     "pydelta/engines/arrow/sources.py": (
+        "tests/unit/arrow/test_sources.py",
         "tests/unit/arrow/test_local_verbs.py",
         "tests/unit/arrow/test_open.py",
         "tests/unit/arrow/test_rows_in.py",
     ),
     "pydelta/engines/arrow/scans.py": (
+        "tests/unit/arrow/test_sources.py",
         "tests/unit/arrow/test_open.py",
-        "tests/unit/arrow/test_odd_tables.py",
+        "tests/unit/arrow/test_rows_in.py",
     ),
     "pydelta/api/python/local.py": (
         "tests/unit/arrow/test_local_verbs.py",
@@ -61,3 +64,10 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/manifests/changes.py": ("tests/unit/manifests/test_manifest_contents.py",),
     "pydelta/manifests/contents.py": ("tests/unit/manifests/test_manifest_contents.py",),
 }
+"""With tests that start no Spark session."""
+
+WITH_SESSION: Final[dict[str, tuple[str, ...]]] = {
+    "pydelta/api/sql/relations.py": ("tests/integration/spark/sql/test_relations.py",),
+    "pydelta/api/sql/insert.py": ("tests/integration/spark/sql/test_inserts.py",),
+}
+"""With tests that need one, which are chosen for being fast."""

@@ -53,11 +53,13 @@ class Mutant:
         name: ``module:function | statement | old -> new``; unique within the module.
         line: Of the statement.
         source: Makes the changed module's text.
+        reach: The first lines of the statements of which one runs where a test can notice; None where that is unknown.
     """
 
     name: str
     line: int
     source: Callable[[], str] = field(compare=False)
+    reach: frozenset[int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class _Where:
     may_be_none: bool = False
     tail: bool = False
     alone: bool = False
+    within: bool = False
 
 
 def mutants_of(source: str, module: str) -> list[Mutant]:
@@ -99,7 +102,7 @@ def mutants_of(source: str, module: str) -> list[Mutant]:
         module: Its dotted name, for the mutants' names.
     """
     tree = ast.parse(source)
-    imported = _imported(tree)
+    imported, uses = _imported(tree), _uses(tree)
     found: list[Mutant] = []
     seen: Counter[str] = Counter()
     for change, where in _changes(tree, imported):
@@ -108,8 +111,56 @@ def mutants_of(source: str, module: str) -> list[Mutant]:
         name = f"{module}:{where.function} | {header} | {change.was} -> {change.becomes}"
         seen[name] += 1
         number = f" #{seen[name]}" if seen[name] > 1 else ""
-        found.append(Mutant(name + number, where.statement.lineno, lambda change=change: _text(tree, change)))  # type: ignore[misc]
+        line = where.statement.lineno
+        reach = frozenset((line,)) if where.within else uses.get(_constant_of(where.statement))
+        found.append(Mutant(name + number, line, lambda change=change: _text(tree, change), reach))  # type: ignore[misc]
     return found
+
+
+def _constant_of(statement: ast.stmt) -> str:
+    """The private name that a statement of a module gives a value; empty if there is none."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    name = targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+    return name if name.startswith("_") else ""
+
+
+def _uses(tree: ast.Module) -> dict[str, frozenset[int]]:
+    """Private names of a module that only its functions use -> the first lines of the statements that do."""
+    names = {name for statement in tree.body if (name := _constant_of(statement))}
+    lines: dict[str, set[int]] = {name: set() for name in names}
+    elsewhere: set[str] = set()
+
+    def visit(node: ast.AST, line: int, within: bool) -> None:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            lines[node.id].add(line)
+            elsewhere.update(() if within else (node.id,))
+        for child in ast.iter_child_nodes(node):
+            inside = within or (isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in node.body)
+            visit(child, child.lineno if isinstance(child, ast.stmt) else line, inside)
+
+    visit(tree, 0, False)
+    return {name: frozenset(found) for name, found in lines.items() if name not in elsewhere}
+
+
+def marked(source: str, mark: str) -> str:
+    """A module's text in which each statement of a function first calls a function with its line."""
+    tree = ast.parse(source)
+    for function in [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]:
+        _mark_block(function, mark)
+    return ast.unparse(tree)
+
+
+def _mark_block(parent: ast.AST, mark: str) -> None:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            calls = [ast.parse(f"{mark}({statement.lineno})").body[0] for statement in block]
+            for statement in block:
+                if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    _mark_block(statement, mark)
+            setattr(parent, name, [item for pair in zip(calls, block, strict=True) for item in pair])
+    for handler in (*getattr(parent, "handlers", ()), *getattr(parent, "cases", ())):
+        _mark_block(handler, mark)
 
 
 def _text(tree: ast.Module, change: _Change) -> str:
@@ -156,7 +207,7 @@ def _of_block(
     sole = len(block) == 1 and isinstance(parent, ast.If) and name == "body" and not parent.orelse
     for index, statement in enumerate(block):
         last = index == len(block) - 1 and isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef))
-        here = _Where(where.function, statement, where.may_be_none, last, sole)
+        here = _Where(where.function, statement, where.may_be_none, last, sole, within=in_function)
         yield from _of_statement(_Place(parent, name, index), statement, here, imported, in_function=in_function)
 
 
@@ -193,7 +244,8 @@ def _of_statement(
         if not (len(handler.body) == 1 and isinstance(handler.body[0], ast.Raise) and handler.body[0].exc is None):
             caught = _cut("except " + (ast.unparse(handler.type) if handler.type else ""))
             put = _Place(handler, "body", None)
-            yield _Change(put, handler.body, [ast.Raise()], caught, "raise on"), _Where(where.function, handler.body[0])
+            first = _Where(where.function, handler.body[0], within=in_function)
+            yield _Change(put, handler.body, [ast.Raise()], caught, "raise on"), first
         yield from _of_block(handler, "body", where, imported, in_function=in_function)
     for case in getattr(statement, "cases", []):
         yield from _of_block(case, "body", where, imported, in_function=in_function)

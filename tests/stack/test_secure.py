@@ -118,6 +118,10 @@ def test_who_may_read_reads():
         "reader", os.environ["TRINO_READER_PASSWORD"], "SELECT schema_name FROM hive.information_schema.schemata"
     )
     assert ["lake_symlink"] in found
+    found = _as(
+        "reader", os.environ["TRINO_READER_PASSWORD"], "SELECT schema_name FROM iceberg.information_schema.schemata"
+    )
+    assert ["lake_iceberg"] in found
 
 
 @pytest.mark.parametrize(
@@ -125,6 +129,7 @@ def test_who_may_read_reads():
     [
         "CREATE SCHEMA delta.stack_tests_more WITH (location = 's3://warehouse/stack_tests_more')",
         "CREATE TABLE delta.lake.stack_tests_made (id int)",
+        "CREATE TABLE iceberg.lake_iceberg.stack_tests_made (id int)",
         "SELECT * FROM system.runtime.queries",
         "ALTER SCHEMA delta.lake RENAME TO more",
     ],

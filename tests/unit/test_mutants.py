@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.mutation.areas import AREAS
-from tests.mutation.operators import mutants_of
+from tests.mutation.areas import AREAS, WITH_SESSION
+from tests.mutation.in_place import put
+from tests.mutation.operators import marked, mutants_of
 from tests.mutation.runner import importers_of
 from tests.mutation.survivors import compare, read_kept
 
@@ -85,7 +87,7 @@ def test_an_error_is_raised_or_not_and_its_text_is_left_alone():
 
 
 def test_each_mutant_of_the_modules_is_another_program_and_has_a_name_of_its_own():
-    for path in AREAS:
+    for path in (*AREAS, *WITH_SESSION):
         source = (ROOT / path).read_text()
         found = mutants_of(source, path)
         assert len({mutant.name for mutant in found}) == len(found) > 10
@@ -95,6 +97,101 @@ def test_each_mutant_of_the_modules_is_another_program_and_has_a_name_of_its_own
             assert changed != original
             compile(changed, path, "exec")
         assert found[0].source() == found[0].source()
+
+
+REACHED = """
+_SMALL = 5
+_LARGE = _SMALL + 5
+OPEN = 7
+
+def f(a):
+    if a < _SMALL:
+        return a + _LARGE
+    try:
+        return g(
+            a + 1)
+    except E:
+        return 3
+"""
+
+
+def test_a_mutant_runs_where_its_statement_does_or_those_that_use_its_constant():
+    reach = {mutant.name: mutant.reach for mutant in mutants_of(REACHED, "m")}
+    assert {name.partition(":")[2]: sorted(lines) for name, lines in reach.items() if lines is not None} == {
+        " | _LARGE = _SMALL + 5 | 5 -> 6": [8],
+        " | _LARGE = _SMALL + 5 | 5 -> 4": [8],
+        " | _LARGE = _SMALL + 5 | _SMALL + 5 -> -": [8],
+        "f | if a < _SMALL | condition -> True": [7],
+        "f | if a < _SMALL | condition -> False": [7],
+        "f | if a < _SMALL | a < _SMALL -> <=": [7],
+        "f | return a + _LARGE | a + _LARGE -> -": [8],
+        "f | return g(a + 1) | statement -> dropped": [10],
+        "f | return g(a + 1) | a + 1 -> -": [10],
+        "f | return g(a + 1) | 1 -> 2": [10],
+        "f | return g(a + 1) | 1 -> 0": [10],
+        "f | return 3 | except E -> raise on": [13],
+        "f | return 3 | statement -> dropped": [13],
+        "f | return 3 | 3 -> 4": [13],
+        "f | return 3 | 3 -> 2": [13],
+    }
+    assert {name.split(" | ")[1] for name, lines in reach.items() if lines is None} == {"_SMALL = 5", "OPEN = 7"}
+
+
+def test_the_marks_of_a_module_say_which_statements_ran():
+    seen = []
+    names = {"mark": seen.append, "E": ValueError, "g": lambda a: [][a]}
+    exec(marked(REACHED.replace("E:", "IndexError:"), "mark"), names)
+    assert (names["f"](1), seen) == (11, [7, 8])
+    seen.clear()
+    assert (names["f"](9), seen) == (3, [7, 9, 10, 13])
+
+
+IN_USE = """
+from functools import cache
+_STEP = 1
+
+class C:
+    limit = 5
+
+    @property
+    def twice(self):
+        return self.limit * 2
+
+    def step(self, by=_STEP):
+        return by + _STEP
+
+def f(a):
+    return C().step() + a
+
+@cache
+def g():
+    return 1
+"""
+
+
+def test_a_module_that_is_in_use_does_what_another_text_of_it_says(tmp_path, monkeypatch):
+    (tmp_path / "in_use.py").write_text(IN_USE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import in_use
+
+    monkeypatch.setitem(sys.modules, "pydelta.user_of_in_use", SimpleNamespace(g=in_use.g, table={"f": in_use.f}))
+    user, made = sys.modules["pydelta.user_of_in_use"], in_use.C()
+    assert (user.table["f"](1), made.twice, made.step(3), user.g()) == (3, 10, 4, 1)
+    changed = {
+        "_STEP = 1": "_STEP = 10",
+        "limit = 5": "limit = 6",
+        "* 2": "* 3",
+        "+ a": "+ a * 2",
+        "return 1": "return 2",
+    }
+    text = IN_USE
+    for old, new in changed.items():
+        text = text.replace(old, new)
+    put(in_use, text)
+    assert (user.table["f"](1), made.twice, made.step(3), user.g()) == (22, 18, 13, 2)
+    assert isinstance(made, in_use.C) and in_use.f is user.table["f"]
+    put(in_use, IN_USE)
+    assert (user.table["f"](1), made.twice, made.step(3), user.g()) == (3, 10, 4, 1)
 
 
 def test_a_mutant_keeps_its_name_when_its_code_moves_or_is_laid_out_anew():
@@ -111,7 +208,7 @@ def test_two_equal_places_have_two_names():
 
 
 def test_a_kept_line_names_a_mutant_of_today_and_says_why():
-    names = {mutant.name for path in AREAS for mutant in mutants_of((ROOT / path).read_text(), path)}
+    names = {mutant.name for path in (*AREAS, *WITH_SESSION) for mutant in mutants_of((ROOT / path).read_text(), path)}
     kept = read_kept()
     assert sorted(set(kept) - names) == []
     assert [name for name, reason in kept.items() if len(reason.split()) < 4] == []

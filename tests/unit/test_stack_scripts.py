@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -542,3 +543,17 @@ def test_an_inventory_is_made_now_as_the_schedule_makes_it(project):
     code, said, words = project("scripts/stack-inventory")
     assert (code, words) == (1, [])
     assert "has no line that lists the warehouse" in said
+
+
+def test_no_command_is_read_by_a_grep_that_stops_early():
+    """Under ``pipefail`` the command's end by SIGPIPE would count as its failure, if it still writes."""
+    folders = [*(ROOT / "scripts").iterdir(), *(ROOT / "images").glob("*/bin/*"), ROOT / ".ci" / "run"]
+    texts = {path: path.read_text() for path in folders if path.is_file()}
+    checked = {path: text for path, text in texts.items() if "pipefail" in text or path.name == "stack-lib"}
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path, text in checked.items()
+        for line in text.splitlines()
+        if re.search(r"\| *grep (-\w*q|-m)", line)
+    ]
+    assert len(checked) > 20 and not found, "\n".join(found)

@@ -73,7 +73,7 @@ def test_a_catalog_of_one_s_own_stays_as_it_is_unless_it_reads_the_stack_s_table
     for name, text in own.items():
         (start.kept / "catalog" / f"{name}.properties").write_text(text)
     made = {path.stem: lines(path) for path in (start() / "catalog").iterdir()}
-    assert set(made) == {*own, "delta", "hive"}
+    assert set(made) == {*own, "delta", "hive", "iceberg"}
     for name in ("numbers", "elsewhere"):
         assert made[name] == own[name].splitlines()
     assert made["ours"] == own["ours"].splitlines() + lines(SETTINGS / "store" / "s3.properties")
@@ -82,4 +82,4 @@ def test_a_catalog_of_one_s_own_stays_as_it_is_unless_it_reads_the_stack_s_table
 def test_a_catalog_that_was_taken_away_is_gone_at_the_next_start(start):
     start()
     (start.kept / "catalog" / "delta.properties").unlink()
-    assert [path.name for path in (start() / "catalog").iterdir()] == ["hive.properties"]
+    assert {path.name for path in (start() / "catalog").iterdir()} == {"hive.properties", "iceberg.properties"}

@@ -484,8 +484,8 @@ def serve(
     """Serve JDBC, ODBC, beeline and Spark Connect; by default on the ports 10000 and 15002."""
     try:
         from pydelta.api.console.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
+        from pydelta.api.console.guard import Guard
         from pydelta.api.server.command import run_server
-        from pydelta.api.server.guard import Guard
     except ModuleNotFoundError as error:
         raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
 

@@ -33,6 +33,7 @@ __all__ = [
     "check_login",
     "check_private",
     "in_url",
+    "names_server",
 ]
 
 LOOPBACK: Final = "127.0.0.1"
@@ -165,6 +166,26 @@ def _family(host: str) -> socket.AddressFamily:
 def in_url(host: str) -> str:
     """Format a host for use before a port: an IPv6 address gets brackets."""
     return f"[{host}]" if ":" in host else host
+
+
+def names_server(header: str, host: str) -> bool:
+    """Return whether a request's Host is a server's own name, an IP address or ``localhost``.
+
+    A foreign website whose name is made to point to this machine sends that name, so it cannot read what is served.
+
+    Args:
+        header: The request's header ``Host``, with or without a port.
+        host: The listening name or address.
+    """
+    text = header.lower()
+    name = text.partition("]")[0].lstrip("[") if text.startswith("[") else text.rpartition(":")[0] or text
+    if name in ("", "localhost", host.lower()):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_private(addresses: Addresses) -> None:

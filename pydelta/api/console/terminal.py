@@ -140,7 +140,7 @@ class Terminal:
 
         Args:
             columns: Their names; empty names for a table of names and values.
-            rows: Values; None is an empty cell.
+            rows: Values; None is an empty cell, and ``styled`` gives a cell a style.
             title: Shown above the table.
             file_width: Width if the output is not a terminal; None for a terminal's default.
         """
@@ -149,7 +149,7 @@ class Terminal:
         named = (Column(Text(visible(name)), overflow="fold") for name in columns)
         table = Table(*named, box=box.SIMPLE_HEAD, show_header=any(columns))
         for row in rows:
-            table.add_row(*(Text("" if value is None else visible(str(value))) for value in row))
+            table.add_row(*map(_cell, row))
         console = self._console
         if file_width is not None and not self.is_terminal:
             console = _console(file=console.file, width=file_width)
@@ -205,6 +205,12 @@ def _text(parts: Sequence[str | Styled], style: str = "") -> Text:
 
 def _one_line(text: str) -> Text:
     return Text(text, overflow="ellipsis", no_wrap=True)
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Styled):
+        return Text(visible(value.text), style=value.style)
+    return Text("" if value is None else visible(str(value)))
 
 
 def _value(value: str | None) -> Text:

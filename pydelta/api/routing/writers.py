@@ -112,7 +112,7 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
             if source != _PROVIDER and not (own and source == _default_source(self._spark)):
                 if entry is not None and entry.twin:
                     raise InvalidArgumentError(
-                        f"{name} is the twin by which Trino and Presto read the Delta table at {entry.location}, "
+                        f"{name} is the entry by which other engines read the Delta table at {entry.location}, "
                         f"and the data "
                         f"was to be written as {source}.",
                         hint='Leave the format out, or use format("delta").',

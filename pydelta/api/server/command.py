@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.api.console.addresses import OF_THE_ENVIRONMENT, Addresses, check_free, in_url
+from pydelta.api.console.guard import Guard
 from pydelta.api.console.terminal import Terminal
 from pydelta.api.prompt.session import prompt_session
-from pydelta.api.server.guard import Guard
 from pydelta.api.server.spark.server import Server
 from pydelta.engines.spark.stopping import Stopping
 from pydelta.errors import DeltaEnvironmentError, first_line

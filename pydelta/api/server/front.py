@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import grpc
 
 from pydelta.api.console.addresses import LOOPBACK, in_url
-from pydelta.api.server.guard import Guard
+from pydelta.api.console.guard import Guard
 from pydelta.api.server.replies import error_metadata, execution_reply
 from pydelta.api.server.requests import Commands, analysis, execution, with_user
 from pydelta.api.server.texts import Texts

@@ -183,7 +183,7 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
         return None
     if ours is not None and ours.twin:
         raise TableAlreadyExistsError(
-            f"{'.'.join(parts)} is the twin by which Trino and Presto read the Delta table at {ours.location}.",
+            f"{'.'.join(parts)} is the entry by which other engines read the Delta table at {ours.location}.",
             hint="Choose another name; the twin belongs to catalog_sync.",
         )
     if (collation := nodes.default_collation(specification)) or nodes.in_session_catalog(parts):

@@ -143,8 +143,6 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         schema = snapshot.schema
         static = {} if partition is None else _static(partition, target, snapshot.partition_columns, schema)
         columns = list(wanted.columns)
-        if by_name and columns:
-            raise InvalidArgumentError("INSERT has both BY NAME and a list of columns.", hint="Leave out one of them.")
         free = [field.name for field in schema.fields if field.name not in static]
         rows = nodes.query(_with_defaults(nodes, wanted.query, schema, columns or free))
         if static:
@@ -209,11 +207,9 @@ def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
 
 def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
     """Refuse ``INSERT OVERWRITE DIRECTORY`` for Delta and into a Delta table's folder; Spark runs any other."""
-    provider = text_of(nodes.optional(node.provider()))
-    if provider is None or provider.lower() != "delta":
-        uri = nodes.optional(node.storage().locationUri())
-        if uri is not None:
-            refuse_foreign_write(nodes.spark, nodes.jvm.path_text(uri), provider or "hive")
+    provider = str(node.provider().get())
+    if provider.lower() != "delta":
+        refuse_foreign_write(nodes.spark, nodes.jvm.path_text(node.storage().locationUri().get()), provider)
         return None
     raise UnsupportedFeatureError(
         "INSERT OVERWRITE DIRECTORY cannot write a Delta table.",

@@ -75,7 +75,7 @@ def expire_entry(log: DeltaLog, *, newest: int, cutoff_ms: int) -> ExpiredSnapsh
         return version is not None and (version > newest or timeline.is_retained(version, cutoff_ms))
 
     doomed = [item for item in found.metadata["snapshots"] if not is_retained(snapshot_version(item))]
-    if not doomed:
+    if not doomed and found.hint == found.number:  # An older hint could name a snapshot that was dropped.
         return ExpiredSnapshots()
     from pydelta.manifests.iceberg import expire_snapshots  # It imports PyIceberg.
 

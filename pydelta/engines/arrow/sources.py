@@ -262,7 +262,7 @@ class ArrowRows:
                 hint="Read or make them again; table.validate(full=True) says what is wrong.",
             ) from error
         self._rows, self._store, self._options = rows, log.store, log.options
-        self._partitions = {name.lower() for name in snapshot.partition_columns} if schema is None else set()
+        self._partitions = {name.lower() for name in snapshot.partition_columns}
         columns = snapshot.schema if schema is None else schema
         given: dict[str, StructField] = {}
         for name in rows.schema.names:

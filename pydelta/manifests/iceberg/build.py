@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,7 +28,7 @@ from pydelta.manifests.iceberg.changes import FileChanges
 from pydelta.manifests.iceberg.entries import ADDED, EXISTING, BodyEncoder, Entry, FileFacts
 from pydelta.manifests.iceberg.manifests import encode_manifest
 from pydelta.manifests.iceberg.partitions import partition_records
-from pydelta.manifests.iceberg.plan import Held, Ranges, chunks, homes, plan_manifests
+from pydelta.manifests.iceberg.plan import MAX_FILES, Held, Ranges, chunks, homes, plan_manifests
 from pydelta.manifests.iceberg.reading import live_files, read_manifest
 from pydelta.manifests.iceberg.schema import EntrySchema
 from pydelta.manifests.iceberg.writing import FileWriter
@@ -49,6 +50,8 @@ __all__ = [
 
 _HELD_ENTRIES: Final = 100_000
 _CHUNKS_PER_READ: Final = 8
+_FEW: Final = 50
+"""Number of files up to which manifests are searched for their locations before they are decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class Target:
         schemes: Scheme of a location -> scheme that readers use.
         snapshot_id: Id of the new Iceberg snapshot.
         writer: Writes files.
+        max_files: Number of files that a manifest is filled up to.
     """
 
     log: DeltaLog
@@ -74,6 +78,7 @@ class Target:
     schemes: Mapping[str, str]
     snapshot_id: int
     writer: FileWriter
+    max_files: int = MAX_FILES
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -107,6 +112,7 @@ class Built:
         added: Files that the snapshot adds.
         removed: Files that it removes.
         partitions: Partitions that changed.
+        covered: Change of the number of data files with hidden rows, for delete files.
     """
 
     manifests: list[ManifestFile] = field(default_factory=list)
@@ -114,6 +120,13 @@ class Built:
     added: Sums = field(default_factory=Sums)
     removed: Sums = field(default_factory=Sums)
     partitions: set[tuple[Any, ...]] = field(default_factory=set)
+    covered: int = 0
+
+    def note(self, *, added: Sequence[Entry] = (), removed: Sequence[Entry] = ()) -> None:
+        """Count files that the snapshot adds or removes."""
+        self.added.add(added)
+        self.removed.add(removed)
+        self.partitions |= set(map(partition_key, [*added, *removed]))
 
     @property
     def written(self) -> int:
@@ -157,14 +170,14 @@ class Shelf:
         self.manifests = tuple(manifests)
         self._entries: dict[int, list[Entry]] = {}
 
-    def entries(self, at: int) -> list[Entry]:
-        """Return the live entries of a manifest."""
+    def entries(self, at: int, *, naming: Sequence[bytes] = ()) -> list[Entry]:
+        """Return the live entries of a manifest; none if it has none of some locations."""
         found = self._entries.get(at)
         if found is not None:
             return found
         manifest = self.manifests[at]
         path = self._target.writer.path(manifest.manifest_path)
-        return read_manifest(self._target.log.store, path, manifest, self._target.specs)
+        return read_manifest(self._target.log.store, path, manifest, self._target.specs, naming=naming)
 
     def hold(self, at: int, entries: list[Entry]) -> None:
         """Keep entries that are needed again, up to a number."""
@@ -222,6 +235,8 @@ def entries_of(target: Target, frame: pl.DataFrame) -> list[Entry]:
     Raises:
         StorageError: A file without statistics cannot be read to count its rows.
     """
+    if frame.is_empty():
+        return []
     partitioned = {part.source_id for part in target.spec.fields}
     metrics = file_metrics(frame["stats"], target.entry, without=partitioned)
     rows = list(metrics.record_counts)
@@ -247,11 +262,16 @@ def _partition_type(target: Target) -> Any:
 
 
 def write_entries(target: Target, entries: Sequence[Entry], *, spec_id: int | None = None) -> list[ManifestFile]:
-    """Write entries, all of one spec, into as many manifests as needed. Those of removed files go into the last."""
+    """Write entries, all of one spec, into as many manifests as needed. Those of removed files go into the last.
+
+    After a change of the partition columns, removed files are left out: DuckDB ends the process if a snapshot has
+    manifests of several specs.
+    """
     spec, schema = target.specs[target.spec.spec_id if spec_id is None else spec_id]
     live = [entry for entry in entries if entry.status in (ADDED, EXISTING)]
     gone = [entry for entry in entries if entry.status not in (ADDED, EXISTING)]
-    parts = [live[start:end] for start, end in chunks(len(live))]
+    gone = gone if spec.spec_id == target.spec.spec_id else []
+    parts = [live[start:end] for start, end in chunks(len(live), max_files=target.max_files)]
     if gone:
         parts = [*parts[:-1], [*(parts[-1] if parts else []), *gone]]
     found = []
@@ -279,57 +299,75 @@ def changed_data(target: Target, before: Sequence[ManifestFile], changes: FileCh
     shelf = Shelf(target, before)
     live = changes.live
     known = set(changes.known["location"])
-    sizes = dict(zip(live["location"], live["size"], strict=True))
-    lost: dict[int, list[Entry]] = {}
+    sizes = dict(zip(live["location"], live["size"], strict=True)) if known else {}
+    lost: dict[int, _Lost] = {}
     staying: set[str] = set()
     left = len(known)
+    naming = [location.encode() for location in known] if len(known) <= _FEW else ()
     for at in shelf.searched(ranges_of(target, changes.known) if changes.whole else None) if known else ():
-        entries = shelf.entries(at)
+        entries = shelf.entries(at, naming=naming)
         hits = [entry for entry in entries if entry.path in known]
         is_current = before[at].partition_spec_id == target.spec.spec_id
         stays = {entry.path for entry in hits if is_current and sizes.get(entry.path) == entry.size}
         staying |= stays
         if len(hits) > len(stays):
-            lost[at] = [entry for entry in hits if entry.path not in stays]
+            gone = [entry for entry in hits if entry.path not in stays]
+            lost[at] = _Lost({entry.path for entry in gone}, frozenset(map(partition_key, gone)))
             shelf.hold(at, entries)
         left -= len(hits)
         if not left:
             break
     new = live.filter(~pl.col("location").is_in(list(staying))) if staying else live
-    return _written(target, shelf, lost, entries_of(target, new.sort(*target.keys, "location")))
+    return _written(target, shelf, lost, new.sort(*target.keys, "location"))
 
 
-def _written(target: Target, shelf: Shelf, lost: Mapping[int, Sequence[Entry]], new: Sequence[Entry]) -> Built:
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """The files that a manifest loses, and their partitions."""
+
+    paths: set[str]
+    partitions: frozenset[tuple[Any, ...]]
+
+
+def _written(target: Target, shelf: Shelf, lost: Mapping[int, _Lost], new: pl.DataFrame) -> Built:
+    """Write manifests that lose or gain files. One manifest's entries are in memory at a time."""
     held = [
         Held(
             files=shelf.files(at),
-            lost=len(lost.get(at, ())),
+            lost=len(lost[at].paths) if at in lost else 0,
             is_current=manifest.partition_spec_id == target.spec.spec_id,
         )
         for at, manifest in enumerate(shelf.manifests)
     ]
-    places = homes(
-        [(at, frozenset(map(partition_key, gone))) for at, gone in lost.items() if held[at].is_current],
-        [partition_key(entry) for entry in new],
-    )
-    rest = [entry for entry, place in zip(new, places, strict=True) if place is None]
-    plan = plan_manifests(held, new_files=len(rest))
+    new = new.with_columns(home=_homes(target, [(at, gone) for at, gone in lost.items() if held[at].is_current], new))
+    rest = new.filter(pl.col("home").is_null())
+    plan = plan_manifests(held, new_files=rest.height, max_files=target.max_files)
     built = Built(kept=len(plan.kept), manifests=[shelf.manifests[at] for at in plan.kept])
     for at in plan.rewritten:
-        gone = {entry.path for entry in lost[at]}
-        entries = [entry.kept() for entry in shelf.entries(at) if entry.path not in gone]
-        entries += [entry for entry, place in zip(new, places, strict=True) if place == at]
-        entries.sort(key=partition_order)
-        entries += [entry.deleted(target.snapshot_id) for entry in lost[at]]
-        built.manifests += write_entries(target, entries, spec_id=shelf.manifests[at].partition_spec_id)
-        built.removed.add(lost[at])
-        built.partitions |= set(map(partition_key, lost[at]))
-    for at in plan.merged:
-        rest += [entry.kept() for entry in shelf.entries(at)]
-    built.manifests += write_entries(target, sorted(rest, key=partition_order) if plan.merged else rest)
-    built.added.add(new)
-    built.partitions |= set(map(partition_key, new))
+        entries, paths = shelf.entries(at), lost[at].paths
+        gone = [entry for entry in entries if entry.path in paths]
+        added = entries_of(target, new.filter(pl.col("home") == at))
+        live = [*(entry.kept() for entry in entries if entry.path not in paths), *added]
+        live.sort(key=partition_order)
+        deleted = [entry.deleted(target.snapshot_id) for entry in gone]
+        built.manifests += write_entries(target, [*live, *deleted], spec_id=shelf.manifests[at].partition_spec_id)
+        built.note(added=added, removed=gone)
+    others = [entry.kept() for at in plan.merged for entry in shelf.entries(at)]
+    for low, high in chunks(rest.height, max_files=target.max_files) or [(0, 0)]:
+        added = entries_of(target, rest[low:high])
+        written = sorted([*added, *others], key=partition_order) if others else added
+        built.manifests += write_entries(target, written)
+        built.note(added=added)
+        others = []
     return built
+
+
+def _homes(target: Target, lost: Sequence[tuple[int, _Lost]], new: pl.DataFrame) -> pl.Series:
+    """Return the manifest for each new file, null for a new manifest. None gets more files than a new one would."""
+    keys = [tuple(record._data) for record in partitions_of(target, new)] if lost else [()] * new.height
+    found = homes([(at, gone.partitions) for at, gone in lost], keys) if lost else [None] * new.height
+    crowded = {at for at, count in Counter(found).items() if count > target.max_files}
+    return pl.Series([None if at in crowded else at for at in found], dtype=pl.Int64)
 
 
 # --- all files -------------------------------------------------------------------------------------------------
@@ -346,55 +384,53 @@ def all_data(target: Target, before: Sequence[ManifestFile]) -> Built:
     core = target.snapshot.files.core.select("path", "size", "row", *target.keys)
     core = core.sort(*target.keys, "row") if target.keys else core
     built = Built()
-    numbers, gone = _numbers(target, shelf, core) if before else (None, {})
-    ranges = chunks(core.height)
+    if before:
+        core = core.join(_before(target, shelf, core, built), on="row", how="left", maintain_order="left")
+    ranges = chunks(core.height, max_files=target.max_files)
     for first in range(0, len(ranges), _CHUNKS_PER_READ):
         part = ranges[first : first + _CHUNKS_PER_READ]
         start, end = part[0][0], part[-1][1]
         frame = target.snapshot.files.with_stats(core[start:end])
         frame = frame.with_columns(location=locations(frame["path"], target.snapshot.table_uri, target.schemes))
         for low, high in part:
-            entries = entries_of(target, frame[low - start : high - start])
-            if numbers is not None:
-                _inherit(entries, numbers)
-            new = [entry for entry in entries if entry.status == ADDED]
-            built.added.add(new)
-            built.partitions |= set(map(partition_key, new))
+            files = frame[low - start : high - start]
+            entries = entries_of(target, files)
+            if before:
+                _inherit(entries, files)
             built.manifests += write_entries(target, entries)
-    for spec_id, entries in gone.items():
-        built.removed.add(entries)
-        built.partitions |= set(map(partition_key, entries))
-        deleted = [entry.deleted(target.snapshot_id) for entry in entries]
-        built.manifests += write_entries(target, deleted, spec_id=spec_id)
+            built.note(added=[entry for entry in entries if entry.status == ADDED])
     return built
 
 
-_Numbers = dict[str, tuple[int, int | None, int | None]]
+_NUMBERS: Final = ("snapshot_id", "sequence", "file_sequence")
 
 
-def _numbers(target: Target, shelf: Shelf, core: pl.DataFrame) -> tuple[_Numbers, dict[int, list[Entry]]]:
-    """Return the snapshot and sequence numbers of files that stay, and the entries of the others, by spec."""
-    live = locations(core["path"], target.snapshot.table_uri, target.schemes).implode()
-    stay: _Numbers = {}
-    gone: dict[int, list[Entry]] = {}
+def _before(target: Target, shelf: Shelf, core: pl.DataFrame, built: Built) -> pl.DataFrame:
+    """Return the snapshot and sequence numbers of files that stay, by ``row``, and write the entries of the others."""
+    rows = pl.DataFrame([locations(core["path"], target.snapshot.table_uri, target.schemes).alias("path"), core["row"]])
+    schema = {"path": pl.String(), **dict.fromkeys(_NUMBERS, pl.Int64())}
+    found = [pl.DataFrame(schema={"row": pl.UInt64(), **dict.fromkeys(_NUMBERS, pl.Int64())})]
     for at, manifest in enumerate(shelf.manifests):
         entries = shelf.entries(at) if shelf.files(at) else []
-        is_live = pl.Series([entry.path for entry in entries], dtype=pl.String).is_in(live)
-        is_current = manifest.partition_spec_id == target.spec.spec_id
-        for entry, stays in zip(entries, is_live, strict=True):
-            if stays and is_current:
-                stay[entry.path] = (entry.snapshot_id, entry.sequence, entry.file_sequence)
-            else:
-                gone.setdefault(manifest.partition_spec_id, []).append(entry)
-    return stay, gone
+        facts = [(entry.path, entry.snapshot_id, entry.sequence, entry.file_sequence) for entry in entries]
+        frame = pl.DataFrame(facts, schema=schema, orient="row").with_row_index("at")
+        stay = frame.join(rows, on="path") if manifest.partition_spec_id == target.spec.spec_id else frame.clear()
+        if stay.height:
+            found.append(stay.select("row", *_NUMBERS))
+        staying = set(stay["at"])
+        gone = [entry for number, entry in enumerate(entries) if number not in staying]
+        deleted = [entry.deleted(target.snapshot_id) for entry in gone]
+        built.manifests += write_entries(target, deleted, spec_id=manifest.partition_spec_id)
+        built.note(removed=gone)
+    return pl.concat(found)
 
 
-def _inherit(entries: Sequence[Entry], numbers: _Numbers) -> None:
-    for entry in entries:
-        known = numbers.get(entry.path)
-        if known is not None:
+def _inherit(entries: Sequence[Entry], files: pl.DataFrame) -> None:
+    """Give entries the numbers that the snapshot before has for their files."""
+    for entry, (snapshot_id, sequence, file_sequence) in zip(entries, files.select(_NUMBERS).rows(), strict=True):
+        if snapshot_id is not None:
             entry.status = EXISTING
-            entry.snapshot_id, entry.sequence, entry.file_sequence = known
+            entry.snapshot_id, entry.sequence, entry.file_sequence = snapshot_id, sequence, file_sequence
 
 
 def is_data(manifest: ManifestFile) -> bool:

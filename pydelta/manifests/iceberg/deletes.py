@@ -28,7 +28,6 @@ from pydelta.manifests.iceberg.build import (
     Built,
     Shelf,
     Target,
-    partition_key,
     partition_order,
     partitions_of,
     write_entries,
@@ -109,6 +108,7 @@ def changed_deletes(
     shelf = Shelf(target, before)
     lost: dict[int, list[Entry]] = {}
     moved: list[tuple[Record, _Rows]] = []
+    uncovered = 0
     for at in shelf.searched(ranges) if known else ():
         for entry in shelf.entries(at):
             if not _may_cover(entry, known):
@@ -116,8 +116,12 @@ def changed_deletes(
             rows = _read(target, entry)
             if any(_has(known, location) for location, _ in rows):
                 lost.setdefault(at, []).append(entry)
-                moved += [(entry.partition, item) for item in rows if not _has(known, item[0])]
-    return _written(target, shelf, lost, hidden, moved)
+                kept = [(entry.partition, item) for item in rows if not _has(known, item[0])]
+                uncovered += len(rows) - len(kept)
+                moved += kept
+    built = _written(target, shelf, lost, hidden, moved)
+    built.covered = len(hidden) - uncovered
+    return built
 
 
 def all_deletes(target: Target, before: Sequence[ManifestFile], hidden: Sequence[HiddenFile]) -> Built:
@@ -171,7 +175,7 @@ def _written(
         )
         for at, manifest in enumerate(shelf.manifests)
     ]
-    plan = plan_manifests(held, new_files=len(new))
+    plan = plan_manifests(held, new_files=len(new), max_files=target.max_files)
     built = Built(kept=len(plan.kept), manifests=[shelf.manifests[at] for at in plan.kept])
     added = list(new)
     for at in plan.rewritten:
@@ -182,13 +186,11 @@ def _written(
             added += entries
         else:
             built.manifests += write_entries(target, entries, spec_id=shelf.manifests[at].partition_spec_id)
-        built.removed.add(lost[at])
-        built.partitions |= set(map(partition_key, lost[at]))
+        built.note(removed=lost[at])
     for at in plan.merged:
         added += [entry.kept() for entry in shelf.entries(at)]
     built.manifests += write_entries(target, sorted(added, key=partition_order))
-    built.added.add(new)
-    built.partitions |= set(map(partition_key, new))
+    built.note(added=new)
     return built
 
 

@@ -6,6 +6,7 @@ manifest takes over is copied, not encoded again. The fields are in the order of
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import construct_reader, construct_writer
 from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, FloatType
 
 if TYPE_CHECKING:
     from pyiceberg.types import StructType
@@ -44,6 +46,7 @@ DELETES: Final = 1
 PATH_FIELD: Final = 2147483546
 """Field id of ``file_path`` in position delete files."""
 _NULL: Final = b"\x00"
+_CACHED: Final = 50_000
 _PARQUET: Final = b"\x0ePARQUET"
 
 
@@ -147,8 +150,11 @@ class BodyEncoder:
 
     def __init__(self, partition_type: StructType) -> None:
         self._writer = construct_writer(partition_type)
+        self._has_floats = any(isinstance(part.field_type, FloatType | DoubleType) for part in partition_type.fields)
         self._partitions: dict[tuple[Any, ...], bytes] = {}
         self._numbers: dict[int, bytes] = {}
+        self._same: dict[tuple[tuple[int, int], ...], bytes] = {}
+        self._heads: dict[tuple[int, int], bytes] = {}
 
     def encode(self, file: FileFacts) -> bytes:
         """Return the body of the file's entry."""
@@ -171,7 +177,7 @@ class BodyEncoder:
         key = tuple(values._data)
         found = self._partitions.get(key)
         # 1, 1.0 and True, as well as 0.0 and -0.0, are equal keys, but one column has values of one type.
-        if found is None or any(isinstance(value, float) for value in key):
+        if found is None or self._has_floats:
             stream = io.BytesIO()
             self._writer.write(BinaryEncoder(stream), values)
             found = self._partitions[key] = stream.getvalue()
@@ -181,27 +187,36 @@ class BodyEncoder:
         found = self._numbers.get(value)
         if found is None:
             found = _varint(value)
-            if len(self._numbers) < 100_000:
+            if len(self._numbers) < _CACHED:
                 self._numbers[value] = found
         return found
 
     def _counts(self, counts: Mapping[int, int] | None) -> bytes:
         if not counts:
             return _NULL
-        number = self._number
-        parts = [b"\x02", number(len(counts))]
-        for field, count in counts.items():
-            parts += (number(field), number(count))
-        parts.append(_NULL)
-        return b"".join(parts)
+        key = tuple(counts.items())
+        found = self._same.get(key)
+        if found is None:
+            number = self._number
+            parts = [b"\x02", number(len(counts))]
+            for field, count in key:
+                parts += (number(field), number(count))
+            found = b"".join((*parts, _NULL))
+            if len(self._same) < _CACHED:
+                self._same[key] = found
+        return found
 
     def _bounds(self, bounds: Mapping[int, bytes] | None) -> bytes:
         if not bounds:
             return _NULL
-        number = self._number
-        parts = [b"\x02", number(len(bounds))]
+        parts = [b"\x02", self._number(len(bounds))]
+        heads = self._heads
         for field, value in bounds.items():
-            parts += (number(field), number(len(value)), value)
+            key = (field, len(value))
+            if key not in heads:
+                heads[key] = _varint(field) + _varint(len(value))
+            parts.append(heads[key])
+            parts.append(value)
         parts.append(_NULL)
         return b"".join(parts)
 
@@ -217,14 +232,18 @@ class BodyEncoder:
         )  # fmt: skip
 
 
+_common = functools.lru_cache(1024)(_varint)
+"""Encodes ids and numbers that many entries have."""
+
+
 def head(entry: Entry) -> bytes:
     """Encode what precedes the body."""
     sequence, file_sequence = entry.sequence, entry.file_sequence
     return b"".join(
         (
-            _BYTES[entry.status << 1], b"\x02", _varint(entry.snapshot_id),
-            _NULL if sequence is None else b"\x02" + _varint(sequence),
-            _NULL if file_sequence is None else b"\x02" + _varint(file_sequence),
+            _BYTES[entry.status << 1], b"\x02", _common(entry.snapshot_id),
+            _NULL if sequence is None else b"\x02" + _common(sequence),
+            _NULL if file_sequence is None else b"\x02" + _common(file_sequence),
         )
     )  # fmt: skip
 

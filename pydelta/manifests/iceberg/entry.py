@@ -23,6 +23,7 @@ from pydelta.manifests.iceberg.metadata import (
     metadata_number,
     metadata_path,
 )
+from pydelta.manifests.iceberg.plan import MAX_FILES
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import Store
 
@@ -63,6 +64,7 @@ class IcebergOptions:
         full: Compare every file with the entry, rather than take the changes from the log.
         adopt: Replace an entry that another writer changed.
         keep_snapshots: Number of snapshots that stay in the metadata.
+        files_per_manifest: Number of files that a manifest is filled up to.
     """
 
     omit_unsupported: bool = False
@@ -72,6 +74,7 @@ class IcebergOptions:
     full: bool = False
     adopt: bool = False
     keep_snapshots: int = 100
+    files_per_manifest: int = MAX_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

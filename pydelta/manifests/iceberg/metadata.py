@@ -39,6 +39,7 @@ HINT_PATH: Final = f"{METADATA_DIR}/version-hint.text"
 ID_PROPERTY: Final = "pydelta.table.id"
 VERSION_PROPERTY: Final = "pydelta.version"
 TIMESTAMP_PROPERTY: Final = "pydelta.timestamp"
+COVERED_PROPERTY: Final = "pydelta.files-with-hidden-rows"
 LEFT_OUT_PROPERTY: Final = "pydelta.iceberg.left-out"
 MAPPING_PROPERTY: Final = "schema.name-mapping.default"
 _NAME: Final = re.compile(r"v([1-9][0-9]*)\.metadata\.json")

@@ -25,6 +25,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from pydelta.errors import (
+    InvalidArgumentError,
     TableNotFoundError,
     UnsafeOperationError,
     VersionNotFoundError,
@@ -39,6 +40,7 @@ from pydelta.manifests.iceberg.deletes import all_deletes, changed_deletes, hidd
 from pydelta.manifests.iceberg.entry import Found, IcebergOptions, IcebergPublished, find_newest, read_hint
 from pydelta.manifests.iceberg.manifests import encode_list
 from pydelta.manifests.iceberg.metadata import (
+    COVERED_PROPERTY,
     FOLDER,
     HINT_PATH,
     ID_PROPERTY,
@@ -58,7 +60,7 @@ from pydelta.manifests.iceberg.metadata import (
 from pydelta.manifests.iceberg.partitions import partition_spec
 from pydelta.manifests.iceberg.reading import read_list
 from pydelta.manifests.iceberg.samples import checked_schema
-from pydelta.manifests.iceberg.schema import EarlierSchema, EntrySchema, entry_schema
+from pydelta.manifests.iceberg.schema import EntrySchema, PreviousColumns, entry_schema
 from pydelta.manifests.iceberg.writing import FileWriter
 from pydelta.manifests.lease import ICEBERG, Lease, ManifestsBusyError
 from pydelta.manifests.publish import holding
@@ -70,6 +72,9 @@ from pydelta.storage import PutOutcome, Store
 __all__ = ["known_specs", "move_hint", "publish_iceberg", "put_metadata"]
 
 _ATTEMPTS: Final = 5
+_CHECKED_FILES: Final = 100_000
+"""Number of files up to which the files of a table are loaded to compare counts."""
+FORMAT_VERSION: Final = 2
 _UNSUPPORTED: Final = "pydelta.iceberg.unsupported"
 
 
@@ -92,6 +97,11 @@ def publish_iceberg(
         StorageError: The store failed. The entry is unchanged, and the next run publishes.
     """
     options = options or IcebergOptions()
+    if options.format_version != FORMAT_VERSION:
+        raise InvalidArgumentError(
+            f"An Iceberg entry of format version {options.format_version} cannot be written.",
+            hint=f"Use format version {FORMAT_VERSION}.",
+        )
     store = log.store
     before, snapshot = find_newest(store), _wanted(log, version)
 
@@ -317,6 +327,7 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
             schemes=options.schemes,
             snapshot_id=_new_id(metadata),
             writer=writer,
+            max_files=options.files_per_manifest,
         )
         data, deletes, reason, data_change = _build(target, metadata, basis.reason, options)
         listed = writer.new_list(target.snapshot_id)
@@ -370,10 +381,10 @@ def _schema_of(
     options: IcebergOptions,
     only_in_files: Sequence[Sequence[str]],
 ) -> EntrySchema:
-    before = None
+    previous = None
     if metadata is not None:
         found = {item["schema-id"]: item for item in metadata["schemas"]}[metadata["current-schema-id"]]
-        before = EarlierSchema(
+        previous = PreviousColumns(
             schema=Schema.model_validate(found),
             last_column_id=metadata["last-column-id"],
             name_mapping=metadata["properties"].get(MAPPING_PROPERTY),
@@ -381,7 +392,7 @@ def _schema_of(
     return entry_schema(
         snapshot.schema,
         mode=snapshot.column_mapping_mode,
-        before=before,
+        previous=previous,
         omit=_omits(snapshot, options),
         only_in_files=[*((name,) for name in materialized_columns(snapshot.row_tracking)), *only_in_files],
     )
@@ -449,13 +460,33 @@ def _build(
         found = _changes(target, metadata)
         if isinstance(found, FileChanges):
             built = changed_data(target, data, found)
-            if built.files == target.snapshot.num_files:
-                return built, _changed_deletes(target, deletes, found), None, found.data_change
-            reason = f"the entry would have {built.files} files, but the table has {target.snapshot.num_files}"
+            hidden = _changed_deletes(target, deletes, found)
+            hidden.covered += _covered(metadata)
+            reason = _why_wrong(target.snapshot, built, hidden)
+            if reason is None:
+                return built, hidden, None, found.data_change
         else:
             reason = found
-    whole = all_data(target, data)
-    return whole, all_deletes(target, deletes, _all_hidden(target)), reason, True
+    return all_data(target, data), _all_deletes(target, deletes), reason, True
+
+
+def _covered(metadata: Mapping[str, Any]) -> int:
+    """Return the number of data files with hidden rows of the snapshot before."""
+    snapshot = current_snapshot(metadata)
+    return int(snapshot["summary"].get(COVERED_PROPERTY, 0)) if snapshot is not None else 0
+
+
+def _why_wrong(snapshot: Snapshot, data: Built, deletes: Built) -> str | None:
+    """Return why the counts are not those of the table, as a phrase, or None if they are."""
+    files = snapshot.files
+    is_loaded = not files.in_parts and (data.files <= _CHECKED_FILES or files.is_materialized)
+    count = files.core.height if is_loaded else snapshot.num_files
+    if data.files != count:
+        return f"the entry would have {data.files} files, but the table has {count}"
+    hidden = files.core.height - files.core["dv_id"].null_count() if is_loaded else deletes.covered
+    if deletes.covered != hidden:
+        return f"the entry would hide rows of {deletes.covered} files, but the table hides rows of {hidden}"
+    return None
 
 
 def _manifests(target: Target, metadata: Mapping[str, Any] | None) -> list[ManifestFile]:
@@ -482,12 +513,14 @@ def _changes(target: Target, metadata: Mapping[str, Any]) -> FileChanges | str:
     """Return the files that changed since the entry's version, or why they are not known."""
     snapshot, since = target.snapshot, _version(metadata)
     try:
-        return file_changes(
+        found = file_changes(
             target.log.changes(since, snapshot.version),
             spec=snapshot.files.spec,
             root=snapshot.table_uri,
             schemes=target.schemes,
         )
+        # Values of other partition columns may have the same names and other types.
+        return replace(found, whole=found.whole and metadata["default-spec-id"] == target.spec.spec_id)
     except VersionNotFoundError:
         return f"the log no longer reaches back to version {since}"
 
@@ -496,14 +529,19 @@ def _changed_deletes(target: Target, before: Sequence[ManifestFile], changes: Fi
     frame = changes.live.filter(pl.col("dv_id").is_not_null())
     adds = adds_from_frame(frame, target.snapshot.files.spec.physical_names)
     ranges = ranges_of(target, changes.known) if changes.whole and changes.known.height else None
-    return changed_deletes(target, before, changes, hidden_rows(target, frame, adds), ranges)
+    hidden = hidden_rows(target, frame, adds)
+    built = changed_deletes(target, before, changes, hidden, ranges)
+    built.covered += frame.height - len(hidden)  # A vector may hide nothing.
+    return built
 
 
-def _all_hidden(target: Target) -> Any:
+def _all_deletes(target: Target, before: Sequence[ManifestFile]) -> Built:
     files = target.snapshot.files
     frame = files.core.filter(pl.col("dv_id").is_not_null())
     frame = frame.with_columns(location=locations(frame["path"], target.snapshot.table_uri, target.schemes))
-    return hidden_rows(target, frame, files.adds(frame))
+    built = all_deletes(target, before, hidden_rows(target, frame, files.adds(frame)))
+    built.covered = frame.height
+    return built
 
 
 # --- the summary -----------------------------------------------------------------------------------------------
@@ -540,6 +578,7 @@ def _summary(
         "operation": _operation(data, deletes, data_change=data_change),
         **{name: str(count) for name, count in counts.items() if count},
         **{name: str(count) for name, count in totals.items()},
+        COVERED_PROPERTY: str(deletes.covered),
         VERSION_PROPERTY: str(snapshot.version),
         TIMESTAMP_PROPERTY: str(snapshot.timestamp_ms),
         "pydelta.operation": (info.operation if info is not None else None) or "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.errors import StorageError
@@ -57,7 +57,12 @@ def read_list(store: Store, path: str, summary: Mapping[str, Any]) -> list[Manif
 
 
 def read_manifest(
-    store: Store, path: str, manifest: ManifestFile, specs: Mapping[int, tuple[PartitionSpec, Schema]]
+    store: Store,
+    path: str,
+    manifest: ManifestFile,
+    specs: Mapping[int, tuple[PartitionSpec, Schema]],
+    *,
+    naming: Sequence[bytes] = (),
 ) -> list[Entry]:
     """Read the live entries of a manifest.
 
@@ -66,6 +71,7 @@ def read_manifest(
         path: Path of the manifest.
         manifest: The manifest in its list.
         specs: Every spec with a schema that has its columns, by id.
+        naming: Locations. A manifest that has none of them gives no entry.
 
     Raises:
         StorageError: It is damaged or was read in part.
@@ -73,7 +79,7 @@ def read_manifest(
     spec, schema = specs[manifest.partition_spec_id]
     data = read_whole(store, path, manifest.manifest_length)
     try:
-        return decode_manifest(data, manifest, spec=spec, schema=schema)
+        return decode_manifest(data, manifest, spec=spec, schema=schema, naming=naming)
     except _DAMAGED as error:
         raise _incomplete(store, path) from error
 

@@ -56,7 +56,7 @@ from pydelta.protocol.iceberg_compat import NESTED_IDS
 from pydelta.protocol.schema import EXISTENCE_DEFAULT, FIELD_ID, physical_name
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, parse_type
 
-__all__ = ["EarlierSchema", "EntryLeaf", "EntrySchema", "IcebergColumn", "entry_schema", "promotes"]
+__all__ = ["EntryLeaf", "EntrySchema", "IcebergColumn", "PreviousColumns", "entry_schema", "promotes"]
 
 _FIRST_PART_ID: Final = 1_000_000_000
 """First id for what column mapping gives no id, all of it left out. Ids of later columns never reach it."""
@@ -80,23 +80,8 @@ _WHOLE: Final = ("byte", "short", "integer", "long")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierSchema:
-    """The schema that an entry has before a version is published.
-
-    Args:
-        schema: Its schema, or None if it begins.
-        last_column_id: Its ``last-column-id``.
-        name_mapping: Its name mapping; without one, the names are those of the schema.
-    """
-
-    schema: Schema | None
-    last_column_id: int = 0
-    name_mapping: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EntryLeaf:
-    """A column without parts that is not inside a list or a map, so that its statistics can be used.
+    """A column without parts outside lists and maps, so that its statistics can be used.
 
     Args:
         field_id: Its id.
@@ -143,11 +128,26 @@ class EntrySchema:
     columns: Mapping[str, IcebergColumn]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviousColumns:
+    """The columns that an entry has, which keep their ids.
+
+    Args:
+        schema: Its current schema; None for a new entry.
+        last_column_id: Its ``last-column-id``, the largest id ever given.
+        name_mapping: Its current name mapping, as JSON; None if it has none.
+    """
+
+    schema: Schema | None
+    last_column_id: int
+    name_mapping: str | None = None
+
+
 def entry_schema(
     schema: StructType,
     *,
     mode: str,
-    before: EarlierSchema | None = None,
+    previous: PreviousColumns | None = None,
     omit: bool = False,
     only_in_files: Sequence[Sequence[str]] = (),
 ) -> EntrySchema:
@@ -156,7 +156,7 @@ def entry_schema(
     Args:
         schema: The table's schema.
         mode: ``delta.columnMapping.mode``.
-        before: What the entry has, or None if it begins.
+        previous: The columns that the entry has; None for a new entry.
         omit: Whether to leave out columns that Iceberg cannot hold, rather than refuse them.
         only_in_files: Paths of columns that files have beside the schema's: the materialized columns of row tracking,
             and columns that were dropped before the entry was first published.
@@ -165,11 +165,11 @@ def entry_schema(
         UnsupportedFeatureError: Iceberg cannot hold a column. Names each, and what to do.
         SchemaError: Two columns have the same full name in Iceberg, or no column is left.
     """
-    before = before or EarlierSchema(schema=None)
-    mapping = previous_mapping(before.name_mapping, before.schema)
+    held = previous or PreviousColumns(schema=None, last_column_id=0, name_mapping=None)
+    mapping = previous_mapping(held.name_mapping, held.schema)
     marked = _PARQUET_ID if any(_PARQUET_ID in item.metadata for item in _fields_in(schema)) else None
     id_key = FIELD_ID if mode != "none" else marked
-    builder = _Builder(mode=mode, id_key=id_key, previous=before.schema, last_id=before.last_column_id)
+    builder = _Builder(mode=mode, id_key=id_key, previous=held.schema, last_id=held.last_column_id)
     fields, named = builder.fields(schema, mapping, ())
     if builder.problems and not omit:
         raise _refused(builder.problems)
@@ -442,7 +442,7 @@ class _Builder:
         return MappedName(self.new_id(), (name,)) if partner is None else partner
 
     def check_returned(self, schema: Schema, mapped: Sequence[MappedName]) -> None:
-        """Note a column that is back: the previous schema lacks it, and older ones may have it in another type."""
+        """Start the entry again if a dropped column is back: older snapshots may have it in another type."""
         if self.previous is not None:
             back = (schema.field_ids - self.previous.field_ids) & set(ids_of(mapped))
             for identifier in sorted(back):

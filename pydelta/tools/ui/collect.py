@@ -32,6 +32,7 @@ from pydelta.tools.ui.values import (
     CommitState,
     GarbageState,
     LastRun,
+    ShownIceberg,
     ShownPlace,
     ShownSums,
     ShownTable,
@@ -113,8 +114,8 @@ class Reader:
         except (DeltaError, OSError, ValueError, ArithmeticError, pl.exceptions.PolarsError) as error:
             return ShownTable(place=self.place, read_ms=began, troubles=(Trouble.of(error),))
         state = self._state(snapshot, began)
-        twin, troubles = self._twin(state, twin_of)
-        state = dataclasses.replace(state, twin=twin)
+        twin, iceberg, troubles = self._twin(state, twin_of)
+        state = dataclasses.replace(state, twin=twin, iceberg=iceberg)
         found = sorted([*troubles, *find_troubles(state, snapshot)], key=lambda trouble: -trouble.weight)
         return dataclasses.replace(state, troubles=tuple(found))
 
@@ -165,13 +166,21 @@ class Reader:
             commits=tuple(commits),
         )
 
-    def _twin(self, state: ShownTable, twin_of: TwinOf | None) -> tuple[TwinState | None, list[Trouble]]:
-        if twin_of is not None and self.place.registered:
-            try:
-                return TwinState(**twin_of(self.place.name, self.log)), []
-            except DeltaError as error:
-                trouble = Trouble.of(error)
-                return TwinState(name=None, state="unknown", problem=trouble.what), [trouble]
+    def _twin(
+        self, state: ShownTable, twin_of: TwinOf | None
+    ) -> tuple[TwinState | None, ShownIceberg | None, list[Trouble]]:
+        if twin_of is None or not self.place.registered:
+            twin, troubles = self._published(state)
+            return twin, None, troubles
+        try:
+            found = dict(twin_of(self.place.name, self.log))
+        except DeltaError as error:
+            trouble = Trouble.of(error)
+            return TwinState(name=None, state="unknown", problem=trouble.what), None, [trouble]
+        iceberg = found.pop("iceberg", None)
+        return TwinState(**found), None if iceberg is None else ShownIceberg(**iceberg), []
+
+    def _published(self, state: ShownTable) -> tuple[TwinState | None, list[Trouble]]:
         try:
             published = read_state(self.log.store)
         except StorageError as error:
@@ -251,6 +260,19 @@ def _said_by_vacuum(commits: Sequence[CommitState]) -> GarbageState | None:
     return None
 
 
+def _iceberg_troubles(iceberg: ShownIceberg, name: str) -> list[Trouble]:
+    if iceberg.is_bad:
+        what = f"The Iceberg entry {iceberg.name}: {iceberg.problem or iceberg.state}"
+        return [Trouble(what=what, next=f"catalog_sync status {name} says more.", weight=2)]
+    if iceberg.lag_versions:
+        waiting = f", for {duration(iceberg.lag_seconds)}" if iceberg.lag_seconds else ""
+        what = f"The Iceberg entry {iceberg.name} is {of(iceberg.lag_versions, 'version')} behind{waiting}."
+        return [Trouble(what=what, next=f"Run catalog_sync sync {name}")]
+    if iceberg.state == "not synced":
+        return [Trouble(what="The table asks for an Iceberg entry and has none.", next=f"Run catalog_sync sync {name}")]
+    return []
+
+
 def find_troubles(state: ShownTable, snapshot: Snapshot) -> list[Trouble]:
     """List the problems of a readable table."""
     found, sums, twin, name = [], state.files, state.twin, state.place.name
@@ -275,6 +297,8 @@ def find_troubles(state: ShownTable, snapshot: Snapshot) -> list[Trouble]:
                 what=f"The table asks for a twin ({_SYNC_ENABLED}) and has none.", next=f"Run catalog_sync sync {name}"
             )
         )
+    if state.iceberg is not None:
+        found += _iceberg_troubles(state.iceberg, name)
     assert snapshot.metadata is not None
     found += [
         Trouble(what=note, next="Read the table with an engine that reads it right, such as Spark.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from pydelta.api.console.addresses import names_server
 from pydelta.errors import DeltaError, VersionNotFoundError
 from pydelta.tools.ui.metrics import CONTENT_TYPE, metrics_text
 from pydelta.tools.ui.pages import (
@@ -70,7 +70,7 @@ class Application:
 
     def __init__(self, watch: Watch, *, host: str = "127.0.0.1") -> None:
         self._watch = watch
-        self._host = host.lower()
+        self._host = host
         self._routes: dict[str, Callable[[Query], _Reply]] = {
             "/": lambda _: _Reply(overview_page(self._watch.overview()).encode()),
             "/table": self._table,
@@ -127,18 +127,13 @@ class Application:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             what = Trouble(what="This page only reads: it answers GET and HEAD.", next="Use the pydelta command.")
             raise _NoPageError(405, "Only reading", what)
-        host = (environ.get("HTTP_HOST") or "").lower()
-        name = host.partition("]")[0].lstrip("[") if host.startswith("[") else host.rpartition(":")[0] or host
-        if name in ("", "localhost", self._host):
-            return
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
+        host = environ.get("HTTP_HOST") or ""
+        if not names_server(host, self._host):
             what = Trouble(
-                what=f"{name!r} is not a name of this page.",
+                what=f"{(host.rpartition(':')[0] or host).lower()!r} is not a name of this page.",
                 next="Open it by the address that pydelta ui printed; a proxy has to send that address as Host.",
             )
-            raise _NoPageError(400, "Not an address of this page", what) from None
+            raise _NoPageError(400, "Not an address of this page", what)
 
     def _chosen(self, query: Query) -> tuple[Overview, ShownTable]:
         view = self._watch.overview()

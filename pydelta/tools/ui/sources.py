@@ -29,7 +29,10 @@ class Catalog(Protocol):
         """Return the location of each registered Delta table by name."""
 
     def twin(self, name: str, log: DeltaLog) -> Mapping[str, Any]:
-        """Return the fields of a ``TwinState`` for a registered table."""
+        """Return the fields of a ``TwinState`` for a registered table.
+
+        The field ``iceberg`` has those of a ``ShownIceberg``, if the table has an Iceberg entry or asks for one.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

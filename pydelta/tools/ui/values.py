@@ -16,6 +16,7 @@ __all__ = [
     "LastRun",
     "Rows",
     "ServiceState",
+    "ShownIceberg",
     "ShownPlace",
     "ShownSums",
     "ShownTable",
@@ -174,6 +175,33 @@ class TwinState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownIceberg:
+    """The version that readers of a table's Iceberg entry see.
+
+    Args:
+        name: Name of the entry in the metastore.
+        state: ``current``, ``behind``, ``not synced``, ``stopped``, ``blocked``, ``drift``, ``not ours`` or
+            ``no table``.
+        version: Version that its readers see; None if that is not known.
+        lag_versions: Versions that it is behind.
+        lag_seconds: Age of the oldest version that its readers do not see.
+        problem: The reason why a user has to act.
+    """
+
+    name: str
+    state: str
+    version: int | None = None
+    lag_versions: int | None = None
+    lag_seconds: float | None = None
+    problem: str | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a user has to act."""
+        return self.state in ("blocked", "drift", "not ours", "no table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgress:
     """The progress of a stream in one of its sources.
 
@@ -254,6 +282,7 @@ class ShownTable:
         looked_back: Number of commits looked at.
         garbage: What VACUUM would delete, if known.
         twin: What readers of manifests see.
+        iceberg: What readers of the Iceberg entry see; None without one, and without a metastore.
         writers: Application id -> version and time (None if not recorded) of its last transaction.
         commits: Newest commits, newest first.
     """
@@ -278,6 +307,7 @@ class ShownTable:
     looked_back: int = 0
     garbage: GarbageState | None = None
     twin: TwinState | None = None
+    iceberg: ShownIceberg | None = None
     writers: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     commits: tuple[CommitState, ...] = ()
 

@@ -16,8 +16,8 @@ from cryptography.x509.oid import NameOID
 from leaks import secret
 from pyspark.sql.connect.proto import base_pb2
 
+from pydelta.api.console.guard import Guard
 from pydelta.api.server.front import Front
-from pydelta.api.server.guard import Guard
 from pydelta.errors import DeltaEnvironmentError
 
 SERVICE = "/spark.connect.SparkConnectService/"

@@ -7,7 +7,9 @@ import uuid
 
 import pytest
 from ui_lake import build_lake, commit_info
+from unit.sync.iceberg_fakes import FakePublisher
 
+from catalog_sync.iceberg.sync import sync_iceberg
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions
 from catalog_sync.target_sync import sync_target
@@ -23,6 +25,8 @@ from pydelta.storage import LocalStore, MemoryStore, register_store
 from pydelta.testing import CountingStore
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, hide_value, optimize
 from pydelta.tools.ui.collect import MANY_SMALL, Reader, measure_garbage, read_detail
+from pydelta.tools.ui.metrics import metrics_text
+from pydelta.tools.ui.pages import overview_page, table_page
 from pydelta.tools.ui.sources import Sources, find_places, named_place, open_catalog, walk
 from pydelta.tools.ui.values import Rows, ShownPlace
 from pydelta.tools.ui.watch import Watch, Watched
@@ -306,6 +310,30 @@ def test_tables_come_from_the_metastore_and_twins_are_compared(log, lake):
     assert (table.version, table.twin.state, table.twin.lag_versions) == (1, "behind", 1)
     assert "The twin lake_symlink.orders is 1 version behind" in said(table)
     assert "catalog_sync sync lake.orders" in said(table)
+
+
+def test_an_iceberg_entry_is_shown_with_its_version_and_its_lag(log, lake, monkeypatch):
+    publisher = FakePublisher()
+    monkeypatch.setattr("catalog_sync.iceberg.sync.published_iceberg", publisher)
+    entry = TableName(database="lake_iceberg", name="orders")
+    watch = Watch(Watched(sources=Sources(), catalog=catalog_of(lake), fresh=0, patience=600))
+    assert watch.overview().tables[0].iceberg is None
+    sync_iceberg(log, lake, entry, iceberg=True)
+    view = watch.overview()
+    [table] = view.tables
+    assert (table.iceberg.name, table.iceberg.state, table.iceberg.version) == ("lake_iceberg.orders", "current", 0)
+    assert "lake_iceberg.orders, current" in table_page(view, table)
+    assert 'pydelta_table_iceberg_version{table="lake.orders"} 0.0' in metrics_text(view).decode()
+    append("a", [3]).run(log)
+    view = watch.overview()
+    [table] = view.tables
+    assert (table.iceberg.state, table.iceberg.lag_versions) == ("behind", 1)
+    assert "The Iceberg entry lake_iceberg.orders is 1 version behind" in said(table)
+    assert "1 version" in overview_page(view)
+    lake.entries["lake_iceberg", "orders"].parameters["metadata_location"] = "s3://theirs/00001-uuid.metadata.json"
+    [table] = watch.overview().tables
+    assert (table.iceberg.state, table.weight) == ("drift", 2)
+    assert "Another writer has committed" in said(table)
 
 
 def test_a_metastore_that_fails_hides_no_table(log, lake):

@@ -277,7 +277,7 @@ def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, repla
     if isinstance(entry, DeltaEntry):
         if entry.twin:
             raise TableAlreadyExistsError(
-                f"{name_of(parts)} is the twin by which Trino and Presto read the Delta table at {entry.location}.",
+                f"{name_of(parts)} is the entry by which other engines read the Delta table at {entry.location}.",
                 hint="Choose another name; the twin belongs to catalog_sync.",
                 condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
             )

@@ -32,7 +32,7 @@ from pydelta.engines.spark.catalog.objects import (
     table_identifier,
     text_map,
 )
-from pydelta.engines.spark.catalog.twins import drop_twin, rename_twin
+from pydelta.engines.spark.catalog.twins import drop_twins, rename_twins
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import SessionSettings, log_for_path
 from pydelta.engines.spark.scan.caches import forget_cached, refresh_caches
@@ -293,7 +293,7 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
         check_may_delete(entry.location, SessionSettings.of(spark).options, name=name_of(entry.qualifier[1:]))
     forget_cached(spark, normalize_uri(entry.location))
     catalog = jvm.catalog
-    drop_twin(spark, entry.qualifier, entry.location)
+    drop_twins(spark, entry.qualifier, entry.location)
     catalog.invalidateCachedTable(identifier)
     catalog.dropTable(identifier, if_exists, purge)
     if entry.managed:
@@ -301,7 +301,7 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
         files = place.getFileSystem(jvm.hadoop_conf())
         if files.exists(place):  # A metastore that may not delete there reports that only in its log.
             files.delete(place, True)
-    drop_twin(spark, entry.qualifier, entry.location)
+    drop_twins(spark, entry.qualifier, entry.location)
     return True
 
 
@@ -353,7 +353,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
         _rename_in_place(jvm, source, target, entry)
     else:
         catalog.renameTable(source, target)
-    rename_twin(spark, entry.qualifier, new, entry.location, moved=moves)
+    rename_twins(spark, entry.qualifier, new, entry.location, moved=moves)
     renamed = look_up(spark, (database, new[-1]))
     if isinstance(renamed, DeltaEntry):
         follow(spark, renamed.qualifier, log_for_path(spark, renamed.location).update())
@@ -442,7 +442,7 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
         client.alterTable(database, name, hive_table(jvm, raw, wanted, wanted.kept(parameters) | _NO_STATISTICS))
     catalog.invalidateCachedTable(identifier)
     if not _same_place(entry.location, log.uri):
-        drop_twin(spark, entry.qualifier, entry.location)  # The next sync creates a twin of the new table.
+        drop_twins(spark, entry.qualifier, entry.location)  # The next sync creates a twin of the new table.
 
 
 def _refuse_other_columns(before: Snapshot, after: Snapshot) -> None:

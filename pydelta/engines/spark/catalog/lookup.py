@@ -37,6 +37,7 @@ PROVIDER: Final = "delta"
 _SESSION_CATALOG: Final = "spark_catalog"
 _TEMPORARY_VIEWS: Final = ("system", "session")
 _SYMLINK_READER: Final = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
+_ICEBERG_KEY: Final = "table_type"
 _TWIN_OF: Final = "pydelta.table.location"
 _REMEMBERED: Final = 10_000
 _names: OrderedDict[str, set[tuple[str, ...]]] = OrderedDict()
@@ -51,8 +52,8 @@ class DeltaEntry:
         location: Root URI or path.
         qualifier: Parts that may qualify its columns.
         by_path: Whether it was named as ``delta.`/path` ``.
-        twin: Whether the entry is the table over symlink manifests for Trino and Presto, which Spark must not read by
-            Hive.
+        twin: Whether the entry is the table over symlink manifests for Trino and Presto, or the Iceberg entry. Spark
+            must not read either by Hive.
         managed: Whether the catalog owns the files, so that DROP TABLE deletes them.
         table: The entry in Spark's catalog; None for a path.
     """
@@ -219,9 +220,8 @@ def on_path(spark: SparkSession, parts: tuple[str, ...], stored: str | None = No
 def twin_refusal(name: str, entry: DeltaEntry) -> UnsupportedFeatureError:
     """Build the error that refuses to change a twin's entry, which catalog_sync maintains."""
     return UnsupportedFeatureError(
-        f"{name} is the twin by which Trino and Presto read the Delta table at {entry.location}: this statement "
-        f"would change it "
-        "behind the table's back.",
+        f"{name} is the entry by which other engines read the Delta table at {entry.location}: this statement "
+        "would change it behind the table's back.",
         hint="Change the table by its own name, and catalog_sync brings this entry up to date; INSERT, UPDATE, DELETE, "
         f"MERGE and DataFrame writes accept this name too. To remove the entry: catalog_sync drop {name}",
         features=(),
@@ -246,10 +246,16 @@ def _remember(location: str, name: tuple[str, ...]) -> None:
 
 
 def _twin_location(table: Any) -> str | None:
-    """Return the location of the Delta table whose symlink manifests an entry reads; None for any other entry."""
-    reader = table.storage().inputFormat()
-    location = table.properties().get(_TWIN_OF)
-    if not reader.isDefined() or str(reader.get()) != _SYMLINK_READER or not location.isDefined():
+    """Return the location of the Delta table that an entry shows through symlink manifests or Iceberg metadata.
+
+    Returns:
+        None for any other entry.
+    """
+    properties, reader = table.properties(), table.storage().inputFormat()
+    location, kind = properties.get(_TWIN_OF), properties.get(_ICEBERG_KEY)
+    is_symlink = reader.isDefined() and str(reader.get()) == _SYMLINK_READER
+    is_iceberg = kind.isDefined() and str(kind.get()).upper() == "ICEBERG"
+    if not location.isDefined() or not (is_symlink or is_iceberg):
         return None
     return str(location.get())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyiceberg.table import StaticTable
 from pyspark.errors import ParseException
 
 from pydelta.engines.spark.catalog.lookup import location_of
@@ -115,6 +116,19 @@ def test_convert(spark, tmp_path):
     assert spark.sql(f"SELECT sum(id), sum(p) FROM delta.`{path}`").first() == (15, 3)
     with pytest.raises(InvalidArgumentError, match="not a Parquet table"):
         spark.sql("CONVERT TO DELTA some.table")
+
+
+def test_generate_iceberg(spark, table):
+    spark.sql("ALTER TABLE own SET TBLPROPERTIES ('delta.enableDeletionVectors'='true')")
+    spark.sql("DELETE FROM own WHERE a = 7")
+    spark.sql("GENERATE iceberg FOR TABLE own")
+    with pytest.raises(InvalidArgumentError, match="it takes no condition"):
+        spark.sql("GENERATE iceberg FOR TABLE own WHERE a = 9")
+    DeltaTable.forName(spark, "own").generate("iceberg")
+    folder = location_of(spark, "own") + "/_pydelta/iceberg"
+    rows = StaticTable.from_metadata(folder).scan().to_arrow().to_pylist()
+    expected = [row.asDict() for row in spark.table("own").collect()]
+    assert sorted(rows, key=str) == sorted(expected, key=str)
 
 
 def test_reorg_generate_vacuum(spark, table):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from leaks import secret
 
-from pydelta.api.server.guard import Guard
+from pydelta.api.console.guard import Guard
 from pydelta.errors import InvalidArgumentError
 
 TOKEN = secret("0123456789abcdef-ann")
