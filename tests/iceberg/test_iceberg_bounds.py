@@ -39,6 +39,7 @@ from pydelta.manifests.iceberg import publish_iceberg
 from pydelta.manifests.iceberg.bounds import FileMetrics, file_metrics
 from pydelta.manifests.iceberg.schema import EntrySchema, entry_schema
 from pydelta.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
+from tests.iceberg.orders import orders
 from tests.iceberg.readers import duck
 
 P = PrimitiveType
@@ -59,7 +60,6 @@ ARROW = pa.schema(
     ]
 )  # fmt: skip
 SCHEMA = StructType(tuple(StructField(name, kind) for name, kind in DELTA_TYPES.items()))
-EPOCH = dt.datetime(1970, 1, 1)
 
 
 def integers(bits: int) -> st.SearchStrategy[int]:
@@ -110,17 +110,6 @@ def leaf_values(rows: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[
             value = None if value is None else value[part]
         found.append(value)
     return found
-
-
-def orders(value: Any) -> list[Any]:
-    """The value in each order that an engine may compare by."""
-    if isinstance(value, str):
-        return [value, value.encode(), value.encode("utf-16-be")]
-    if isinstance(value, dt.datetime):
-        return [(value.replace(tzinfo=None) - EPOCH) // dt.timedelta(microseconds=1)]
-    if isinstance(value, dt.date):
-        return [(value - EPOCH.date()).days]
-    return [value]
 
 
 def check(metrics: FileMetrics, at: int, entry: EntrySchema, rows: Sequence[Mapping[str, Any]]) -> int:
