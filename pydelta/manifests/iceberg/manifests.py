@@ -157,7 +157,7 @@ def encode_manifest(
 
 
 def _deflated(data: bytes) -> bytes:
-    """Compress a block as Avro's ``deflate`` does, at a level that takes a third of the default's time."""
+    """Encode a block compressed as Avro's ``deflate`` does, at a level that takes a third of the default's time."""
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return compressor.compress(data) + compressor.flush()
 
