@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.errors import LogCorruptedError, StorageError
 from pydelta.log import DeltaLog
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
 
 __all__ = ["damaged_files"]
+
+_MARKER: Final = 16
 
 
 def damaged_files(log: DeltaLog) -> list[tuple[str, str]]:
@@ -76,6 +78,9 @@ def _damage_of_snapshots(log: DeltaLog, files: _Files, found: Found) -> Iterator
         if (why := files.damage(path)) is not None:
             yield path, f"{why}: {of}"
             continue
+        if not _is_whole(log.store.read(path)):
+            yield path, f"it was cut off: {of}"
+            continue
         try:
             listed = read_list(log.store, path, snapshot["summary"])
         except StorageError as error:
@@ -86,6 +91,11 @@ def _damage_of_snapshots(log: DeltaLog, files: _Files, found: Found) -> Iterator
             if place not in seen:
                 seen.add(place)
                 yield from _damage_of_manifest(log, files, manifest, place, root=root, specs=specs)
+
+
+def _is_whole(data: bytes) -> bool:
+    """Return whether an Avro file ends with the marker that its header states. A manifest list states no size."""
+    return data[-_MARKER:] in data[:-_MARKER]
 
 
 def _damage_of_manifest(
