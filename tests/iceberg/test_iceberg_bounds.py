@@ -324,6 +324,34 @@ def test_that_odd_statistics_give_no_bounds(text: str) -> None:
     assert metrics.record_counts in ([None], [2])
 
 
+HIGH = ["\ue000", "\U0001f600", "a\uffff", "a\U0001f600", "a\ue000b", "\U0010ffff", "ab\U0001f600", "ab\uffffz"]
+
+
+@pytest.mark.parametrize("low", HIGH)
+@pytest.mark.parametrize("high", HIGH)
+def test_texts_that_engines_order_otherwise_are_within_the_bounds_in_each_order(low, high):
+    """Engines compare texts by UTF-16, by code points or by bytes; the log's bounds are in the order of bytes."""
+    entry = entry_schema(StructType((StructField("s", PrimitiveType("string")),)), mode="none")
+    held = [text for text in HIGH if low.encode() <= text.encode() <= high.encode()]
+    stated = {"numRecords": len(held), "minValues": {"s": low}, "maxValues": {"s": high}, "nullCount": {"s": 0}}
+    metrics = file_metrics(pl.Series([json.dumps(stated)]), entry)
+    (field_id,) = entry.schema.field_ids
+    for text in held:
+        for kind in (lambda item: item.encode("utf-16-be"), lambda item: item.encode()):
+            if field_id in metrics.lower[0]:
+                assert kind(metrics.lower[0][field_id].decode()) <= kind(text)
+            if field_id in metrics.upper[0]:
+                assert kind(metrics.upper[0][field_id].decode()) >= kind(text)
+
+
+def test_a_text_that_is_cut_before_such_a_character_still_has_bounds():
+    entry = entry_schema(StructType((StructField("s", PrimitiveType("string")),)), mode="none")
+    stated = {"numRecords": 2, "minValues": {"s": "aa"}, "maxValues": {"s": "ab\U0001f600"}, "nullCount": {"s": 0}}
+    metrics = file_metrics(pl.Series([json.dumps(stated)]), entry)
+    (field_id,) = entry.schema.field_ids
+    assert metrics.lower[0] == {field_id: b"aa"} and metrics.upper[0] == {field_id: b"ac"}
+
+
 # --- filters through other readers -----------------------------------------------------------------------------
 
 OPERATORS = {"eq": "=", "not-eq": "<>", "lt": "<", "gt": ">", "lt-eq": "<=", "gt-eq": ">="}

@@ -274,7 +274,7 @@ def _floats(values: Sequence[Any], name: str) -> list[bytes | None]:
     if name == "float":
         with np.errstate(over="ignore"):
             single = numbers.astype(np.float32)
-        lower = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
+            lower = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
     else:
         lower = np.nextafter(numbers, -np.inf)
     bounds = pl.Series(lower).set(pl.Series(~np.isfinite(lower)), None)
