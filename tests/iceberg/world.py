@@ -280,7 +280,8 @@ class World:
         values = [row[name] for row in rows if row[name] is not None and row[name] == row[name]]
         chosen = self.rng.choice(values) if values else None
         field = self.log.update().schema.field(name)
-        if pa.types.is_float64(kind) and field is not None and "delta.typeChanges" in field.metadata and values:
+        metadata = {} if field is None else field.metadata
+        if pa.types.is_float64(kind) and "delta.typeChanges" in metadata and values:
             chosen = 0.5  # In float32 files DuckDB compares with the literal as a float, 5e-324 as 0.
         quoted = '"' + name.replace('"', '""') + '"'
 
@@ -303,6 +304,8 @@ class World:
             if is_float and math.isinf(chosen):  # PyIceberg takes it for a value outside of the type of a float32 file.
                 given = 0.5
                 chosen = 0.5
+            elif pa.types.is_int64(kind) and not -(2**31) <= chosen < 2**31 and "delta.typeChanges" in metadata:
+                given = chosen = 7  # For a literal beyond a file's int32 PyIceberg gives all its rows, with null too.
             ice.append(
                 self.rng.choice(
                     (
