@@ -39,13 +39,7 @@ def twin_name(native: TableName, rule: str = "{database}_symlink") -> TableName:
     Raises:
         InvalidArgumentError: The rule gives the same database, so the twin would have the table's name.
     """
-    database = twin_database(rule, native.database)
-    if not database or database == native.database:
-        raise InvalidArgumentError(
-            f"By the rule {rule!r} the twin of {native} would have the same name.",
-            hint="Set spark.pydelta.sync.name to a rule such as {database}_symlink.",
-        )
-    return TableName(database=database, name=native.name)
+    return _beside(native, rule, "twin", "spark.pydelta.sync.name", "{database}_symlink")
 
 
 def iceberg_name(native: TableName, rule: str = "{database}_iceberg") -> TableName:
@@ -54,10 +48,14 @@ def iceberg_name(native: TableName, rule: str = "{database}_iceberg") -> TableNa
     Raises:
         InvalidArgumentError: The rule gives the same database, so the entry would have the table's name.
     """
+    return _beside(native, rule, "Iceberg entry", "spark.pydelta.sync.icebergName", "{database}_iceberg")
+
+
+def _beside(native: TableName, rule: str, what: str, setting: str, example: str) -> TableName:
     database = twin_database(rule, native.database)
     if not database or database == native.database:
         raise InvalidArgumentError(
-            f"By the rule {rule!r} the Iceberg entry of {native} would have the same name.",
-            hint="Set spark.pydelta.sync.icebergName to a rule such as {database}_iceberg.",
+            f"By the rule {rule!r} the {what} of {native} would have the same name.",
+            hint=f"Set {setting} to a rule such as {example}.",
         )
     return TableName(database=database, name=native.name)

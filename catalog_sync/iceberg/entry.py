@@ -9,7 +9,6 @@ one that we recorded.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +16,7 @@ from urllib.parse import unquote
 
 from catalog_sync.diff import FoundTable
 from catalog_sync.errors import NotOursError
-from catalog_sync.thrift.client import found_table
+from catalog_sync.thrift.client import external_table, found_table, kept_parameters
 from catalog_sync.twin import ID_KEY, LOCATION_KEY, VERSION_KEY, HiveColumn
 from pydelta.errors import CatalogSyncError
 from pydelta.log import Snapshot
@@ -199,14 +198,7 @@ def iceberg_entry(wanted: WantedIceberg, database: str, name: str, *, before: An
     from pymetastore.hive_metastore import ttypes
 
     old: Mapping[str, str] = (before.parameters or {}) if before is not None else {}
-    kept = {
-        key: value
-        for key, value in old.items()
-        if not key.startswith("pydelta.") and key not in ("comment", "transient_lastDdlTime", PREVIOUS_KEY)
-    }
     said = {
-        "EXTERNAL": "TRUE",
-        "external.table.purge": "false",
         TYPE_KEY: "ICEBERG",
         METADATA_KEY: wanted.metadata,
         RECORDED_KEY: wanted.metadata,
@@ -218,17 +210,11 @@ def iceberg_entry(wanted: WantedIceberg, database: str, name: str, *, before: An
         said[PREVIOUS_KEY] = old[METADATA_KEY]
     if wanted.comment:
         said["comment"] = wanted.comment
-    return ttypes.Table(
-        tableName=name,
-        dbName=database,
-        owner=before.owner if before is not None else "pydelta",
-        createTime=before.createTime if before is not None else int(time.time()),
-        lastAccessTime=0,
-        retention=0,
-        tableType="EXTERNAL_TABLE",
-        parameters=kept | said,
-        partitionKeys=[],
-        sd=ttypes.StorageDescriptor(
+    return external_table(
+        database,
+        name,
+        parameters=kept_parameters(before, PREVIOUS_KEY) | said,
+        storage=ttypes.StorageDescriptor(
             cols=_schemas(wanted.columns, ttypes),
             # Hive's scheme, unlike metadata_location: the metastore opens this folder itself.
             location=f"{wanted.table}/{FOLDER}",
@@ -241,6 +227,7 @@ def iceberg_entry(wanted: WantedIceberg, database: str, name: str, *, before: An
             sortCols=[],
             parameters={},
         ),
+        before=before,
     )
 
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import socket
 import sys
-import threading
-from collections.abc import Callable
 from typing import Any, Final
 
 from waitress.channel import HTTPChannel
-from waitress.server import create_server
 from waitress.task import ErrorTask
 
 from catalog_sync.rest.answers import JSON, RestError, error_answer
 from catalog_sync.rest.application import LARGEST_BODY, RestCatalog, ServedTables
 from pydelta.api.console.addresses import Addresses, check_free, check_private, in_url
 from pydelta.api.console.guard import Guard
+from pydelta.api.console.serving import open_server, run_server
 from pydelta.api.console.terminal import Terminal
 from pydelta.errors import DeltaEnvironmentError
 
 __all__ = ["check_exposed", "rest_server", "serve_catalog"]
 
-_THREADS: Final = 8
 _LARGEST_HEADER: Final = 16 << 10
 
 
@@ -79,22 +72,13 @@ def rest_server(tables: ServedTables, addresses: Addresses, guard: Guard) -> Any
         DeltaEnvironmentError: It cannot listen there.
     """
     application = RestCatalog(tables, guard, host=addresses.host)
-    try:
-        server = create_server(
-            application,
-            host=addresses.host,
-            port=addresses.page,
-            threads=_THREADS,
-            ident=None,
-            clear_untrusted_proxy_headers=True,
-            max_request_header_size=_LARGEST_HEADER,
-            max_request_body_size=LARGEST_BODY,
-        )
-    except (OSError, socket.gaierror) as error:
-        raise DeltaEnvironmentError(
-            f"The catalog cannot be served on {addresses.host}:{addresses.page}: {os.strerror(error.errno or 0)}.",
-            hint="Choose another port with --port, or stop what listens there.",
-        ) from error
+    server = open_server(
+        application,
+        addresses,
+        "The catalog",
+        max_request_header_size=_LARGEST_HEADER,
+        max_request_body_size=LARGEST_BODY,
+    )
     for part in getattr(server, "_map", {}).values():  # A name with several addresses has a server for each.
         if hasattr(part, "channel_class"):
             part.channel_class = _Channel
@@ -114,25 +98,9 @@ def serve_catalog(tables: ServedTables, addresses: Addresses, guard: Guard) -> N
     """
     check_exposed(addresses, guard)
     check_free(addresses)
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # Do not log short waits.
     server = rest_server(tables, addresses, guard)
     Terminal().write(f"Iceberg REST catalog: http://{in_url(addresses.host)}:{addresses.page}")
     if not guard.users:
         Terminal().write(f"Without a log-in: whoever reaches {addresses.host} can read the tables' metadata.")
     sys.stdout.flush()
-    _run(server)
-
-
-def _run(server: Any) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before: dict[int, Callable[..., Any] | int | None] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        server.run()
-    finally:
-        server.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    run_server(server)

@@ -510,16 +510,38 @@ def found_partition(entry: Any, keys: Sequence[str]) -> FoundPartition:
 
 def table_entry(twin: Twin, database: str, name: str, *, parameters: Mapping[str, str], before: Any = None) -> Any:
     """Build the twin's entry. Parameters of ``before`` that this package does not own are kept."""
-    types = _types()
-    kept = {
-        key: value
-        for key, value in ((before.parameters or {}) if before is not None else {}).items()
-        if not key.startswith("pydelta.") and key not in ("comment", "transient_lastDdlTime")
-    }
+    kept = kept_parameters(before)
     if before is not None and WITHDRAWN_KEY in (before.parameters or {}) and WITHDRAWN_KEY not in parameters:
         kept.pop(NOT_READABLE_KEY, None)
-    fixed = {"EXTERNAL": "TRUE", "external.table.purge": "false"} | ({"comment": twin.comment} if twin.comment else {})
-    return types.Table(
+    comment = {"comment": twin.comment} if twin.comment else {}
+    return external_table(
+        database,
+        name,
+        parameters=kept | comment | dict(parameters),
+        partition_keys=[_schema(column) for column in twin.partition_columns],
+        storage=_storage(twin, twin.location),
+        before=before,
+    )
+
+
+def kept_parameters(before: Any, *owned: str) -> dict[str, str]:
+    """Return the parameters of an entry that this package does not own; those named are owned too."""
+    ours = {"comment", "transient_lastDdlTime", *owned}
+    found = (before.parameters or {}) if before is not None else {}
+    return {key: value for key, value in found.items() if not key.startswith("pydelta.") and key not in ours}
+
+
+def external_table(
+    database: str,
+    name: str,
+    *,
+    parameters: Mapping[str, str],
+    storage: Any,
+    partition_keys: Sequence[Any] = (),
+    before: Any = None,
+) -> Any:
+    """Build the entry of an external table whose files stay when it is dropped. It keeps the owner of ``before``."""
+    return _types().Table(
         tableName=name,
         dbName=database,
         owner=before.owner if before is not None else "pydelta",
@@ -527,9 +549,9 @@ def table_entry(twin: Twin, database: str, name: str, *, parameters: Mapping[str
         lastAccessTime=0,
         retention=0,
         tableType="EXTERNAL_TABLE",
-        parameters=kept | fixed | dict(parameters),
-        partitionKeys=[_schema(column) for column in twin.partition_columns],
-        sd=_storage(twin, twin.location),
+        parameters={**parameters, "EXTERNAL": "TRUE", "external.table.purge": "false"},
+        partitionKeys=list(partition_keys),
+        sd=storage,
     )
 
 

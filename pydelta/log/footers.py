@@ -13,10 +13,12 @@ from pydelta.log.vector_files import place_of
 from pydelta.storage import Store
 from pydelta.storage.readers import read_all
 
-__all__ = ["count_rows", "read_footers"]
+__all__ = ["count_rows", "read_footer", "read_footers"]
 
 _TAIL_BYTES: Final = 64 * 1024
+_MAGIC: Final = b"PAR1"
 _FOOTER_BYTES: Final = 8
+"""Bytes after the footer: its length, and the magic."""
 
 
 def count_rows(
@@ -44,17 +46,35 @@ def read_footers(
     def read(file: tuple[str, int]) -> pq.FileMetaData:
         path, size = file
         holder, there = place_of(path, store=store, root=root, options=options)
-        tail = holder.read_range(there, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
-        length = int.from_bytes(tail[-_FOOTER_BYTES:-4], "little") + _FOOTER_BYTES
-        if length > len(tail):
-            tail = holder.read_range(there, max(0, size - length), length)
-        try:
-            return pq.read_metadata(pa.BufferReader(b"PAR1" + tail[-length:]))
-        except pa.ArrowInvalid as error:
+        footer = read_footer(holder, there, size)
+        if footer is None:
             raise StorageError(
-                f"The footer of {path!r} cannot be read, so its rows and columns are not known: {error}",
+                f"The footer of {path!r} cannot be read, so its rows and columns are not known.",
                 hint="The file is damaged. Restore it from a backup, or restore a version before it.",
                 table=root,
-            ) from error
+            )
+        return footer
 
     return read_all(read, files)
+
+
+def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData | None:
+    """Read the footer of a Parquet file, in one or two requests. Returns None if the file does not end with one.
+
+    Args:
+        store: The store that holds it.
+        path: Path relative to the store's root.
+        size: Size in bytes.
+    """
+    tail = store.read_range(path, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
+    if len(tail) < len(_MAGIC) * 3 or not tail.endswith(_MAGIC):
+        return None
+    length = int.from_bytes(tail[-_FOOTER_BYTES : -len(_MAGIC)], "little") + _FOOTER_BYTES
+    if length > size:
+        return None
+    if length > len(tail):
+        tail = store.read_range(path, size - length, length)
+    try:
+        return pq.read_metadata(pa.BufferReader(_MAGIC + tail[-length:]))
+    except (pa.ArrowInvalid, OSError):
+        return None

@@ -61,16 +61,16 @@ def refuse_inflated(metadata: Any, path: str, size: int) -> None:
     """
     if metadata.num_rows > max(size, _FREE_ROWS):
         raise inflated(path, f"{metadata.num_rows:,} rows", size)
+    types = [metadata.schema.column(leaf).physical_type for leaf in range(metadata.num_columns)]
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group)
         for leaf in range(rows.num_columns):
             chunk = rows.column(leaf)
             if chunk.num_values > max(_VALUES_PER_BYTE * size, _FREE_ROWS):
                 raise inflated(path, f"{chunk.num_values:,} values of {chunk.path_in_schema}", size)
-            column = metadata.schema.column(leaf)
-            if chunk.physical_type != column.physical_type:
-                types = f"{chunk.physical_type} for {column.path} of type {column.physical_type}"
-                raise LogCorruptedError(f"{path} is not a readable checkpoint file: {types}.", hint=_HINT)
+            if chunk.physical_type != types[leaf]:
+                found = f"{chunk.physical_type} for {metadata.schema.column(leaf).path} of type {types[leaf]}"
+                raise LogCorruptedError(f"{path} is not a readable checkpoint file: {found}.", hint=_HINT)
 
 
 def repeated_texts(chunk: Any, group: int, open_file: Callable[[list[str]], pq.ParquetFile], size: int) -> str | None:

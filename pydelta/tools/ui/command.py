@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import socket
 import sys
-import threading
-from collections.abc import Callable
-from typing import Any, Final
-
-from waitress.server import create_server
+from typing import Final
 
 from pydelta.api.console.addresses import Addresses, check_free, check_private, in_url
+from pydelta.api.console.serving import open_server, run_server
 from pydelta.api.console.terminal import Terminal
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.tools.ui.server import Application
@@ -22,7 +16,6 @@ from pydelta.tools.ui.watch import Watch, Watched
 __all__ = ["DEFAULT_PORT", "check_exposed", "run_ui"]
 
 DEFAULT_PORT: Final = 8088
-_THREADS: Final = 8
 
 
 def check_exposed(addresses: Addresses) -> None:
@@ -58,39 +51,10 @@ def run_ui(watched: Watched, addresses: Addresses) -> None:
     check_exposed(addresses)
     check_free(addresses)
     logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # The page itself shows errors of the metastore.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # Do not log short waits.
     application = Application(Watch(watched), host=addresses.host)
-    try:
-        server = create_server(
-            application,
-            host=addresses.host,
-            port=addresses.page,
-            threads=_THREADS,
-            ident=None,
-            clear_untrusted_proxy_headers=True,
-        )
-    except (OSError, socket.gaierror) as error:
-        raise DeltaEnvironmentError(
-            f"The page cannot be served on {addresses.host}:{addresses.page}: {os.strerror(error.errno or 0)}.",
-            hint="Choose another port with --port, or stop what listens there.",
-        ) from error
+    server = open_server(application, addresses, "The page")
     Terminal().write(f"Tables, streams and services: http://{in_url(addresses.host)}:{addresses.page}")
     if addresses.no_login and not addresses.is_loopback:
         Terminal().write(f"Without a log-in: whoever reaches {addresses.host} can read it.")
     sys.stdout.flush()
-    _serve(server)
-
-
-def _serve(server: Any) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before: dict[int, Callable[..., Any] | int | None] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        server.run()
-    finally:
-        server.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    run_server(server)

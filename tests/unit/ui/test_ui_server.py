@@ -281,7 +281,8 @@ def test_a_port_that_is_taken_is_told(capsys):
 
 def test_without_its_packages_the_error_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "waitress.server", None)
-    monkeypatch.delitem(sys.modules, "pydelta.tools.ui.command", raising=False)
+    for module in ("pydelta.tools.ui.command", "pydelta.api.console.serving"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     code, err = run(capsys, "/t")
     assert code == 1
     assert "pydelta-lakehouse[ui]" in err

@@ -66,6 +66,7 @@ class StatisticsCollector:
 
     def finish(self, footer: pq.FileMetaData) -> str:
         """Return the statistics of the finished file as JSON text."""
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
         smallest: dict[str, Any] = {}
         largest: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
@@ -74,7 +75,7 @@ class StatisticsCollector:
                 null_count: int | None = self._nulls[path]
                 bounds = self._bounds[path]
             else:
-                null_count, bounds = _from_footer(footer, self._ordinals[path][0])
+                null_count, bounds = _from_footer(groups, self._ordinals[path][0], footer.schema)
             if null_count is not None:
                 _set(nulls, path, null_count)
             if bounds and has_bounds(data_type):
@@ -87,13 +88,14 @@ class StatisticsCollector:
         return _dump({"numRecords": footer.num_rows, "minValues": smallest, "maxValues": largest, "nullCount": nulls})
 
 
-def _from_footer(footer: pq.FileMetaData, ordinal: int) -> tuple[int | None, list[tuple[Any, Any]] | None]:
+def _from_footer(
+    groups: Sequence[Any], ordinal: int, schema: pq.ParquetSchema
+) -> tuple[int | None, list[tuple[Any, Any]] | None]:
     """Return the null count, and the bounds of each row group with values, or None if a row group lacks them."""
     nulls: int | None = 0
     bounds: list[tuple[Any, Any]] | None = []
-    stored_type = footer.schema.column(ordinal).physical_type
-    for index in range(footer.num_row_groups):
-        group = footer.row_group(index)
+    stored_type = schema.column(ordinal).physical_type
+    for group in groups:
         chunk = group.column(ordinal)
         if chunk.physical_type != stored_type:  # Arrow ends the process that asks for the statistics of such a chunk.
             return None, None

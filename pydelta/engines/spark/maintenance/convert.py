@@ -7,12 +7,10 @@ floating-point columns, which may contain NaN beyond them, or of INT96 times.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -38,6 +36,7 @@ from pydelta.errors import (
     first_line,
 )
 from pydelta.errors.conditions import Condition
+from pydelta.log.footers import read_footer
 from pydelta.protocol.schema import EXISTENCE_DEFAULT, StructType
 from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
@@ -50,12 +49,10 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["SparkFooters", "convert", "footer_statistics", "partition_fields", "read_footer"]
+__all__ = ["SparkFooters", "convert", "footer_statistics", "partition_fields"]
 
 _FEW: Final = 64
-_TAIL_BYTES: Final = 64 * 1024
 _FILES_PER_TASK: Final = 200
-_MAGIC: Final = b"PAR1"
 _NO_BOUNDS: Final = ("float", "double")
 _CANNOT_MERGE: Final = re.compile(r"CANNOT_MERGE_SCHEMAS\] (.*?) SQLSTATE", re.DOTALL)
 
@@ -209,27 +206,15 @@ def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
     return from_spark(schema)
 
 
-def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData:
-    """Read the footer of a Parquet file, in one or two requests.
-
-    Raises:
-        StorageError: The file is not a Parquet file.
-    """
-    tail = store.read_range(path, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
-    if len(tail) >= len(_MAGIC) * 3 and tail.endswith(_MAGIC):
-        (length,) = struct.unpack("<I", tail[-8:-4])
-        if length + 8 <= size:
-            if length + 8 > len(tail):
-                tail = store.read_range(path, size - length - 8, length + 8)
-            try:
-                return pq.read_metadata(pa.BufferReader(_MAGIC + tail[-(length + 8) :]))
-            except (pa.ArrowInvalid, OSError):
-                pass
-    raise StorageError(
-        f"The file {path!r} is not a Parquet file: its footer cannot be read.",
-        hint="Move it away, or give it a name that begins with an underscore, and convert again.",
-        condition=Condition.of("DELTA_FAILED_READ_FILE_FOOTER", currentFile=path),
-    )
+def _footer_of(store: Store, path: str, size: int) -> pq.FileMetaData:
+    footer = read_footer(store, path, size)
+    if footer is None:
+        raise StorageError(
+            f"The file {path!r} is not a Parquet file: its footer cannot be read.",
+            hint="Move it away, or give it a name that begins with an underscore, and convert again.",
+            condition=Condition.of("DELTA_FAILED_READ_FILE_FOOTER", currentFile=path),
+        )
+    return footer
 
 
 def footer_statistics(store: Store, path: str, size: int, leaves: Sequence[IndexedLeaf]) -> FileStatistics:
@@ -241,7 +226,7 @@ def footer_statistics(store: Store, path: str, size: int, leaves: Sequence[Index
         size: Size in bytes.
         leaves: Columns that get bounds and null counts. Those that the file lacks are ignored.
     """
-    footer = read_footer(store, path, size)
+    footer = _footer_of(store, path, size)
     schema = footer.schema.to_arrow_schema()
     held = _bounded_columns(footer)
     indexed = [leaf for leaf in leaves if ".".join(leaf[0]) in held]
@@ -260,7 +245,7 @@ def _bounded_columns(footer: pq.FileMetaData) -> Mapping[str, Any]:
 
 def _damage(store: Store, path: str, size: int) -> DeltaError | None:
     try:
-        read_footer(store, path, size)
+        _footer_of(store, path, size)
     except StorageError as error:
         return error
     return None

@@ -28,7 +28,7 @@ DAYS = 1704067200, 1704153600, 1704240000  # The first days of 2024.
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A table with a change feed: [], [1, 2], [1, 2, 3] in its versions, one a day."""
+    """A table with a change feed: [], [1, 2], [1, 2, 3] in versions 0 to 2, one per day."""
     path = tmp_path_factory.mktemp("relations") / "t"
     table = pydelta.LocalTable.create(str(path), {"id": "bigint"}, properties={"delta.enableChangeDataFeed": "true"})
     table.append(pl.DataFrame({"id": [1, 2]}))
