@@ -21,6 +21,15 @@ from pydelta.log.checkpoint.write import CheckpointResult, write_checkpoint
 from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.compaction import plan_run, write_compacted
 from pydelta.log.deltas import build_delta
+from pydelta.log.given_up import (
+    GIVEN_UP_END,
+    GivenUp,
+    GivenUpPlan,
+    give_up,
+    given_up_error,
+    is_given_up,
+    plan_giving_up,
+)
 from pydelta.log.history import (
     CommitRecord,
     CommitTimes,
@@ -34,12 +43,12 @@ from pydelta.log.history import (
 from pydelta.log.load import LogReader, commit_info
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
 from pydelta.log.runs import objects_of
-from pydelta.log.segment import CommitFile, Listing, LogSegment
+from pydelta.log.segment import CommitFile, Listing, LogSegment, read_listing
 from pydelta.log.side_files import write_checksum
 from pydelta.log.snapshot import Snapshot, VersionCommit, change_of
 from pydelta.log.vector_files import place_of
 from pydelta.protocol.actions import Action, CommitInfo
-from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, commit_file
 from pydelta.settings import Settings
 from pydelta.storage import normalize_uri, open_store
 from pydelta.storage.interface import ObjectInfo, Store
@@ -206,6 +215,8 @@ class DeltaLog:
                 actions = read_commit(self.store, CommitFile(start=version, end=version, info=info))
             except ObjectNotFoundError:
                 return None
+            if any(isinstance(item, CommitInfo) and item.operation == GIVEN_UP_END for item in objects_of(actions)):
+                return None  # The checkpoint that this snapshot reads from is gone.
             following = self._follow(snapshot, version, actions, info)
             if following is None:
                 return None
@@ -409,7 +420,10 @@ class DeltaLog:
         info = ObjectInfo(path=path, size=0, modification_time_ms=0)
         with error_context(table=self.uri, version=version):
             try:
-                return read_commit(self.store, CommitFile(start=version, end=version, info=info))
+                actions = read_commit(self.store, CommitFile(start=version, end=version, info=info))
+                if is_given_up(actions):
+                    raise given_up_error(version)
+                return actions
             except ObjectNotFoundError:
                 raise VersionNotFoundError(
                     f"The log has no commit of version {version}.",
@@ -450,7 +464,12 @@ class DeltaLog:
     # -- maintenance ----------------------------------------------------------------------------------------------
 
     def checkpoint(
-        self, snapshot: Snapshot | None = None, *, now_ms: int | None = None, whole: bool = False
+        self,
+        snapshot: Snapshot | None = None,
+        *,
+        now_ms: int | None = None,
+        whole: bool = False,
+        tombstones: bool = True,
     ) -> CheckpointResult:
         """Write a checkpoint of a snapshot (None for the newest), verify it, then update ``_last_checkpoint``.
 
@@ -458,6 +477,7 @@ class DeltaLog:
             snapshot: A snapshot of this table.
             now_ms: Current time, epoch milliseconds; None reads the clock.
             whole: Whether to write all sidecars instead of reusing unchanged ones.
+            tombstones: Whether to write tombstones; see ``write_checkpoint``.
 
         Raises:
             TableNotFoundError: There is no table.
@@ -467,7 +487,7 @@ class DeltaLog:
             chosen = snapshot or self.snapshot()
             if chosen.version < 0:
                 raise self._reader.not_found()
-            written = write_checkpoint(self.store, chosen, now_ms=now_ms, whole=whole)
+            written = write_checkpoint(self.store, chosen, now_ms=now_ms, whole=whole, tombstones=tombstones)
             if written.sidecars and not written.named_again and written.num_adds >= FULL_ACTIONS:
                 with self._lock:  # Load from the new checkpoint next, so that a later one can reuse its sidecars.
                     self._current = None
@@ -507,6 +527,46 @@ class DeltaLog:
         """
         with error_context(table=self.uri):
             return clean_up(self._reader, self.snapshot(), now_ms=now_ms, retention_ms=retention_ms)
+
+    def plan_giving_up(self, kept: CheckpointResult, *, young_since_ms: int) -> GivenUpPlan:
+        """Choose what happens to the files of versions before a checkpoint; see ``pydelta.log.given_up``.
+
+        Args:
+            kept: The checkpoint, which must hold no tombstones.
+            young_since_ms: Commits since then, in epoch milliseconds, get a marker instead of being deleted.
+
+        Raises:
+            LogCorruptedError: The checkpoint is not in the log.
+        """
+        with error_context(table=self.uri):
+            objects = list(self.store.list_from("", prefix=LOG_DIR))
+            files = next((found for found in read_listing(objects).checkpoints if found.name == kept.name), None)
+            if files is None:
+                raise LogCorruptedError(
+                    f"{kept.name} disappeared right after it was written, so no version is given up.",
+                    hint="Another process cleans up this log: run it again.",
+                )
+            return plan_giving_up(
+                objects,
+                before=kept.version,
+                young_since_ms=young_since_ms,
+                kept=files,
+                sidecars=list(self.store.list_from("", prefix=SIDECAR_DIR)),
+                named=frozenset(kept.sidecars),
+            )
+
+    def give_up(self, plan: GivenUpPlan) -> GivenUp:
+        """Delete and replace the files of versions that are given up, and forget what was read of them.
+
+        Raises:
+            StorageError: The store failed. Files may be left.
+        """
+        with self._lock, error_context(table=self.uri):
+            try:
+                return give_up(self.store, plan)
+            finally:
+                self._current = None
+                self._old.clear()
 
     def held(self) -> Listing:
         """List the log directory."""

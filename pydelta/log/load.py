@@ -17,13 +17,14 @@ from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
 from pydelta.errors.conditions import Condition
 from pydelta.log.checkpoint.read import Checkpoint
 from pydelta.log.files import MOST_IN_MEMORY, FileTable
+from pydelta.log.given_up import given_up_error
 from pydelta.log.history import read_commit_info
 from pydelta.log.replay import Replayed, State, UnusableFile, replay
 from pydelta.log.segment import Listing, LogSegment, plan_segment, read_listing
 from pydelta.log.side_files import read_checksum, read_hint
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import CommitInfo
-from pydelta.protocol.features import ensure_readable
+from pydelta.protocol.features import GIVEN_UP, ensure_readable
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.interface import ObjectInfo, Store
 
@@ -104,9 +105,12 @@ class LogReader:
 
         Raises:
             LogCorruptedError: There is no protocol or no metadata.
+            VersionNotFoundError: The version was given up.
             UnsupportedFeatureError: The reader version or a feature is unknown.
         """
         if state.protocol is not None:
+            if GIVEN_UP in (state.protocol.reader_features or ()):
+                raise given_up_error()
             ensure_readable(state.protocol, table=self.root)
         missing = [
             name for name, value in (("protocol", state.protocol), ("metaData", state.metadata)) if value is None

@@ -36,6 +36,8 @@ from pydelta.settings import TableProperties
 
 __all__ = ["FileSums", "Snapshot", "VersionCommit", "change_of"]
 
+_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSums:
@@ -151,6 +153,15 @@ class Snapshot:
             segment=segment,
             commit=VersionCommit(file_time_ms=segment.timestamp_ms, read_info=read_info),
         )
+
+    def without_change_feed(self) -> Snapshot:
+        """Return the same version as of a table that records no changes, for rewrites whose old rows must not stay."""
+        metadata = self.metadata
+        if metadata is None or not self.properties.enable_change_data_feed:
+            return self
+        plain = {name: text for name, text in metadata.configuration.items() if name != _CHANGE_FEED}
+        state = dataclasses.replace(self._state, metadata=metadata.replace(configuration=plain))
+        return Snapshot(version=self.version, state=state, files=self.files, segment=self.segment, sums=self._sums)
 
     def __repr__(self) -> str:
         return f"Snapshot(table_uri={self.table_uri!r}, version={self.version})"

@@ -6,6 +6,7 @@ Protocol: "Protocol Evolution", "Table Features", "Valid Feature Names".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.errors.conditions import Condition
@@ -15,6 +16,7 @@ from pydelta.protocol.schema import parse_schema
 from pydelta.settings.table import iceberg_compat_version
 
 __all__ = [
+    "GIVEN_UP",
     "at_least",
     "ensure_readable",
     "ensure_writable",
@@ -33,6 +35,8 @@ __all__ = [
 _MAX_READER, _MAX_WRITER = 3, 7
 _CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
 _PARTITIONS_IN_FILES = "materializePartitionColumns"
+GIVEN_UP: Final = "pydelta-givenUp"
+"""A feature that no engine supports: that of versions that an erasure has given up. See ``pydelta.log.given_up``."""
 _TO_ASK_FOR = {"timestampNtz"}
 """Columns enable these features in a new table. An existing table must ask for them by name."""
 

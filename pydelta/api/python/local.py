@@ -9,6 +9,7 @@
     table.update("id = 5", {"state": "'paid'"})                        values are constants or columns
     table.merge(rows, on="id")                                         update matching rows, insert new ones
     table.optimize()   table.purge()   table.vacuum()                  like the statements of a session
+    table.erase({"email": ["a@b.c"]}, history="drop")                  rows of keys, from everything that holds them
     table.restore(3)   table.clone(uri)   table.history()
     pydelta.LocalTable.create(uri, rows)                               a new table
 
@@ -31,10 +32,12 @@ from pydelta.api.python.local_arguments import (
     columns_of,
     flag_of,
     hours_of,
+    keys_of,
     location_of,
     names_of,
     optional_text,
     options_of,
+    policy_of,
     properties_of,
     values_of,
     version_of,
@@ -46,6 +49,7 @@ from pydelta.commands.change.update import Update, UpdateResult
 from pydelta.commands.clone import Clone
 from pydelta.commands.create import Create, CreateMode, TableDefinition
 from pydelta.commands.describe import describe_detail, describe_history
+from pydelta.commands.erase.command import Erase, Erasure
 from pydelta.commands.fsck import Fsck, FsckReport
 from pydelta.commands.generate import SYMLINK_MANIFESTS, generation
 from pydelta.commands.optimize.command import Optimize, OptimizeResult
@@ -402,6 +406,24 @@ class LocalTable:
             UnsafeOperationError: The retention is below the table's.
         """
         return run(Vacuum(retention_hours=hours_of(retention_hours), dry_run=dry_run), self._context)
+
+    def erase(self, keys: Mapping[str, Sequence[str]], *, history: str | None = None, dry_run: bool = False) -> Erasure:
+        """Erase the rows of keys for good: from files, history and log; then search what is left.
+
+        Args:
+            keys: Keys as text, by the name of the column that holds them.
+            history: ``drop`` gives up all earlier versions. Without it an erasure that has to is refused.
+            dry_run: Only find what would be touched; change nothing.
+
+        Returns:
+            What was done. ``is_proven`` says whether the search found nothing.
+
+        Raises:
+            UnsafeOperationError: Consent is missing, or a shallow clone or a manifest reads files that would go.
+            BindError, InvalidArgumentError, UnsupportedFeatureError: The keys do not fit the table.
+        """
+        command = Erase(keys=keys_of(keys), history=policy_of(history), dry_run=flag_of(dry_run, "dry_run"))
+        return run(command, self._context)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the commits, newest first, with the keys of ``DESCRIBE HISTORY``; times are in UTC.

@@ -9,10 +9,11 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
+from pydelta.commands.erase.command import History
 from pydelta.engines.arrow.sources import schema_of_arrow
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.types import StructField, StructType, parse_type
@@ -21,10 +22,12 @@ __all__ = [
     "columns_of",
     "flag_of",
     "hours_of",
+    "keys_of",
     "location_of",
     "names_of",
     "optional_text",
     "options_of",
+    "policy_of",
     "properties_of",
     "values_of",
     "version_of",
@@ -87,6 +90,35 @@ def _texts(values: Any, what: str, name: str, one: str = "") -> Mapping[str, str
         if not isinstance(value, str):
             raise _wrong(f"The {one or name} {key!r}", "text", value)
     return values
+
+
+def keys_of(keys: Any) -> Mapping[str, list[str]]:
+    """Return the keys of an erasure as lists of text by column. No error shows a key.
+
+    Raises:
+        InvalidArgumentError: They are something else.
+    """
+    if not isinstance(keys, Mapping) or not all(isinstance(name, str) for name in keys):
+        raise _wrong("Keys", "a dict of lists of text, by column", keys)
+    found = {}
+    for name, texts in keys.items():
+        if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
+            raise _wrong(f"The keys of {name!r}", "a list of text", texts)
+        found[name] = list(texts)
+    return found
+
+
+def policy_of(history: Any) -> History | None:
+    """Return a policy for earlier versions.
+
+    Raises:
+        InvalidArgumentError: There is no such policy.
+    """
+    if history not in (None, "drop"):
+        raise InvalidArgumentError(
+            f"There is no policy {history!r} for earlier versions.", hint="Use history='drop', which gives them up."
+        )
+    return cast("History | None", history)
 
 
 def columns_of(columns: Any) -> StructType:

@@ -46,6 +46,7 @@ __all__ = ["CheckpointResult", "write_checkpoint"]
 
 SIDECAR_ACTIONS: Final = 50_000
 _DAY_MS: Final = 86_400_000
+_NEVER_MS: Final = (1 << 63) - 1
 _TRUNCATES_TO: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
 _logger = logging.getLogger(__name__)
 
@@ -87,7 +88,12 @@ class _Tally:
 
 
 def write_checkpoint(
-    store: Store, snapshot: Snapshot, *, now_ms: int | None = None, whole: bool = False
+    store: Store,
+    snapshot: Snapshot,
+    *,
+    now_ms: int | None = None,
+    whole: bool = False,
+    tombstones: bool = True,
 ) -> CheckpointResult:
     """Write the checkpoint of a snapshot. Beyond the core columns, memory use is independent of the number of files.
 
@@ -96,6 +102,8 @@ def write_checkpoint(
         snapshot: A snapshot of version 0 or later.
         now_ms: Current time for the expiry of tombstones, epoch milliseconds; None reads the clock.
         whole: Whether to write all sidecars instead of reusing unchanged ones.
+        tombstones: Whether to write the tombstones that have not expired. Without them the versions before are given
+            up. An existing checkpoint stays as it is.
 
     Raises:
         LogCorruptedError: What was read back differs from the snapshot. The written files are deleted again.
@@ -110,7 +118,8 @@ def write_checkpoint(
         _point_at(store, existing)
         return existing
     snapshot.files.settle()  # Reading falls back to an older base here if this one is damaged.
-    rows = FileRows(snapshot=snapshot, expired_before_ms=now - snapshot.properties.deleted_file_retention_ms)
+    expired_ms = now - snapshot.properties.deleted_file_retention_ms if tombstones else _NEVER_MS
+    rows = FileRows(snapshot=snapshot, expired_before_ms=expired_ms)
     kept = _kept(store, snapshot, rows, now) if _is_v2(snapshot) and not whole else None
     doubtful = None
     if kept is not None:

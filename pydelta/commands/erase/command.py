@@ -1,0 +1,416 @@
+"""Erase the rows of keys from a table for good: from its files, its history and its log, and search what is left.
+
+::
+
+    look --> files with rows of the keys, and who needs them
+    ERASE        live files are rewritten without the rows, in one commit
+    manifests    symlink manifests and the Iceberg entry are published again
+    ERASE START  a commit without files, and its checkpoint without tombstones: all versions before are given up
+    files        those of earlier versions, of the change feed and old strays with rows of the keys are deleted
+    log          the files of the versions before are deleted, or replaced by markers
+    ERASE END    other processes read the log from the start
+    look again --> clean, or once more: a writer may have added a key meanwhile
+
+Each step leaves a table that reads right, and a run after an interruption begins with a look, so that it does what is
+left. A deletion waits for nothing but the commits before it: a version that was not given up never loses a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from pydelta.commands.erase.keys import Subject, bind_keys
+from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, look
+from pydelta.commands.erase.rows import ErasedRows, EraseRows
+from pydelta.commands.generate import Generate, GenerateIceberg
+from pydelta.commands.run import Context, Task, existing_table, refuse_append_only, run
+from pydelta.commands.run import Refusal as AppendOnly
+from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files
+from pydelta.commands.vacuum.iceberg import delete_unreferenced, expire_entry
+from pydelta.commands.vacuum.needed import find_needed
+from pydelta.commands.vacuum.notes import noted_clones
+from pydelta.commands.vacuum.plan import checksums_of
+from pydelta.errors import (
+    DeltaConcurrentModificationException,
+    ObjectNotFoundError,
+    StorageError,
+    StoragePermissionError,
+    UnsafeOperationError,
+)
+from pydelta.log import CheckpointResult, DeltaLog, Snapshot
+from pydelta.log.given_up import GIVEN_UP_END
+from pydelta.manifests.iceberg.entry import find_newest
+from pydelta.manifests.publish import listed_manifests
+from pydelta.protocol.features import ensure_writable
+from pydelta.storage.pages import paged
+from pydelta.storage.ranges import open_stream
+from pydelta.storage.readers import read_all
+from pydelta.txn import Operation, start_transaction
+
+__all__ = ["Erase", "Erasure", "ErasurePlan", "History"]
+
+History = Literal["drop"]
+"""What becomes of earlier versions: ``drop`` gives all of them up."""
+
+_START: Final = "ERASE START"
+_ATTEMPTS: Final = 5
+_ROUNDS: Final = 3
+_SHOWN: Final = 5
+_FAR_MS: Final = 1 << 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasurePlan:
+    """What an erasure would touch.
+
+    Args:
+        version: The newest version.
+        first_version: The oldest version that can be read.
+        look: Where the keys are.
+        clones: Shallow clones that read files of this table.
+        has_manifests, has_iceberg_entry: Whether these are published again.
+    """
+
+    version: int
+    first_version: int
+    look: Look
+    clones: tuple[str, ...] = ()
+    has_manifests: bool = False
+    has_iceberg_entry: bool = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to erase."""
+        return not (self.look.files.is_empty() and not self.look.places)
+
+    @property
+    def gives_up(self) -> tuple[int, int] | None:
+        """The versions that would be given up, both ends included; None if nothing is to be erased."""
+        return (self.first_version, self.version) if self.is_needed else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """The result of an erasure of one table.
+
+    Args:
+        table: Its location.
+        table_id: Its id.
+        plan: What was found at first.
+        digests: A keyed digest of each key by column; see ``Subject.digests``.
+        salt: The key of these digests, hexadecimal.
+        dry_run: Whether nothing was changed.
+        rows: The commits that rewrote files.
+        given_up: Versions that were given up, both ends included.
+        deleted_files, deleted_bytes: Files with rows of the keys that were deleted.
+        removed: Path, size and digest (SHA-256, hexadecimal) of each of them.
+        left: The last look.
+        version: The newest version afterwards.
+        began_ms, ended_ms: Epoch milliseconds.
+    """
+
+    table: str
+    table_id: str
+    plan: ErasurePlan
+    digests: Mapping[str, Sequence[str]]
+    salt: str
+    dry_run: bool
+    left: Look
+    version: int
+    rows: tuple[ErasedRows, ...] = ()
+    given_up: tuple[int, int] | None = None
+    deleted_files: int = 0
+    deleted_bytes: int = 0
+    removed: tuple[tuple[str, int, str], ...] = ()
+    began_ms: int = 0
+    ended_ms: int = 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether a search of everything that is left found no key."""
+        return not self.dry_run and self.left.is_clean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erase(Task[Erasure]):
+    """Erase the rows of keys from a table, and everything that names them.
+
+    Args:
+        keys: Texts by the name of the column that holds them.
+        history: What becomes of earlier versions. None refuses an erasure that needs an answer.
+        dry_run: Whether only to look.
+        salt: Key of the digests; None for a random one.
+        options: Parallelism, limits and retries of deletions.
+
+    Returns:
+        What was done, and what a search found afterwards.
+
+    Raises:
+        TableNotFoundError: There is no table.
+        UnsafeOperationError: Earlier versions would be given up without consent, the table is append-only, or a shallow
+            clone or a manifest reads a file that would go.
+        BindError, InvalidArgumentError, UnsupportedFeatureError: The keys do not fit the table.
+        DeltaConcurrentModificationException: Other writers won each time. What was done so far is right; run it again.
+        StoragePermissionError, StorageError: The store refused. Run it again: it does what is left.
+
+    Protocol: "Add File and Remove File", "Checkpoints", "Metadata Cleanup".
+    """
+
+    keys: Mapping[str, Sequence[str]] = field(repr=False)
+    history: History | None = None
+    dry_run: bool = False
+    salt: bytes | None = field(default=None, repr=False)
+    options: VacuumOptions = field(default_factory=VacuumOptions)
+
+    def perform(self, context: Context) -> Erasure:
+        """See ``Task.perform``."""
+        log = context.log
+        snapshot = existing_table(log.update())
+        assert snapshot.protocol is not None and snapshot.metadata is not None
+        ensure_writable(snapshot.protocol, table=log.uri)
+        refuse_append_only(snapshot, AppendOnly("no row can be erased from it"))
+        subject = bind_keys(snapshot, self.keys)
+        return _Run(
+            request=self,
+            context=context,
+            subject=subject,
+            salt=self.salt if self.salt is not None else secrets.token_bytes(16),
+            table_id=snapshot.metadata.id,
+        ).run()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One erasure under way."""
+
+    request: Erase
+    context: Context
+    subject: Subject
+    salt: bytes
+    table_id: str
+    rows: list[ErasedRows] = field(default_factory=list)
+    deleted_files: int = 0
+    deleted_bytes: int = 0
+    removed: list[tuple[str, int, str]] = field(default_factory=list)
+    given_up: tuple[int, int] | None = None
+
+    @property
+    def log(self) -> DeltaLog:
+        return self.context.log
+
+    def run(self) -> Erasure:
+        """Look, erase, and look again."""
+        began = self.context.clock()
+        plan = self._plan()
+        left = plan.look
+        if not self.request.dry_run and plan.is_needed:
+            self._refuse(plan)
+            for _ in range(_ROUNDS):
+                self._erase(plan)
+                left = self._look(all_files=True)
+                if not left.of(LIVE, EARLIER, STRAY).height and not left.places:
+                    break
+        elif not self.request.dry_run:
+            left = self._look(all_files=True)
+        return Erasure(
+            table=self.log.uri,
+            table_id=self.table_id,
+            plan=plan,
+            digests=self.subject.digests(self.salt),
+            salt=self.salt.hex(),
+            dry_run=self.request.dry_run,
+            rows=tuple(self.rows),
+            given_up=self.given_up,
+            deleted_files=self.deleted_files,
+            deleted_bytes=self.deleted_bytes,
+            removed=tuple(self.removed),
+            left=left,
+            version=self.log.update().version,
+            began_ms=began,
+            ended_ms=self.context.clock(),
+        )
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> ErasurePlan:
+        found = self._look(all_files=False)
+        held = self.log.held()
+        first = min(held.commits, default=0)
+        return ErasurePlan(
+            version=found.version,
+            first_version=first,
+            look=found,
+            clones=tuple(clone.uri for clone in noted_clones(self.log)),
+            has_manifests=bool(listed_manifests(self.log.store)),
+            has_iceberg_entry=find_newest(self.log.store) is not None,
+        )
+
+    def _look(self, *, all_files: bool) -> Look:
+        snapshot = self.log.update()
+        old = self.context.clock() - snapshot.properties.deleted_file_retention_ms
+        return look(self.log, snapshot, self.subject, old_before_ms=old, all_files=all_files)
+
+    def _refuse(self, plan: ErasurePlan) -> None:
+        """Refuse what needs consent."""
+        if self.request.history is None:
+            assert plan.gives_up is not None
+            first, last = plan.gives_up
+            raise UnsafeOperationError(
+                f"Versions {first} to {last} hold rows of the keys or name them, so they have to be given up.",
+                hint="Say so with history='drop' (--history drop): time travel, RESTORE and streams that have not "
+                "read these versions will fail. A dry run shows what is touched.",
+                table=self.log.uri,
+            )
+
+    # -- erasing --------------------------------------------------------------------------------------------------
+
+    def _erase(self, plan: ErasurePlan) -> None:
+        """Erase what a look at the table finds, in the order that keeps every state readable."""
+        request = self.subject.digests(self.salt)
+        digest = _digest_of(request)
+        rows = run(EraseRows(subject=self.subject, digest=digest), self.context)
+        if rows.version is not None:
+            self.rows.append(rows)
+        if plan.has_manifests:
+            run(Generate(), self.context)
+        if plan.has_iceberg_entry:
+            run(GenerateIceberg(), self.context)
+        started, checkpoint = self._start(digest)
+        found = self._look(all_files=False)
+        doomed = found.of(EARLIER, STRAY)
+        self._refuse_readers(started, doomed)
+        if plan.has_iceberg_entry:
+            expire_entry(self.log, newest=started.version, cutoff_ms=_FAR_MS)
+        self._delete(doomed, started.version)
+        self._give_up(checkpoint)
+        self._record(GIVEN_UP_END, {"startVersion": started.version}, {"numDeletedFiles": self.deleted_files})
+        if plan.has_iceberg_entry:
+            delete_unreferenced(self.log, cutoff_ms=_FAR_MS)
+
+    def _start(self, digest: str) -> tuple[Snapshot, CheckpointResult]:
+        """Commit the version from which the table can be read afterwards, and write its checkpoint."""
+        silent = self.context.beginning(lambda log: start_transaction(log, hooks=()))
+        for _ in range(_ATTEMPTS):
+            committed = _commit(silent, _START, {"request": digest})
+            snapshot = self.log.snapshot(committed)
+            checkpoint = self.log.checkpoint(snapshot, whole=True, tombstones=False)
+            if checkpoint.num_removes == 0:
+                return snapshot, checkpoint
+        raise DeltaConcurrentModificationException(
+            "Other processes wrote checkpoints of each version that was begun, so no version was given up.",
+            hint="Run it again.",
+            table=self.log.uri,
+        )
+
+    def _refuse_readers(self, snapshot: Snapshot, doomed: pl.DataFrame) -> None:
+        """Refuse to delete files that shallow clones or published manifests name."""
+        if doomed.is_empty():
+            return
+        clones = noted_clones(self.log)
+        read = find_needed(self.log, snapshot, cutoff_ms=_FAR_MS, clones=clones).others.may_hold(doomed["path"])
+        if not read.any():
+            return
+        names = ", ".join(clone.uri for clone in clones[:_SHOWN]) or "published manifests"
+        raise UnsafeOperationError(
+            f"{int(read.sum())} files with rows of the keys are still read by others: {names}. The newest version has "
+            "no row of the keys any more; earlier ones still do.",
+            hint="Erase the keys in these clones first, which gives them files of their own; publish manifests again "
+            "(catalog_sync sync). Then run it again: it does what is left.",
+            table=self.log.uri,
+        )
+
+    def _delete(self, doomed: pl.DataFrame, version: int) -> None:
+        """Delete files with rows of the keys, and folders that are empty then."""
+        if doomed.is_empty():
+            return
+        files = doomed.select("path", "size")
+        digests = read_all(lambda path: _digest_of_file(self.log, path), files["path"].to_list())
+        beside = checksums_of(doomed) if self.log.uri.startswith("file:") else files.clear()
+        state = Deletion()
+        plan = Doomed(files=files, uncounted=beside.select("path", "size"), version=version)
+        delete_files(self.log, plan, self.request.options, on_deleted=lambda _: None, state=state)
+        self.deleted_files += state.files
+        self.deleted_bytes += state.bytes
+        if state.failed or state.untouched:
+            raise _incomplete(state, files.height)
+        self.removed += zip(files["path"], files["size"], digests, strict=True)
+        store = paged(self.log.store)
+        if store is not None and store.has_directories:
+            store.remove_directories(_folders_above(files["path"]))
+
+    def _give_up(self, checkpoint: CheckpointResult) -> None:
+        snapshot = self.log.update()
+        young_since = self.context.clock() - snapshot.properties.deleted_file_retention_ms
+        plan = self.log.plan_giving_up(checkpoint, young_since_ms=young_since)
+        first = min(self.log.held().commits, default=checkpoint.version)
+        done = self.log.give_up(plan)
+        if done.failed:
+            path, reason = done.failed[0]
+            raise StorageError(
+                f"{len(done.failed)} files of versions that were given up are still there, such as {path}: {reason}",
+                retryable=True,
+                hint="Run it again: it does what is left.",
+            )
+        before = self.given_up
+        self.given_up = (before[0] if before else first, checkpoint.version - 1)
+
+    def _record(self, name: str, parameters: Mapping[str, Any], metrics: Mapping[str, str | int]) -> int:
+        return _commit(self.context, name, parameters, metrics)
+
+
+def _commit(
+    context: Context, name: str, parameters: Mapping[str, Any], metrics: Mapping[str, str | int] | None = None
+) -> int:
+    """Commit without changes. No other commit conflicts with it for long."""
+    operation = Operation(name=name, parameters=parameters, metrics=metrics or {})
+    for attempt in range(_ATTEMPTS):
+        try:
+            return context.start().commit([], operation, blind_append=True).version
+        except DeltaConcurrentModificationException:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _digest_of_file(log: DeltaLog, path: str) -> str:
+    """Return the SHA-256 of a file, hexadecimal; empty if another process deleted it."""
+    try:
+        with open_stream(log.store, path) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except ObjectNotFoundError:
+        return ""
+
+
+def _digest_of(digests: Mapping[str, Sequence[str]]) -> str:
+    """Return one digest for all keys of a request."""
+    text = "\n".join(f"{name}:{digest}" for name, found in sorted(digests.items()) for digest in found)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _folders_above(paths: pl.Series) -> list[str]:
+    """Return the folders above files, the deepest first."""
+    found: set[str] = set()
+    for path in paths:
+        folder = os.path.dirname(path)
+        while folder and folder not in found:
+            found.add(folder)
+            folder = os.path.dirname(folder)
+    return sorted(found, key=lambda folder: (-folder.count("/"), folder))
+
+
+def _incomplete(state: Deletion, total: int) -> StorageError:
+    shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])
+    left = len(state.failed) + state.untouched
+    message = f"{left} of {total} files with rows of the keys are still there. {shown}"
+    if state.denied:
+        return StoragePermissionError(
+            message, hint="Run it with a key that may delete data files; in the stack: AS_USER=vacuum."
+        )
+    return StorageError(message, retryable=True, hint="Run it again: it does what is left.")

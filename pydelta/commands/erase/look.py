@@ -1,0 +1,305 @@
+"""Search everything below a table's root for keys: its data files of all versions, its log, and what lies beside them.
+
+::
+
+    listing --> data files, change files, strays --footers, key columns--> files with rows of the keys
+            --> log, manifests, notes            --texts, bounds-------> places that name a key
+            --> names of files and folders       ----------------------> paths that spell a key
+
+Other tables below the root are left out. What cannot be read is reported, not passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.erase.keys import KeyColumn, Subject
+from pydelta.commands.erase.parquet import find_keys
+from pydelta.commands.erase.rows import may_hold, with_bounds_of
+from pydelta.commands.erase.texts import Texts, is_key_text, kinds_in_actions, named_partitions, texts_of_parquet
+from pydelta.commands.vacuum.listing import list_batches
+from pydelta.commands.vacuum.needed import find_needed
+from pydelta.commands.vacuum.plan import LISTED_SCHEMA, names_of, nested_tables, outside
+from pydelta.errors import DeltaError, ObjectNotFoundError, VersionNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, decoded_paths, parse_log_name
+from pydelta.storage import ObjectInfo
+from pydelta.storage.readers import read_all
+from pydelta.storage.whole import read_listed
+
+__all__ = ["EARLIER", "FOREIGN", "FOUND_SCHEMA", "LIVE", "STRAY", "YOUNG", "Look", "Place", "look"]
+
+FOUND_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "path": pl.String(),
+    "size": pl.Int64(),
+    "modification_time": pl.Int64(),
+    "rows": pl.Int64(),
+    "state": pl.String(),
+}
+LIVE: Final = "live"
+"""The newest version reads the file."""
+EARLIER: Final = "earlier"
+"""An earlier version reads the file, or its change feed."""
+STRAY: Final = "stray"
+"""No version names the file, and it is older than the table's retention, so that no writer is about to commit it."""
+YOUNG: Final = "young"
+"""No version names the file yet: a writer may be about to commit it."""
+FOREIGN: Final = "foreign"
+"""The file lies in a hidden folder, where nothing of the table is."""
+
+_MOST_BYTES: Final = 256 * 1024 * 1024
+_NOTES: Final = ("_pydelta/", "_symlink_format_manifest/")
+_ROW: Final = ("path", "size", "modification_time")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place outside of data files that names a key.
+
+    Args:
+        path: The file, relative to the table.
+        kind: ``path``, ``bounds``, ``partition`` or ``text``.
+    """
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a search found.
+
+    Args:
+        version: The version that was the newest.
+        files: Files with rows of the keys: columns of ``FOUND_SCHEMA``. ``rows`` counts those of the keys.
+        places: Places outside of data files that name a key.
+        unread: Files that were not searched, with the reason.
+        num_files, num_bytes: Files below the root, and their size.
+        num_opened: Data files that were opened.
+    """
+
+    version: int
+    files: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FOUND_SCHEMA))
+    places: tuple[Place, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+    num_files: int = 0
+    num_bytes: int = 0
+    num_opened: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything was searched, and nothing was found."""
+        return self.files.is_empty() and not self.places and not self.unread
+
+    def of(self, *states: str) -> pl.DataFrame:
+        """Return the files in the given states."""
+        return self.files.filter(pl.col("state").is_in(states))
+
+
+def look(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: int, all_files: bool) -> Look:
+    """Search a table for keys.
+
+    Args:
+        log: The table.
+        snapshot: Its newest version.
+        subject: The keys.
+        old_before_ms: Files that no version names and that are older, in epoch milliseconds, are strays.
+        all_files: Whether to open all data files. Otherwise the statistics of live files are trusted.
+
+    Raises:
+        LogCorruptedError: The log is damaged, so that it is not known which files are live.
+        StorageError: The store failed.
+    """
+    batches = list(list_batches(log.store))
+    listed = pl.concat([pl.DataFrame(schema=LISTED_SCHEMA), *(batch.files for batch in batches)])
+    listed = listed.unique("path", maintain_order=True)
+    folders = pl.Series("path", [folder for batch in batches for folder, _ in batch.directories], dtype=pl.String)
+    nested = nested_tables(pl.concat([listed["path"], folders]))
+    listed = outside(listed, nested)
+    search = _Search(log, snapshot, subject)
+    is_note = pl.any_horizontal(pl.col("path").str.starts_with(prefix) for prefix in (f"{LOG_DIR}/", *_NOTES))
+    counted = search.data_files(listed.filter(~is_note), all_files=all_files)
+    files = _with_states(log, snapshot, counted, old_before_ms=old_before_ms)
+    search.notes(listed.filter(is_note))
+    search.bounds()
+    search.names(pl.concat([listed["path"], outside(folders.to_frame(), nested)["path"]]), known=files["path"])
+    return Look(
+        version=snapshot.version,
+        files=files,
+        places=tuple(sorted(set(search.places))),
+        unread=tuple(search.unread),
+        num_files=listed.height,
+        num_bytes=int(listed["size"].sum() or 0),
+        num_opened=search.opened,
+    )
+
+
+def _with_states(log: DeltaLog, snapshot: Snapshot, files: pl.DataFrame, *, old_before_ms: int) -> pl.DataFrame:
+    """Add to files with keys who needs them."""
+    if files.is_empty():
+        return pl.DataFrame(schema=FOUND_SCHEMA)
+    needed = find_needed(log, snapshot, cutoff_ms=0)
+    paths = files["path"]
+    states = (
+        pl.when(needed.live.may_hold(paths)).then(pl.lit(LIVE))
+        .when(needed.others.may_hold(paths)).then(pl.lit(EARLIER))
+        .when(names_of(snapshot).is_hidden(pl.col("path"))).then(pl.lit(FOREIGN))
+        .when(pl.col("modification_time") < old_before_ms).then(pl.lit(STRAY))
+        .otherwise(pl.lit(YOUNG))
+    )  # fmt: skip
+    return files.with_columns(state=states).select(list(FOUND_SCHEMA))
+
+
+class _Search:
+    """One search under way."""
+
+    def __init__(self, log: DeltaLog, snapshot: Snapshot, subject: Subject) -> None:
+        self._log, self._snapshot, self._subject = log, snapshot, subject
+        self._texts = Texts.of(subject)
+        self._inside = [column for column in subject.columns if not column.is_partition]
+        self._partitions = [column for column in subject.columns if column.is_partition]
+        self.places: list[Place] = []
+        self.unread: list[tuple[str, str]] = []
+        self.opened = 0
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def data_files(self, listed: pl.DataFrame, *, all_files: bool) -> pl.DataFrame:
+        """Count the rows of keys in data files: ``path size modification_time rows``. Other files are read as bytes."""
+        whole = self._in_partitions(listed["path"])
+        if not all_files:
+            excluded = self._excluded()
+            kept = ~listed["path"].is_in(excluded.implode())
+            listed, whole = listed.filter(kept), whole.filter(kept)
+        rows = list(zip(listed["path"], listed["size"], whole, strict=True))
+        counts = read_all(self._count, rows)
+        return listed.with_columns(rows=pl.Series(counts, dtype=pl.Int64)).filter(pl.col("rows") > 0)
+
+    def _count(self, row: tuple[str, int, bool]) -> int:
+        path, size, whole = row
+        try:
+            found = find_keys(self._log.store, path, size, self._inside)
+        except ObjectNotFoundError:
+            return 0  # Another process deleted it since the listing.
+        except DeltaError as error:
+            self.unread.append((path, error.message))
+            return 0
+        if found is None:
+            self._read_bytes(ObjectInfo(path=path, size=size, modification_time_ms=0))
+            return 0
+        self.opened += 1
+        return found.num_rows if whole else len(found.rows)
+
+    def _excluded(self) -> pl.Series:
+        """Return the live files that cannot hold a key by their statistics, as plain paths."""
+        files = self._snapshot.files
+        kept = may_hold(self._snapshot, self._subject)["row"]
+        out = files.narrowed(lambda frame: frame.filter(~pl.col("row").is_in(kept.implode())))
+        return decoded_paths(out["path"])
+
+    def _in_partitions(self, paths: pl.Series) -> pl.Series:
+        """Return for each file whether its partition is that of a key: by its folders, or else by the log."""
+        result = pl.repeat(value=False, n=len(paths), dtype=pl.Boolean, eager=True)
+        for column in self._partitions:
+            texts = named_partitions(paths, column)
+            known = self._partition_texts(column)
+            texts = paths.replace_strict(known["path"], known["text"], default=texts, return_dtype=pl.String)
+            keys = [text for text in texts.unique().drop_nulls() if is_key_text(text, column)]
+            result = result | texts.is_in(keys).fill_null(value=False)
+        return result
+
+    def _partition_texts(self, column: KeyColumn) -> pl.DataFrame:
+        """Return what the log says about the partitions of files: ``path`` (plain) and ``text``."""
+        key = PV_PREFIX + column.physical[0]
+        core = self._snapshot.files.core.select("path", text=key)
+        earlier: dict[str, str | None] = {}
+        for version in sorted(self._log.held().commits):
+            try:
+                actions = self._log.actions(version)
+            except VersionNotFoundError:
+                continue
+            for action in actions:
+                values = getattr(action, "partition_values", None)
+                if values:
+                    earlier[action.path] = values.get(column.physical[0])  # type: ignore[union-attr]
+        named = pl.DataFrame({"path": list(earlier), "text": list(earlier.values())}, schema=core.schema)
+        both = pl.concat([core, named]).drop_nulls("text")
+        return both.with_columns(path=decoded_paths(both["path"])).unique("path", keep="first")
+
+    # -- texts ----------------------------------------------------------------------------------------------------
+
+    def notes(self, listed: pl.DataFrame) -> None:
+        """Search the log, manifests and notes."""
+        infos = [
+            ObjectInfo(path=path, size=size, modification_time_ms=time)
+            for path, size, time in listed.select(_ROW).iter_rows()
+        ]
+        read_all(self._read_note, infos)
+
+    def _read_note(self, info: ObjectInfo) -> None:
+        file = parse_log_name(info.path.rpartition("/")[2]) if info.path.startswith(f"{LOG_DIR}/") else None
+        if info.path.endswith(".parquet"):
+            self._read_parquet(info)
+            return
+        self._read_bytes(info)
+        if file is not None and file.kind is LogFileKind.COMMIT:
+            try:
+                actions = self._log.actions(file.version)
+            except DeltaError:
+                return  # It is given up, or damaged: then the table's state is not read from it.
+            self.places += [Place(info.path, kind) for kind in kinds_in_actions(actions, self._subject)]
+
+    def _read_bytes(self, info: ObjectInfo) -> None:
+        if info.size > _MOST_BYTES:
+            self.unread.append((info.path, f"it has more than {_MOST_BYTES} bytes and is no Parquet file"))
+            return
+        data = self._data(info)
+        if data is not None and self._texts.is_in(data):
+            self.places.append(Place(info.path, "text"))
+
+    def _read_parquet(self, info: ObjectInfo) -> None:
+        """Search a checkpoint or a sidecar."""
+        data = self._data(info)
+        if data is None:
+            return
+        try:
+            columns = list(texts_of_parquet(data))
+        except (pl.exceptions.PolarsError, OSError) as error:
+            self.unread.append((info.path, str(error).splitlines()[0]))
+            return
+        if any(self._texts.are_in(column).any() for column in columns):
+            self.places.append(Place(info.path, "text"))
+        for column in self._partitions:
+            for texts in columns:
+                named = named_partitions(decoded_paths(texts), column).drop_nulls().unique()
+                if any(is_key_text(text, column) for text in named):
+                    self.places.append(Place(info.path, "partition"))
+
+    def _data(self, info: ObjectInfo) -> bytes | None:
+        try:
+            return read_listed(self._log.store, info)
+        except ObjectNotFoundError:
+            return None
+        except DeltaError as error:
+            self.unread.append((info.path, error.message))
+            return None
+
+    def bounds(self) -> None:
+        """Search the bounds of live files, which may be wider than their rows."""
+        files = self._snapshot.files
+        found = files.narrowed(lambda frame: frame.filter(with_bounds_of(self._snapshot, frame, self._inside)))
+        self.places += [Place(decode_log_path(path).text, "bounds") for path in found["path"]]
+
+    def names(self, paths: pl.Series, *, known: pl.Series) -> None:
+        """Search the names of files and folders, other than those of files that are known to hold a key."""
+        rest = paths.filter(~paths.is_in(known.implode()))
+        spelt = self._texts.are_in(rest)
+        for column in self._partitions:
+            texts = named_partitions(rest, column)
+            keys = [text for text in texts.unique().drop_nulls() if is_key_text(text, column)]
+            spelt = spelt | texts.is_in(keys).fill_null(value=False)
+        self.places += [Place(path, "path") for path in rest.filter(spelt)]
