@@ -22,7 +22,7 @@ class Verb:
     Args:
         what: What it does, in a few words.
         sql: Statement. Here and below, a reason in brackets stands for a missing one.
-        python: Methods of ``DeltaTable``, or what else a session calls.
+        python: Methods of ``DeltaTable``, or what else a session calls; or the reason why there are none.
         connect: Whether a session of Spark Connect has ``python`` too, or the reason why not.
         local: Methods of the object that ``pydelta.open`` returns.
         cli: Commands of ``pydelta``.
@@ -31,7 +31,7 @@ class Verb:
 
     what: str
     sql: str
-    python: tuple[str, ...] = ()
+    python: tuple[str, ...] | str = ()
     connect: str = "yes"
     local: tuple[str, ...] | str = ()
     cli: tuple[str, ...] | str = ()
@@ -87,6 +87,14 @@ VERBS: Final = (
     ),
     Verb(what="purge", sql="REORG", python=("purge",), local=("purge",), cli="--purge of optimize"),
     Verb(what="vacuum", sql="VACUUM", python=("vacuum",), local=("vacuum",), cli=("vacuum",), job=("vacuum",)),
+    Verb(
+        what="erase keys for good",
+        sql="(not yet)",
+        python=_LATER,
+        connect=_LATER,
+        local=("erase",),
+        cli=("erase",),
+    ),
     Verb(what="history", sql="DESCRIBE HISTORY", python=("history",), local=("history",), cli=("history",)),
     Verb(what="detail", sql="DESCRIBE DETAIL", python=("detail",), local=("detail",), cli=("detail",)),
     Verb(
