@@ -75,7 +75,8 @@ class Look:
 
     Args:
         version: The version that was the newest.
-        files: Files with rows of the keys: columns of ``FOUND_SCHEMA``. ``rows`` counts those of the keys.
+        files: Files with rows of the keys: columns of ``FOUND_SCHEMA``. ``rows`` counts those of the keys. A file of an
+            earlier version that cannot be read counts as one with 0 rows.
         places: Places outside of data files that name a key.
         unread: Files that were not searched, with the reason.
         num_files, num_bytes: Files below the root, and their size.
@@ -151,7 +152,9 @@ def _with_states(log: DeltaLog, snapshot: Snapshot, files: pl.DataFrame, *, old_
         .when(pl.col("modification_time") < old_before_ms).then(pl.lit(STRAY))
         .otherwise(pl.lit(YOUNG))
     )  # fmt: skip
-    return files.with_columns(state=states).select(list(FOUND_SCHEMA))
+    found = files.with_columns(state=states).select(list(FOUND_SCHEMA))
+    certain = found.filter((pl.col("rows") > 0) | (pl.col("state") == EARLIER))
+    return certain.with_columns(rows=pl.col("rows").clip(0))
 
 
 class _Search:
@@ -177,9 +180,10 @@ class _Search:
             listed, whole = listed.filter(kept), whole.filter(kept)
         rows = list(zip(listed["path"], listed["size"], whole, strict=True))
         counts = read_all(self._count, rows)
-        return listed.with_columns(rows=pl.Series(counts, dtype=pl.Int64)).filter(pl.col("rows") > 0)
+        return listed.with_columns(rows=pl.Series(counts, dtype=pl.Int64)).filter(pl.col("rows") != 0)
 
     def _count(self, row: tuple[str, int, bool]) -> int:
+        """Return the number of rows of the keys in a file; -1 if it cannot be read."""
         path, size, whole = row
         try:
             found = find_keys(self._log.store, path, size, self._inside)
@@ -187,7 +191,10 @@ class _Search:
             return 0  # Another process deleted it since the listing.
         except DeltaError as error:
             self.unread.append((path, error.message))
-            return 0
+            return -1
+        if found is None and path.endswith(".parquet"):
+            self.unread.append((path, "it does not end as a Parquet file does"))
+            return -1
         if found is None:
             self._read_bytes(ObjectInfo(path=path, size=size, modification_time_ms=0))
             return 0

@@ -104,7 +104,10 @@ def test_every_change_of_a_report_is_noticed(table, tmp_path, signing_key):
     second.write_bytes(data)
     assert verify(reports) == []
     first.write_text(first.read_text() + " ")
-    assert verify(reports) == [f"{second.name}: the report before it, {first.name}, was changed, put in or taken out."]
+    assert verify(reports) == [
+        f"{first.name}: it was changed.",
+        f"{second.name}: the report before it, {first.name}, was changed, put in or taken out.",
+    ]
     first.unlink()
     assert verify(reports) == [f"{second.name}: the report before it, {first.name}, is missing."]
     assert erase("--verify", reports).exit_code == 4
