@@ -22,6 +22,7 @@ from pydelta.commands.vacuum.needed import CommitTimeline, files_of_commits
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, own_paths
 from pydelta.errors import CannotVacuumLiteError, DeltaError, ObjectNotFoundError, StorageError, UnsafeOperationError
 from pydelta.log import CommitRecord, DeltaLog
+from pydelta.log.given_up import GIVEN_UP_FILE
 from pydelta.protocol.malformed import MALFORMED_JSON, reason
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.vectors import vector_files
@@ -230,6 +231,11 @@ def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) 
         ) from error
     for commit in commits:
         gone = commit.files
+        if (gone["path"] == GIVEN_UP_FILE).any():
+            raise CannotVacuumLiteError(
+                f"Version {commit.version} was given up by an erasure, so the log no longer has what it removed.",
+                hint="Run VACUUM FULL (or USING INVENTORY) once; after FULL, LITE works again.",
+            )
         if gone.is_empty():
             continue
         sizes = gone.select(id="vector", size="vector_size").drop_nulls("id").unique("id")
