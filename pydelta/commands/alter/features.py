@@ -13,6 +13,7 @@ Protocol: "Protocol Evolution", "Table Features", "Checkpoint Protection".
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,7 +22,7 @@ from pydelta.commands.alter.command import Alter
 from pydelta.commands.alter.requests import UnsetProperties
 from pydelta.commands.optimize.reorg import Purge
 from pydelta.commands.run import Attempt, Command, Context, Task, existing_table, run
-from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
+from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError, VersionNotFoundError
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
@@ -337,8 +338,9 @@ def _newest_use(log: DeltaLog, name: str, removal: Removal, last: int) -> int | 
         if found:
             return max(found)
     for version in sorted((version for version in held.commits if version <= last), reverse=True):
-        if any(removal.used_by(action) for action in log.actions(version)):
-            return version
+        with contextlib.suppress(VersionNotFoundError):  # Nobody can read a version that was given up.
+            if any(removal.used_by(action) for action in log.actions(version)):
+                return version
     oldest = min((item.version for item in held.checkpoints), default=None)
     if oldest is not None and oldest < last:
         state = log.snapshot(version=oldest)

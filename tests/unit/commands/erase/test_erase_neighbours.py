@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 from pydelta.api.python.local import LocalTable
-from pydelta.errors import CannotVacuumLiteError, DeltaError
+from pydelta.engines.arrow.engine import ArrowEngine
+from pydelta.errors import CannotVacuumLiteError, DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
-from pydelta.testing.commands import fsck, vacuum
+from pydelta.testing.commands import drop_feature, fsck, vacuum
 from tests.erased import names_of_key
 from tests.unit.commands.erase.test_erase import KEY, counted, erase, made, rows
 
@@ -61,6 +62,17 @@ def table_vacuum(log, **how):
     from pydelta.commands.vacuum.command import Vacuum
 
     return vacuum(log, Vacuum(retention_hours=0, enforce_retention=False, **how))
+
+
+def test_dropping_a_feature_passes_over_versions_that_were_given_up():
+    table = made("vectors")
+    done = erase(table)
+    table.purge()
+    log = table._log
+    assert done.given_up is not None
+    first = done.given_up[1] + 1
+    with pytest.raises(UnsafeOperationError, match=f"Version {first} is still in the log"):
+        drop_feature(log, "deletionVectors", truncate_history=True, engine=ArrowEngine(log))
 
 
 def test_the_change_feed_begins_after_the_erasure():
