@@ -111,12 +111,10 @@ def open_table(
             f"The settings must be pydelta.settings.Settings, not {type(settings).__name__}.",
             hint="Make them with Settings.resolve({…}), or set PYDELTA_* in the environment.",
         )
-    location = uri if isinstance(uri, str) else location_of(uri)
-    given = None if options is None else options_of(options)
-    time_zone = None if time_zone is None else optional_text(time_zone, "The time zone")
-    log = DeltaLog.for_table(location, options=given, settings=settings)
+    log = DeltaLog.for_table(location_of(uri), options=options_of(options), settings=settings)
+    zone = optional_text(time_zone, "The time zone")
     existing_table(log.update())
-    return LocalTable(log, time_zone=time_zone)
+    return LocalTable(log, time_zone=zone)
 
 
 class LocalTable:
