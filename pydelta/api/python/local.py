@@ -111,10 +111,12 @@ def open_table(
             f"The settings must be pydelta.settings.Settings, not {type(settings).__name__}.",
             hint="Make them with Settings.resolve({…}), or set PYDELTA_* in the environment.",
         )
-    log = DeltaLog.for_table(location_of(uri), options=options_of(options), settings=settings)
-    zone = optional_text(time_zone, "The time zone")
+    location = uri if isinstance(uri, str) else location_of(uri)
+    given = None if options is None else options_of(options)
+    time_zone = None if time_zone is None else optional_text(time_zone, "The time zone")
+    log = DeltaLog.for_table(location, options=given, settings=settings)
     existing_table(log.update())
-    return LocalTable(log, time_zone=zone)
+    return LocalTable(log, time_zone=time_zone)
 
 
 class LocalTable:
@@ -216,9 +218,9 @@ class LocalTable:
             StorageError: A file is missing or damaged.
         """
         with error_context(table=self._log.uri):
-            version = version_of(version)
+            number = version_of(version)
             given = [] if columns is None else names_of(columns, "Columns")
-            snapshot = existing_table(self._log.update() if version is None else self._log.snapshot(version))
+            snapshot = self._log.snapshot(number)
             names = [
                 (snapshot.schema.field(name) or column_of(snapshot, name)).name
                 for name in given or snapshot.schema.names

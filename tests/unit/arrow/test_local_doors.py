@@ -38,7 +38,7 @@ def rows(table, *columns):
 
 
 def test_storage_options_reach_the_store_of_each_table():
-    remembered = pydelta.LocalTable(DeltaLog(MemoryStore("memory://doors/t"), options=WRONG))
+    remembered = pydelta.LocalTable(DeltaLog(MemoryStore("memory://passedon/t"), options=WRONG))
     for call in (
         lambda: pydelta.open("s3a://doors/t", options=WRONG),
         lambda: pydelta.LocalTable.create("s3a://doors/t", ROWS, options=WRONG),
@@ -70,6 +70,7 @@ def test_a_table_is_cloned_as_of_a_time_in_the_zone_it_was_opened_with(table, pl
 def test_manifests_that_are_up_to_date_are_left_and_all_are_written_on_request(place):
     table = pydelta.LocalTable.create(place("t"), ROWS, partition_by="s")
     assert [len(table.generate(full=full).written) for full in (False, False, True)] == [2, 0, 2]
+    assert not table.generate().written
     table.append(ROWS)
     assert len(table.generate("s = 'a'").written) == 1
 
@@ -128,10 +129,21 @@ def test_rows_of_a_file_of_text_that_do_not_fit_go_to_a_table_of_their_own(table
         table.append(TextFile(str(tmp_path / "rows.csv"), "csv", bad_records=place("t/bad")))
 
 
+def test_the_condition_of_a_purge_has_two_names(place):
+    four = pl.DataFrame({"id": [1, 2, 3, 4], "s": ["a", "a", "b", "b"]})
+    vectors = {"delta.enableDeletionVectors": "true"}
+    table = pydelta.LocalTable.create(place("t"), four, partition_by="s", properties=vectors)
+    table.delete("id IN (1, 3)")
+    with pytest.warns(DeprecationWarning):
+        assert table.purge(where="s = 'a'").num_deletion_vectors_removed == 1
+        assert table.purge("s = 'b'", where="s = 'a'").num_deletion_vectors_removed == 1
+    assert rows(table) == [(2, "a"), (4, "b")]
+
+
 def test_former_names_of_arguments_work_and_warn(table):
     for call, said in (
-        (lambda: table.delete(where="id = 1"), "Write delete(condition=…) in place of delete(where=…),"),
         (lambda: table.update(set={"s": "'y'"}, where="id = 2"), "update(condition=…) in place of update(where=…),"),
+        (lambda: table.delete(where="s = 'a'"), "Write delete(condition=…) in place of delete(where=…),"),
         (lambda: table.update({"s": "'z'"}, "id = 7"), "update(condition, {…}) in place of update({…}, condition),"),
         (lambda: table.update({"s": "'z'"}, where="id = 7"), "in place of update({…}, condition),"),
         (lambda: table.purge(where="true"), "Write purge(condition=…) in place of purge(where=…),"),
@@ -139,6 +151,10 @@ def test_former_names_of_arguments_work_and_warn(table):
         with pytest.warns(DeprecationWarning, match=re.escape(said)):
             call()
     assert rows(table) == [(2, "y")]
+    with pytest.warns(DeprecationWarning):  # The new name counts where both are given.
+        table.update("id = 2", {"s": "'n'"}, where="id = 7")
+        assert table.delete("id = 7", where="id = 2").num_deleted_rows == 0
+    assert rows(table) == [(2, "n")]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         table.update("id = 2", {"s": "'c'"})
