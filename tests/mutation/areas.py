@@ -49,6 +49,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "tests/unit/arrow/test_odd_tables.py",
         "tests/unit/arrow/test_local_merge.py",
         "tests/unit/arrow/test_local_maintenance.py",
+        "tests/unit/arrow/test_local_doors.py",
     ),
     "pydelta/txn/conflicts.py": ("tests/unit/txn/test_conflicts.py",),
     "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
@@ -67,7 +68,10 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
 """With tests that start no Spark session."""
 
 WITH_SESSION: Final[dict[str, tuple[str, ...]]] = {
-    "pydelta/api/sql/relations.py": ("tests/integration/spark/sql/test_relations.py",),
+    "pydelta/api/sql/relations.py": (
+        "tests/integration/spark/sql/test_relations.py",
+        "tests/integration/spark/catalog/test_views_by_name.py",
+    ),
     "pydelta/api/sql/insert.py": ("tests/integration/spark/sql/test_inserts.py",),
 }
 """With tests that need one, which are chosen for being fast."""

@@ -222,9 +222,9 @@ class LocalTable:
             StorageError: A file is missing or damaged.
         """
         with error_context(table=self._log.uri):
-            version = version_of(version)
+            number = version_of(version)
             given = [] if columns is None else names_of(columns, "Columns")
-            snapshot = existing_table(self._log.update() if version is None else self._log.snapshot(version))
+            snapshot = self._log.snapshot(number)
             names = [
                 (snapshot.schema.field(name) or column_of(snapshot, name)).name
                 for name in given or snapshot.schema.names

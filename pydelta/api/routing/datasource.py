@@ -107,7 +107,7 @@ def _snapshot(options: Mapping[str, str]) -> Snapshot:
     path = lower.get("path")
     if not path:
         raise InvalidArgumentError(
-            f"{NOT_ROUTED}: in a session that is not enabled, or in the body of a SQL function.",
+            f"{NOT_ROUTED}: in a session that is not enabled, in the body of a SQL function, or in a metric view.",
             hint="Call pydelta.enable(spark), or give the location: CREATE TABLE … USING delta LOCATION '…'. "
             "Make a view of the function's query, and join it or filter it where the function is called.",
         )

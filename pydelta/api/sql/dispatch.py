@@ -43,7 +43,7 @@ _Handler = Callable[[Nodes, Any], "DataFrame | None"]
 _HANDLERS: Final[Mapping[str, _Handler]] = {
     **dict.fromkeys(sql_insert.INSERTS, sql_insert.insert),
     "OverwriteByExpression": sql_insert.replace_where,
-    "InsertIntoDir": sql_insert.insert_directory,
+    sql_insert.TO_FOLDER: sql_insert.insert_directory,
     "Union": sql_insert.insert_all,
     "DeleteFromTable": sql_change.delete,
     "UpdateTable": sql_change.update,
@@ -86,7 +86,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
 _TABLES: Final = ("UnresolvedTable", "UnresolvedTableOrView")
 _DESCRIBE: Final = ("Describe", "Show", "Cache", "Uncache", "Refresh")
 _READS: Final = frozenset({"Union", "ExplainCommand"})
-_ALWAYS: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression", "InsertIntoDir"})
+_ALWAYS: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression", sql_insert.TO_FOLDER})
 """Statements that are always checked: they may write into the folder of a Delta table, whatever their target."""
 _MAKES: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(
@@ -196,8 +196,7 @@ def is_effect(spark: SparkSession, node: Any) -> bool:
     if kind == "ExplainCommand":
         return str(node.logicalPlan().nodeName()) in sql_explain.EXPLAINED
     if kind == "Union":
-        nodes = Nodes(spark)
-        return all(str(item.nodeName()) in sql_insert.INSERTS for item in nodes.items(_statement(node).children()))
+        return _has_inserts(node)
     if kind in _ALWAYS:
         return True
     if kind in _MAKES:
@@ -208,6 +207,13 @@ def is_effect(spark: SparkSession, node: Any) -> bool:
     if kind == "DropNamespace":
         return sql_alter.drops_tables(Nodes(spark), node)
     return (kind in _HANDLERS or _changes_unknown(node)) and RelationResolver(spark).concerns(node)
+
+
+def _has_inserts(union: Any) -> bool:
+    """Return whether what Spark parsed as a UNION is ``FROM source INSERT … INSERT …``."""
+    parts = _statement(union).children()
+    kinds = {str(parts.apply(place).nodeName()) for place in range(parts.size())}
+    return not kinds.isdisjoint((*sql_insert.INSERTS, sql_insert.TO_FOLDER))
 
 
 def _statement(node: Any) -> Any:
@@ -223,6 +229,8 @@ def _is_command(node: Any) -> bool:
     name = _statement_kind(node)
     if name == "UnresolvedExecuteImmediate" or (name in _HANDLERS and name not in _READS):
         return True
+    if name == "Union":
+        return _has_inserts(node)
     return _changes_unknown(node)
 
 
@@ -232,12 +240,12 @@ def _with_its_query(nodes: Nodes, node: Any) -> Any:
     kind = str(statement.nodeName())
     if kind in sql_insert.INSERTS:
         return copy_of(statement, query=_under(nodes, node, statement.query()))
-    inserts = nodes.items(statement.children()) if kind == "Union" else []
-    if inserts and all(str(item.nodeName()) in sql_insert.INSERTS for item in inserts):
-        return nodes.jvm.union([copy_of(item, query=_under(nodes, node, item.query())) for item in inserts])
+    if kind == "Union" and _has_inserts(node):
+        parts = nodes.items(statement.children())
+        return nodes.jvm.union([_with_its_query(nodes, copy_of(node, child=part)) for part in parts])
     if kind == "MergeIntoTable":
         return copy_of(statement, sourceTable=_under(nodes, node, statement.sourceTable()))
-    return statement if kind in ("DeleteFromTable", "UpdateTable") else node
+    return statement if kind in ("DeleteFromTable", "UpdateTable", sql_insert.TO_FOLDER) else node
 
 
 def _under(nodes: Nodes, node: Any, query: Any) -> Any:

@@ -25,7 +25,7 @@ from pydelta.api.sql.foreign_writes import refuse_foreign_target, refuse_foreign
 from pydelta.api.sql.nodes import Nodes, StatementTarget, is_default, text_of
 from pydelta.commands.write.command import WriteMode
 from pydelta.commands.write.options import StatementCondition
-from pydelta.engines.spark.logs import absent_path
+from pydelta.engines.spark.logs import absent_path, settings_of
 from pydelta.engines.spark.write.columns import ddl
 from pydelta.engines.spark.write.command import WriteRequest, insert_by_position
 from pydelta.engines.spark.write.table_expressions import table_expression
@@ -45,15 +45,16 @@ if TYPE_CHECKING:
 
     from pydelta.protocol.schema import StructType
 
-__all__ = ["INSERTS", "insert", "insert_all", "insert_directory", "replace_where"]
+__all__ = ["INSERTS", "TO_FOLDER", "insert", "insert_all", "insert_directory", "replace_where"]
 
 INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
 """Node names of an INSERT; Spark 4.3 uses the second for a target named by ``IDENTIFIER(…)``."""
+TO_FOLDER: Final = "InsertIntoDir"
+"""Node name of ``INSERT OVERWRITE DIRECTORY``."""
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOST_BYTES: Final = "\ufffd"
 _MISSING_ARE_NULL: Final = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 _COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
-_OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
 def insert(nodes: Nodes, node: Any) -> DataFrame | None:
@@ -125,8 +126,8 @@ class _Insert:
 
     @property
     def overwrites(self) -> bool:
-        """Whether it deletes rows other than those of a condition."""
-        return self.overwrite or self.matches is not None
+        """Whether it deletes rows."""
+        return self.overwrite or self.replace_where is not None or self.matches is not None
 
 
 def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
@@ -147,25 +148,22 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         rows = nodes.query(_with_defaults(nodes, wanted.query, schema, columns or free))
         if static:
             _refuse_given_twice(static, rows.columns if by_name else columns)
-            columns, rows = _with_static(rows, static, columns or ([] if by_name else free), schema)
+            columns, rows = _with_static(rows, static, columns or free, schema)
             if by_name:
                 columns = []
         if columns or by_name:
             _require_values(nodes, schema, columns or rows.columns)
-        condition = wanted.replace_where
-        dynamic = wanted.overwrite and condition is None and _is_dynamic(nodes, target)
-        if wanted.overwrite and not dynamic and condition is None and static:
-            condition = _of_partition(nodes, static, schema)
         options = dict(target.options)
         if wanted.evolve:
             options["mergeSchema"] = "true"
         request = WriteRequest(
-            mode=WriteMode.OVERWRITE if wanted.overwrites or condition is not None else WriteMode.APPEND,
+            mode=WriteMode.OVERWRITE if wanted.overwrites else WriteMode.APPEND,
             options=options,
-            dynamic=dynamic,
-            replace_where=condition,
+            replace_where=wanted.replace_where,
             matches=wanted.matches or {},
         )
+        if wanted.overwrite and static and not request.parsed(settings_of(nodes.spark)).dynamic:
+            request = replace(request, replace_where=_of_partition(nodes, static, schema))
         insert_by_position(nodes.spark, rows, target.entry, request, columns=columns or None, by_name=by_name)
     return nodes.jvm.nothing()
 
@@ -185,24 +183,27 @@ def _require_values(nodes: Nodes, schema: StructType, given: Sequence[str]) -> N
 
 
 def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Run ``FROM source INSERT … INSERT …`` as one commit per table, one after the other."""
+    """Run ``FROM source INSERT … INSERT …`` as one commit per table, one after the other; leave UNION to Spark."""
     statements = nodes.items(node.children())
-    if any(str(item.nodeName()) not in INSERTS for item in statements):
+    kinds = [str(item.nodeName()) for item in statements]
+    if not set(kinds) <= {*INSERTS, TO_FOLDER}:
         return None
-    ours = [nodes.target(item.table(), changes=True) is not None for item in statements]
-    if not any(ours):
-        for item in statements:
-            insert(nodes, item)
-        return None
-    if not all(ours):
+    ours = {
+        kind in INSERTS and nodes.target(item.table(), changes=True) is not None
+        for item, kind in zip(statements, kinds, strict=True)
+    }
+    if len(ours) > 1:
         raise UnsupportedFeatureError(
-            "The statement inserts into Delta tables and into other tables.",
+            "The statement inserts into Delta tables and into other tables or folders.",
             features=("INSERT into several tables",),
             hint="Write one INSERT per table.",
         )
-    for item in statements:
-        insert(nodes, item)
-    return nodes.jvm.nothing()
+    for item, kind in zip(statements, kinds, strict=True):
+        if kind in INSERTS:
+            insert(nodes, item)
+        else:
+            insert_directory(nodes, item)
+    return nodes.jvm.nothing() if True in ours else None
 
 
 def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
@@ -274,7 +275,7 @@ def _with_static(
         field = schema.field(column)
         assert field is not None
         # Spark's parser turned the value into text, so it is cast here and not by the policy for the query's values.
-        rows = rows.select("*", _static_value(value, ddl(field.data_type)).alias(column))
+        rows = rows.select("*", F.lit(value).cast(ddl(field.data_type)).alias(column))
     return [*columns, *static], rows
 
 
@@ -289,16 +290,10 @@ def _refuse_given_twice(static: Mapping[str, str | None], given: Sequence[str]) 
             )
 
 
-def _static_value(value: str | None, kind: str) -> Column:
-    literal = F.lit(value)
-    return literal if value is not None and kind.lower() == "string" else literal.cast(kind)
-
-
 def _constant(nodes: Nodes, value: Column) -> Any:
-    """Return the literal that an expression without columns evaluates to, or the expression if evaluating it fails."""
-    plan = nodes.jvm.one_row([value.alias("value")])._jdf.queryExecution().optimizedPlan()
-    found = plan.projectList().head().child() if str(plan.nodeName()) == "Project" else None
-    return found if found is not None and str(found.nodeName()) == "Literal" else nodes.jvm.expression(value)
+    """Return the literal that an expression without columns evaluates to."""
+    plan = nodes.jvm.one_row([value.alias("constant")])._jdf.queryExecution().optimizedPlan()
+    return plan.projectList().head().child()
 
 
 def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: StructType) -> StatementCondition:
@@ -307,16 +302,16 @@ def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: Struct
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
-        shown, kind = quoted(column), ddl(field.data_type)
-        constant = _constant(nodes, _static_value(value, kind))
-        if str(constant.nodeName()) == "Literal" and constant.value() is None:
+        shown, given = quoted(column), F.lit(value).cast(ddl(field.data_type))
+        constant = _constant(nodes, given)
+        if constant.value() is None:
             missing = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.IsNull
             texts.append(str(missing(nodes.jvm.expression(F.col(shown))).sql()))
             conditions.append(F.col(shown).isNull())
             continue
         same = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.EqualNullSafe
         texts.append(str(same(nodes.jvm.expression(F.col(shown)), constant).sql()))
-        conditions.append(F.col(shown) == F.lit(value).cast(kind))
+        conditions.append(F.col(shown) == given)
     return StatementCondition(
         text=reduce(lambda left, right: f"({left} AND {right})", texts), native=reduce(operator.and_, conditions)
     )
@@ -360,13 +355,6 @@ def _matches(nodes: Nodes, node: Any, target: StatementTarget) -> Mapping[str, A
     )
 
 
-def _is_dynamic(nodes: Nodes, target: StatementTarget) -> bool:
-    for key, value in target.options.items():
-        if key.lower() == "partitionoverwritemode":
-            return value.lower() == "dynamic"
-    return str(nodes.spark.conf.get(_OVERWRITE_MODE, "static")).lower() == "dynamic"
-
-
 def _with_defaults(nodes: Nodes, plan: Any, schema: StructType, columns: list[str]) -> Any:
     """Replace the keyword DEFAULT by the column's default, in VALUES and in the outermost SELECT."""
     kind = str(plan.nodeName())
@@ -380,16 +368,14 @@ def _with_defaults(nodes: Nodes, plan: Any, schema: StructType, columns: list[st
         return plan.copy(plan.names(), nodes.jvm.seq(rows))
     if kind == "Project":
         items = nodes.items(plan.projectList())
-        cells = [_value(nodes, item, position, schema, columns, named=True) for position, item in enumerate(items)]
+        cells = [_value(nodes, item, position, schema, columns) for position, item in enumerate(items)]
         return plan.copy(nodes.jvm.seq(cells), plan.child())
     if kind == "UnresolvedWith":
         return plan.copy(_with_defaults(nodes, plan.child(), schema, columns), *nodes.jvm.rest_of(plan, "copy", 1))
     return plan
 
 
-def _value(
-    nodes: Nodes, cell: Any, position: int, schema: StructType, columns: list[str], *, named: bool = False
-) -> Any:
+def _value(nodes: Nodes, cell: Any, position: int, schema: StructType, columns: list[str]) -> Any:
     if not is_default(cell) or position >= len(columns):
         return cell
     field = schema.field(columns[position])
@@ -400,4 +386,4 @@ def _value(
         )
     text = str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
     value = table_expression(text, "default").cast(ddl(field.data_type))
-    return nodes.jvm.expression(value.alias(field.name) if named else value)
+    return nodes.jvm.expression(value.alias(field.name))

@@ -350,11 +350,11 @@ class Nodes:
 
         try:
             column = F.expr(expression) if isinstance(expression, str) else self.column(expression)
-            row = self.jvm.one_row([column.alias("value")]).first()
+            (value,) = self.jvm.values_of([column])
         except PySparkException as error:
             shown = expression if isinstance(expression, str) else str(expression.sql())
             raise InvalidArgumentError(f"{shown} is not a constant expression: {first_line(error)}") from error
-        return row[0] if row is not None else None
+        return value
 
 
 def _struct(text: str) -> StructType:

@@ -27,7 +27,7 @@ from pydelta.engines.spark.scan.changelog import feed_options
 from pydelta.engines.spark.scan.newest import follow_newest
 from pydelta.engines.spark.scan.partition_folder import rows_of_partition, split_partition_folder
 from pydelta.engines.spark.scan.refresh import transform, transform_expression, with_newest
-from pydelta.engines.spark.scan.row_metadata import scan_table, scan_with_row_metadata
+from pydelta.engines.spark.scan.row_metadata import scan_table
 from pydelta.engines.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
 from pydelta.errors import (
     BindError,
@@ -56,6 +56,7 @@ _PLAIN = re.compile(r"\w+(, \w+)*")
 _ELSEWHERE = re.compile(r"ExplainCommand|CompoundBody|table_changes", re.IGNORECASE)
 _CHANGES = ("table_changes", "table_changes_by_path")
 _BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
+_OF_A_VERSION = ("RelationTimeTravel", "RelationChanges")
 
 
 def named_tables(jvm: Jvm, plan: Any) -> Any:
@@ -64,35 +65,32 @@ def named_tables(jvm: Jvm, plan: Any) -> Any:
         return plan
 
     def replace(node: Any, name: str) -> Any:
-        if name in ("InsertIntoStatement", "OverwriteByExpression"):  # Their table is not a child of the node.
-            table = node.table()
-            return copy_of(node, table=named(table)) if str(table.nodeName()) == _BY_EXPRESSION else None
+        if name in _OF_A_VERSION:  # Their relation is not a child of the node.
+            relation = node.relation()
+            return copy_of(node, relation=named(relation)) if str(relation.nodeName()) == _BY_EXPRESSION else None
         return named(node) if name == _BY_EXPRESSION else None
 
     def named(node: Any) -> Any:
-        row = jvm.one_row([Column(jvm.column_of(node.identifierExpr())).alias("name")]).first()
-        if row is None or row[0] is None:
-            raise BindError(f"{node.identifierExpr().sql()} is null, but should be the name of a table.")
-        parts = jvm.state.sqlParser().parseMultipartIdentifier(str(row[0]))
-        return node.planBuilder().apply(parts, node.children())
+        expression = node.identifierExpr()
+        (name,) = jvm.values_of([Column(jvm.column_of(expression))])
+        if name is None:
+            raise BindError(f"{expression.sql()} is null, but should be the name of a table.")
+        return node.planBuilder().apply(jvm.state.sqlParser().parseMultipartIdentifier(str(name)), node.children())
 
     return transform(plan, replace)
 
 
 def _names_metadata(jvm: Jvm, plan: Any | None) -> bool:
     """Return whether a parsed statement names ``_metadata``, also in subqueries; False for None."""
-    if plan is None:
-        return False
-    found = False
+    leaves: list[Any] = []
 
     def visit(node: Any, _: str) -> None:
-        nonlocal found
-        for expression in [] if found else jvm.to_list(node.expressions()):
-            leaves = (expression, *jvm.to_list(expression.collectLeaves()))
-            found = found or any("_metadata" in str(leaf.toString()).lower() for leaf in leaves)
+        for expression in jvm.to_list(node.expressions()):
+            leaves.extend(jvm.to_list(expression.collectLeaves()))
 
-    transform(plan, visit)
-    return found
+    if plan is not None:
+        transform(plan, visit)
+    return any("_metadata" in str(leaf.toString()).lower() for leaf in leaves)
 
 
 class RelationResolver:
@@ -123,7 +121,7 @@ class RelationResolver:
         """Replace the Delta relations of a parsed statement; None when it has none."""
         self._statement = str(plan.nodeName())
         if self._statement in _WRITES_ITS_FIRST_CHILD:
-            self._refuse_twin(plan.targetTable() if self._statement == "MergeIntoTable" else plan.table())
+            self._refuse_twin(self._jvm.to_list(plan.children())[0])
             return None
         if self._names_no_delta(plan):
             return None
@@ -158,7 +156,7 @@ class RelationResolver:
     def _names_no_delta(self, plan: Any) -> bool:
         """Return whether the text alone shows that a statement names no Delta table or view; a walk would cost more."""
         text = str(plan.treeString())
-        if _ELSEWHERE.search(text):
+        if _ELSEWHERE.search(text) or ("Project [*]" in text and self._may_set(plan)):
             return False
         for found in set(_NAMED.findall(text)):
             parts = tuple(found.split(", "))
@@ -166,25 +164,29 @@ class RelationResolver:
                 return False
         return True
 
+    def _may_set(self, plan: Any) -> bool:
+        """Return whether a statement may have ``|> SET``, whose subqueries its plan does not show."""
+        text = plan.origin().sqlText()
+        return not text.isDefined() or "|>" in str(text.get())
+
     def _entry(self, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
         """Look up a name, once per statement."""
         if parts not in self._entries:
-            temporary = tuple(part.lower() for part in parts) in self._temporary
-            named = parts if temporary else on_path(self._spark, parts)
+            named = parts if self._is_temporary(parts) else on_path(self._spark, parts)
             self._entries[parts] = None if named is None else look_up(self._spark, named)
         return self._entries[parts]
+
+    def _is_temporary(self, parts: tuple[str, ...]) -> bool:
+        return tuple(part.lower() for part in parts) in self._temporary
 
     def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
         """Find the plan that a name refers to; None when it is neither a Delta table nor a view over one."""
         entry = self._entry(parts)
         if entry is None and travel is None:
-            short, at = split_name_version(parts)
-            older = self._entry(short) if at is not None else None
-            if isinstance(older, DeltaEntry):
-                entry, travel = older, at
+            short, travel = split_name_version(parts)
+            entry = self._entry(short)
         if isinstance(entry, DeltaEntry):
-            self.replaced += 1
-            return self._alias(entry.qualifier, self._scan(entry, travel))
+            return self._found(self._alias(entry.qualifier, self._scan(entry, travel)))
         if isinstance(entry, ViewEntry):
             plan = self._view(entry)
             if plan is not None and travel is not None:
@@ -198,10 +200,14 @@ class RelationResolver:
 
     def reads_delta(self, view: ViewEntry) -> bool:
         """Return whether a view that SQL made reads a Delta table."""
-        before = self.replaced
-        return self._view(view) is not None and self.replaced > before
+        return self._view(view) is not None
 
     # --- parts ---------------------------------------------------------------------------------------------
+
+    def _found(self, plan: Any) -> Any:
+        """Count a replaced relation."""
+        self.replaced += 1
+        return plan
 
     def _alias(self, qualifier: tuple[str, ...], plan: Any) -> Any:
         return self._jvm.subquery_alias.apply(self._jvm.seq(qualifier), plan)
@@ -216,11 +222,14 @@ class RelationResolver:
         snapshot = self._newest(location) if travel is None else open_snapshot(self._spark, location, travel)
         if travel is None:
             note_difference(entry, snapshot)
-        in_parts = snapshot.files.in_parts and snapshot.row_tracking.enable_row_tracking
-        scan = scan_with_row_metadata if in_parts and _names_metadata(self._jvm, self._plan) else scan_table
         follow_newest(self._jvm)
-        frame = rows_of_partition(scan(self._spark, snapshot, pinned=travel is not None), snapshot, partition)
-        return frame._jdf.queryExecution().analyzed()
+        frame = scan_table(
+            self._spark,
+            snapshot,
+            pinned=travel is not None,
+            names_metadata=lambda: _names_metadata(self._jvm, self._plan),
+        )
+        return rows_of_partition(frame, snapshot, partition)._jdf.queryExecution().analyzed()
 
     def _newest(self, location: str, storage: Mapping[str, str] | None = None) -> Snapshot:
         if location not in self._snapshots:
@@ -240,14 +249,10 @@ class RelationResolver:
                     hint="Create the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
                     condition=Condition.of("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="", legacyFlagMessage=""),
                 )
-            if plan is view.plan or plan.equals(view.plan):
-                return None
-            self.replaced += 1
-            return self._alias(view.qualifier, plan)
-        if view.text is None:
-            return None
-        shown = None if view.relation is None else view.relation().child()  # Spark's plan resolves columns by name.
-        if shown is None or str(shown.nodeName()) != "View":
+            return None if plan is view.plan else self._found(self._alias(view.qualifier, plan))
+        assert view.relation is not None, "a view without a plan has a text"
+        shown = view.relation().child()  # Spark's plan resolves columns by name.
+        if str(shown.nodeName()) != "View":
             return None
         inner = RelationResolver(self._spark, view.temporary, view.path)
         inner._snapshots, inner._settings = self._snapshots, self._settings
@@ -315,8 +320,7 @@ class RelationResolver:
             node.setTagValue(mark, True)  # An outer visit must not resolve it as a table.
             return None
         if self._late is not None:
-            self.replaced += 1
-            return self._late(node, parts)
+            return self._found(self._late(node, parts))
         plan = self.table(self._within(parts, namespace))
         if plan is None and self._within(parts, namespace) != parts:
             qualified = self._jvm.seq(self._within(parts, namespace))
@@ -333,13 +337,12 @@ class RelationResolver:
         entry = self._entry(parts)
         if not isinstance(entry, DeltaEntry):
             return None
-        self.replaced += 1
         given = self._options(node)
         if changes is not None:
             given = feed_options(self._jvm, changes.changelogContext(), given)
         log = log_for_path(self._spark, entry.location)
         frame = open_stream(self._spark, log, given, shown=".".join(parts), name=name)
-        return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
+        return self._found(self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed()))
 
     def _changes_from(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
         """Resolve ``t CHANGES FROM …``; Spark refuses it for tables that are not Delta."""
@@ -347,17 +350,15 @@ class RelationResolver:
         if str(relation.nodeName()) != "UnresolvedRelation" or relation.isStreaming():
             return None
         if self._late is not None:
-            self.replaced += 1
-            return self._late(node, self._parts(relation))
+            return self._found(self._late(node, self._parts(relation)))
         entry = self._entry(self._within(self._parts(relation), namespace))
         if not isinstance(entry, DeltaEntry):
             return None
         given = feed_options(self._jvm, node.changelogContext(), self._options(relation))
         wanted = changes_from_options(self._spark, given)
         assert wanted is not None, "feed_options asks for the feed"
-        self.replaced += 1
         frame = read_changes(self._spark, log_for_path(self._spark, entry.location), wanted)
-        return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
+        return self._found(self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed()))
 
     def _parts(self, relation: Any) -> tuple[str, ...]:
         return tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier()))
@@ -369,7 +370,7 @@ class RelationResolver:
         """Qualify a name in a view's text with the namespace in which the view was made."""
         if not namespace or len(parts) != 1:
             return parts
-        if (parts[0].lower(),) in self._temporary:
+        if self._is_temporary(parts):
             return parts
         named = None if self._path is None else on_path(self._spark, parts, self._path)
         return (*namespace, *parts) if named is None else named
@@ -385,20 +386,20 @@ class RelationResolver:
                 f"{function} takes a table, a start and optionally an end, but it was given {len(items)} arguments.",
                 hint=f"For example {function}('lake.events', 3, 7), or with timestamps as strings.",
             )
-        names = [f"argument{place}" for place in range(len(items))]
-        values = self._jvm.one_row([item.alias(at) for item, at in zip(items, names, strict=True)]).first()
-        assert values is not None
-        if any(value is None for value in values[1:]):
+        table, *values = self._jvm.values_of(items)
+        if table is None:
+            raise BindError(f"{function} was given NULL for the table.", hint="Give its name or path as a string.")
+        if any(value is None for value in values):
             raise InvalidArgumentError(
                 f"{function} was given NULL for where to begin or to end.",
                 hint="Give a version or a timestamp, or leave the end out.",
                 condition=Condition.of("DELTA_CDC_READ_NULL_RANGE_BOUNDARY"),
             )
         options = {"readChangeFeed": "true"}
-        for word, value in zip(("starting", "ending"), values[1:], strict=False):
+        for word, value in zip(("starting", "ending"), values, strict=False):
             kind = "Version" if isinstance(value, int) else "Timestamp"
             options[f"{word}{kind}"] = str(value)
-        location = str(values[0])
+        location = str(table)
         if function == "table_changes":
             entry = self._entry(self._within(parse_identifier(self._spark, location), namespace))
             if not isinstance(entry, DeltaEntry):
@@ -409,9 +410,8 @@ class RelationResolver:
             location = entry.location
         wanted = changes_from_options(self._spark, options)
         assert wanted is not None
-        self.replaced += 1
         log = log_for_path(self._spark, self._jvm.qualify(location))
-        return read_changes(self._spark, log, wanted)._jdf.queryExecution().analyzed()
+        return self._found(read_changes(self._spark, log, wanted)._jdf.queryExecution().analyzed())
 
     def _with(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any | None:
         """Rewrite CTE relations, which are not children of the plan; each sees the CTEs before it."""
@@ -448,14 +448,10 @@ class RelationResolver:
         if str(relation.nodeName()) != "UnresolvedRelation":
             return None
         if self._late is not None:
-            self.replaced += 1
-            return self._late(node, self._parts(relation))
-        parts = self._within(self._parts(relation), namespace)
-        if not isinstance(self._entry(parts), DeltaEntry):
-            return None
+            return self._found(self._late(node, self._parts(relation)))
         version, timestamp = node.version(), node.timestamp()
         travel = TimeTravel(
             version=str(version.get()) if version.isDefined() else None,
             moment=Column(self._jvm.column_of(timestamp.get())) if timestamp.isDefined() else None,
         )
-        return self.table(parts, travel)
+        return self.table(self._within(self._parts(relation), namespace), travel)

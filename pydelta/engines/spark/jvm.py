@@ -406,6 +406,11 @@ class Jvm:
         nothing = self.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
         return self.frame(self.project(self.seq([self.expression(column) for column in columns]), nothing))
 
+    def values_of(self, columns: Sequence[Column]) -> tuple[Any, ...]:
+        """Evaluate expressions that read no table."""
+        [row] = self.one_row([column.alias(f"c{place}") for place, column in enumerate(columns)]).collect()
+        return tuple(row)
+
     def no_rows(self) -> Any:
         """Return a plan without columns and rows."""
         return self.local_relation.apply(self.struct_type())

@@ -27,7 +27,7 @@ from pydelta.engines.spark.scan.tracked_rows import TRACKING_HIDDEN, tracked_fie
 from pydelta.log.row_ids import BASE_ROW_ID, DEFAULT_ROW_VERSION, with_row_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -48,16 +48,30 @@ _ROW_VERSION: Final = ("row_commit_version", {"__row_commit_version_metadata_col
 
 
 def scan_table(
-    spark: SparkSession, snapshot: Snapshot, *, pinned: bool, storage: Mapping[str, str] | None = None
+    spark: SparkSession,
+    snapshot: Snapshot,
+    *,
+    pinned: bool,
+    storage: Mapping[str, str] | None = None,
+    names_metadata: Callable[[], bool] = lambda: False,
 ) -> DataFrame:
     """Scan a version for any query with ``scan_dataframe``, or with ``scan_with_row_metadata`` if it tracks rows.
 
     For a log that is read in parts, only a statement that names ``_metadata`` gets it, because it has to list all
     files.
+
+    Args:
+        spark: The session.
+        snapshot: The version.
+        pinned: See ``scan_dataframe``.
+        storage: See ``scan_dataframe``.
+        names_metadata: Returns whether the statement names ``_metadata``.
     """
-    tracked = snapshot.row_tracking.enable_row_tracking and not snapshot.files.in_parts
+    tracked = snapshot.row_tracking.enable_row_tracking
     if not snapshot.schema.fields or snapshot.schema.field(_METADATA) is not None:
         tracked = False
+    if tracked and snapshot.files.in_parts:
+        tracked = names_metadata()
     return (scan_with_row_metadata if tracked else scan_dataframe)(spark, snapshot, pinned=pinned, storage=storage)
 
 

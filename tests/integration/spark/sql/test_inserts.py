@@ -6,8 +6,10 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
-from pydelta.api.sql.insert import _field, _matches, replace_where
+from pydelta.api.sql.dispatch import is_effect
+from pydelta.api.sql.insert import _field, _matches, _value, insert, replace_where
 from pydelta.api.sql.nodes import Nodes
+from pydelta.engines.spark.catalog.objects import copy_of
 from pydelta.errors import (
     DeltaError,
     InvalidArgumentError,
@@ -16,6 +18,7 @@ from pydelta.errors import (
     UnsafeOperationError,
     UnsupportedFeatureError,
 )
+from pydelta.protocol.types import PrimitiveType, StructField, StructType
 
 pytestmark = pytest.mark.spark
 
@@ -92,11 +95,15 @@ REPLACED = {
     "OVERWRITE {t} WITH (mergeSchema = 'false') VALUES (3, 'z', 1)": ([(3, "z", 1)], [X, (3, "z", 1)]),
     "OVERWRITE {t} PARTITION (p = 1) SELECT 3, 'z'": ([X, (3, "z", 1)],) * 2,
     "OVERWRITE {t} PARTITION (p = 1) SELECT 3, 'z' WHERE false": ([X], [X, Y]),
+    "OVERWRITE {t} WITH (partitionOverwriteMode = 'DYNAMIC') PARTITION (p = 1) SELECT 3, 'z' LIMIT 0": ([X, Y],) * 2,
+    "OVERWRITE {t} WITH (PartitionOverwriteMode = 'static') PARTITION (p = 1) SELECT 3, 'z' LIMIT 0": ([X],) * 2,
     "INTO {t} REPLACE WHERE a = 2 VALUES (2, 'z', 1)": ([X, (2, "z", 1)],) * 2,
     "INTO {t} BY NAME REPLACE WHERE p > 0 SELECT 7 AS p, 3 AS a": ([X, (3, None, 7)],) * 2,
     "INTO {t} REPLACE USING (a) VALUES (2, 'z', 7)": ([X, (2, "z", 7)],) * 2,
     "INTO {t} AS old REPLACE ON old.a = s.k SELECT * FROM VALUES (2, 'z', 7) AS s(k, b, p)": ([X, (2, "z", 7)],) * 2,
     "INTO {t} REPLACE ON a = k SELECT * FROM VALUES (2, 'z', 7) AS s(k, l, m)": ([X, (2, "z", 7)],) * 2,
+    "INTO {t} REPLACE ON {t}.a = k SELECT * FROM VALUES (2, 'z', 7) AS s(k, l, m)": ([X, (2, "z", 7)],) * 2,
+    "INTO {t} AS old REPLACE ON {t}.a = k SELECT * FROM VALUES (2, 'z', 7) AS s(k, l, m)": ([X, (2, "z", 7)],) * 2,
 }
 
 
@@ -217,6 +224,21 @@ def test_defaults_stand_where_the_statement_says_so(spark, made):
             spark.sql(f"INSERT INTO {table} (a, {column}) VALUES (1, DEFAULT)")
 
 
+def test_a_default_has_the_type_of_its_column(spark, made):
+    table = made("a INT, b STRING DEFAULT 5", "", None)
+    spark.sql(f"INSERT INTO {table} VALUES (1, DEFAULT), (2, 'z')")
+    assert rows(spark, table) == [(1, "5"), (2, "z")]
+
+
+def test_a_default_that_runs_code_is_refused(spark):
+    nodes = Nodes(spark)
+    [cell] = nodes.items(nodes.jvm.state.sqlParser().parsePlan("SELECT DEFAULT").projectList())
+    runs = {"CURRENT_DEFAULT": "reflect('java.lang.System', 'getenv')"}
+    schema = StructType((StructField("a", PrimitiveType("string"), metadata=runs),))
+    with pytest.raises(UnsafeOperationError, match=r"The default .reflect"):
+        _value(nodes, cell, 0, schema, ["a"])
+
+
 def test_columns_without_a_default_need_a_value_where_the_session_says_so(spark, made, setting):
     table, plain = made(DEFAULTS, "", None, "d"), made("A INT, b STRING, p INT")
     spark.sql(f"INSERT INTO {plain} (b, p) VALUES ('z', 1)")
@@ -238,6 +260,9 @@ def test_several_inserts_of_one_source_go_to_delta_tables_alone(spark, made, tmp
     one, two = made(), made(name="u")
     spark.sql(f"FROM VALUES (3) AS s(k) INSERT INTO {one} SELECT k, 'z', 0 INSERT INTO {two} SELECT k, 'z', 1")
     assert (rows(spark, one), rows(spark, two)) == ([X, Y, (3, "z", 0)], [X, Y, (3, "z", 1)])
+    twice = f"FROM VALUES (4) AS s(k) INSERT INTO {two} SELECT k, 'z', 0 INSERT INTO {two} SELECT k, 'z', 1"
+    spark.sql(f"BEGIN {twice}; WITH s AS (SELECT 5 AS k) {twice.replace('VALUES (4) AS s(k)', 's')}; END")
+    assert rows(spark, two) == [X, Y, (3, "z", 1), *((k, "z", p) for k in (4, 5) for p in (0, 1))]
     spark.range(1).write.parquet(str(tmp_path / "plain"))
     foreign = f"parquet.`{tmp_path / 'plain'}`"
     with pytest.raises(UnsupportedFeatureError, match="into other tables"):
@@ -249,6 +274,38 @@ def test_several_inserts_of_one_source_go_to_delta_tables_alone(spark, made, tmp
     assert [row[0] for row in spark.sql("SELECT 1 UNION ALL SELECT 2").collect()] == [1, 2]
 
 
+def test_several_inserts_may_write_folders_that_are_not_a_table_s(spark, made, tmp_path):
+    table = made()
+    own = f"INSERT INTO {table} SELECT id, 'z', 0"
+    [folder, other, inside] = [
+        f"INSERT OVERWRITE DIRECTORY '{place}' USING parquet SELECT id"
+        for place in (tmp_path / "one", tmp_path / "other", table[7:-1])
+    ]
+    for words in (f"{own} {folder}", f"{folder} {own}"):
+        with pytest.raises(UnsupportedFeatureError, match="or folders"):
+            spark.sql(f"FROM range(1) {words}")
+        with pytest.raises(UnsupportedFeatureError, match="or folders"):
+            spark.sql(f"WITH c AS (SELECT 1L AS id) FROM c {words}")
+    for text in (f"FROM range(1) {folder} {inside}", f"WITH c AS (SELECT 1L AS id) FROM c {folder} {inside}"):
+        with pytest.raises(UnsafeOperationError, match="belongs to the Delta table"):
+            spark.sql(text)
+    with pytest.raises(UnsafeOperationError, match="belongs to the Delta table"):
+        spark.sql(f"WITH c AS (SELECT 1L AS id) {inside} FROM c")
+    assert not (tmp_path / "one").exists()
+    spark.sql(f"FROM range(3) {folder} {other} WHERE id > 1")
+    assert [spark.read.parquet(str(tmp_path / name)).count() for name in ("one", "other")] == [3, 1]
+    assert rows(spark, table) == [X, Y]
+
+
+def test_several_inserts_run_once_and_a_union_as_often_as_it_is_planned(spark, made, tmp_path):
+    table, parser = made(), Nodes(spark).jvm.state.sqlParser()
+    folder = f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'one'}' USING parquet SELECT id"
+    for words in (folder, f"INSERT INTO {table} SELECT id, 'z', 0"):
+        assert is_effect(spark, parser.parsePlan(f"FROM range(1) {folder} {words}"))
+        assert is_effect(spark, parser.parsePlan(f"WITH c AS (SELECT 1L AS id) FROM c {words} {folder}"))
+    assert not is_effect(spark, parser.parsePlan("SELECT 1 UNION ALL SELECT 2"))
+
+
 def test_other_tables_are_spark_s_own(spark, made):
     table = made()
     with pytest.raises(UnsafeOperationError, match="belongs to the Delta table"):
@@ -257,6 +314,9 @@ def test_other_tables_are_spark_s_own(spark, made):
     try:
         spark.sql("INSERT INTO spark_s_own VALUES (3)")
         spark.sql("FROM range(2) INSERT INTO spark_s_own SELECT id INSERT INTO spark_s_own SELECT id + 5")
+        nodes = Nodes(spark)
+        unnamed = copy_of(nodes.jvm.state.sqlParser().parsePlan("INSERT INTO t VALUES (1)"), table=nodes.jvm.no_rows())
+        assert insert(nodes, unnamed) is None
         assert sorted(row.a for row in spark.table("spark_s_own").collect()) == [0, 1, 3, 5, 6]
     finally:
         spark.sql("DROP TABLE spark_s_own")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 
 import polars as pl
 import pytest
 from pyspark.errors import AnalysisException
 
 import pydelta
-from pydelta.api.sql.relations import RelationResolver, named_tables
-from pydelta.engines.spark.catalog.lookup import look_up
+from pydelta.api.sql.relations import RelationResolver, _names_metadata, named_tables
+from pydelta.engines.spark.catalog.lookup import ViewEntry, look_up
 from pydelta.engines.spark.catalog.objects import copy_of
 from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.scan.refresh import indexes_in
 from pydelta.errors import (
     BindError,
     InvalidArgumentError,
@@ -20,6 +23,7 @@ from pydelta.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
+from pydelta.log import DeltaLog
 
 pytestmark = pytest.mark.spark
 
@@ -67,6 +71,11 @@ def fresh(spark, rel):
     for name in jvm.to_list(catalog.listTables("rel")):
         if str(name.table()) not in ("t", "own"):
             catalog.dropTable(name, True, True)
+
+
+def versions(plan):
+    """Return the versions that a resolved plan reads."""
+    return [index.version_and_id[0] for index in indexes_in(plan)]
 
 
 def ids(frame):
@@ -118,9 +127,15 @@ QUERIES = {
     "FROM t |> SET id = id + 1": [2, 3, 4],
     "SELECT id FROM t |> SET id = id + 1 |> EXCEPT SELECT 4": [2, 3],
     "FROM VALUES (1) AS s(id) |> SET id = id + 1": [2],
+    "FROM VALUES (1) AS s(id) |> SET id = (SELECT max(id) FROM t)": [3],
+    "FROM VALUES (1) AS s(id) |> SET id = (SELECT max(id) FROM delta.`{path}` VERSION AS OF 1)": [2],
+    "SELECT id FROM range(2) UNION ALL SELECT id FROM t": [0, 1, 1, 2, 3],
     "SELECT * EXCEPT (x) FROM (SELECT id, 1 AS x FROM t)": [1, 2, 3],
     "SELECT id FROM IDENTIFIER('rel.' || 't')": [1, 2, 3],
     "SELECT id FROM IDENTIFIER('delta.`{path}`') WHERE id > 1": [2, 3],
+    "SELECT id FROM IDENTIFIER('rel.' || 't') VERSION AS OF 1": [1, 2],
+    "SELECT id FROM IDENTIFIER('rel.' || 't') CHANGES FROM VERSION 2": [3],
+    "SELECT a.id FROM t VERSION AS OF 1 AS a JOIN IDENTIFIER('rel.' || 't') AS b ON a.id = b.id": [1, 2],
 }
 
 
@@ -134,11 +149,16 @@ REFUSED = {
     "SELECT * FROM table_changes('t', 1, 2, 3)": (InvalidArgumentError, "given 4 arguments"),
     "SELECT * FROM table_changes('t', NULL)": (InvalidArgumentError, "was given NULL"),
     "SELECT * FROM table_changes('t', 0, NULL)": (InvalidArgumentError, "was given NULL"),
+    "SELECT * FROM table_changes(NULL, 1)": (BindError, "given NULL for the table"),
+    "SELECT * FROM table_changes_by_path(CAST(NULL AS STRING), 1)": (BindError, "given NULL for the table"),
     "SELECT * FROM table_changes('own', 0)": (TableNotFoundError, "own is not a Delta table"),
     "SELECT * FROM table_changes('nowhere', 0)": (TableNotFoundError, "nowhere is not a Delta table"),
     "SELECT * FROM IDENTIFIER(CAST(NULL AS STRING))": (BindError, "is null"),
     "SELECT * FROM own VERSION AS OF 1": (AnalysisException, "(?i)time travel"),
     "SELECT * FROM own CHANGES FROM VERSION 1": (AnalysisException, "(?i)changes|change data"),
+    "SELECT * FROM t, own VERSION AS OF 1": (AnalysisException, "(?i)time travel"),
+    "SELECT * FROM t, own CHANGES FROM VERSION 1": (AnalysisException, "(?i)changes|change data"),
+    "SELECT * FROM t, STREAM own": (AnalysisException, "(?i)stream"),
     "SELECT * FROM `t@v9`": (Exception, "9"),
     "SELECT * FROM `own@v1`": (AnalysisException, "TABLE_OR_VIEW_NOT_FOUND"),
 }
@@ -184,7 +204,7 @@ def test_a_view_s_names_are_those_of_its_database_wherever_it_is_read(spark, fre
     assert found == OF_VIEWS
     assert ids(spark.sql("SELECT v.id FROM rel.v JOIN rel.w ON v.id = w.k")) == [2, 3]
     assert ids(spark.sql("SELECT rel.v.id FROM rel.v WHERE id = 1")) == [1]
-    resolver = RelationResolver(spark)
+    jvm, resolver = Jvm.of(spark), RelationResolver(spark)
     assert {name: resolver.reads_delta(look_up(spark, ("rel", name))) for name in ("v", "w", "y", "p")} == {
         "v": True, "w": True, "y": False, "p": True,
     }  # fmt: skip
@@ -192,6 +212,12 @@ def test_a_view_s_names_are_those_of_its_database_wherever_it_is_read(spark, fre
         spark.sql("SELECT * FROM rel.v VERSION AS OF 1")
     with pytest.raises(BindError, match="is a view, which has no versions"):
         spark.read.option("versionAsOf", 1).table("rel.v")
+    with pytest.raises(BindError, match="is a view, which has no versions"):
+        spark.sql("SELECT * FROM rel.`v@v1`")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM rel.`y@v1`")
+    other = ViewEntry(qualifier=("m",), text="", relation=lambda: jvm.subquery_alias.apply("m", jvm.no_rows()))
+    assert not RelationResolver(spark).reads_delta(other)
 
 
 def test_a_temporary_view_hides_a_table_in_the_texts_of_temporary_views_alone(spark, fresh):
@@ -210,7 +236,10 @@ def test_a_view_of_a_frame_shows_new_rows_and_is_refused_without_its_columns(spa
     spark.read.format("delta").load(place).where("id > 0").createOrReplaceTempView("framed")
     assert ids(spark.sql("SELECT id FROM framed")) == [1]
     assert ids(spark.sql("SELECT framed.id FROM framed")) == [1]
+    query = Jvm.of(spark).state.sqlParser().parsePlan("SELECT framed.id FROM framed")
+    assert RelationResolver(spark).statement(query) is None
     local.append(pl.DataFrame({"id": [2], "b": [1]}))
+    assert versions(RelationResolver(spark).statement(query)) == [1]
     assert ids(spark.sql("SELECT framed.id FROM framed")) == [1, 2]
     spark.sql(f"ALTER TABLE delta.`{place}` DROP COLUMN b")
     with pytest.raises(SchemaMismatchError, match="have changed since"):
@@ -223,6 +252,80 @@ def test_one_statement_sees_one_version_of_each_table(spark, rel, path):
     assert resolver.statement(plan) is not None
     assert (resolver.replaced, list(resolver._snapshots)) == (2, [look_up(spark, ("rel", "t")).location])
     assert resolver._settings is not None
+
+
+def test_a_statement_sees_the_version_that_it_saw_first(spark, fresh, tmp_path):
+    place = str(tmp_path / "n")
+    local = pydelta.LocalTable.create(place, pl.DataFrame({"id": [1]}))
+    query = Jvm.of(spark).state.sqlParser().parsePlan(f"SELECT * FROM delta.`{place}`")
+    resolver = RelationResolver(spark)
+    assert versions(resolver.relation(query, ())) == [0]
+    local.append(pl.DataFrame({"id": [2]}))
+    assert versions(resolver.relation(query, ())) == [0]
+    assert versions(RelationResolver(spark).relation(query, ())) == [1]
+
+
+def test_the_location_of_a_named_table_is_read_as_it_is(spark, fresh, path):
+    spark.sql(f"CREATE TABLE rel.n (id BIGINT) USING delta LOCATION '{path}@v1'")
+    shutil.rmtree(f"{path}@v1")
+    with pytest.raises(TableNotFoundError):
+        spark.sql("SELECT * FROM n")
+
+
+def test_columns_that_an_entry_lacks_are_noted_for_the_newest_version_alone(spark, fresh, tmp_path, caplog):
+    place = str(tmp_path / "n")
+    local = pydelta.LocalTable.create(place, pl.DataFrame({"id": [1]}))
+    spark.sql(f"CREATE TABLE rel.n USING delta LOCATION '{place}'")
+    local.overwrite(pl.DataFrame({"id": [1], "b": [2]}), overwrite_schema=True)
+    with caplog.at_level(logging.WARNING, logger="pydelta.engines.spark.catalog.entries"):
+        spark.sql("SELECT b FROM n VERSION AS OF 1")
+        assert "differs from the table's log" not in caplog.text
+        spark.sql("SELECT b FROM n")
+        assert "differs from the table's log" in caplog.text
+
+
+def test_a_query_makes_its_session_follow_newest_versions(spark, rel, monkeypatch):
+    jvm = Jvm.of(spark)
+    monkeypatch.setattr(jvm.spark, "_pydelta_newest_versions", False, raising=False)
+    RelationResolver(spark).relation(jvm.state.sqlParser().parsePlan("SELECT * FROM t"), ())
+    assert jvm.spark._pydelta_newest_versions
+
+
+NAMES_METADATA = {
+    "SELECT _metadata FROM t": True,
+    "SELECT id, _METADATA.row_id FROM t": True,
+    "SELECT _metadata.* FROM t": True,
+    "SELECT coalesce(1, _metadata.row_id) AS n FROM t": True,
+    "SELECT id FROM t WHERE id IN (SELECT _metadata.row_id FROM t)": True,
+    "SELECT id + 1 AS _metadata FROM t": False,
+    "SELECT 1": False,
+}
+
+
+@pytest.mark.parametrize("query", NAMES_METADATA)
+def test_a_statement_may_name_the_metadata_of_rows(spark, query):
+    jvm = Jvm.of(spark)
+    assert _names_metadata(jvm, jvm.state.sqlParser().parsePlan(query)) is NAMES_METADATA[query]
+    assert not _names_metadata(jvm, None)
+
+
+def test_a_log_in_parts_gives_the_metadata_of_rows_to_statements_that_name_it(spark, rel, tmp_path):
+    place = str(tmp_path / "n")
+    tracked = {"delta.enableRowTracking": "true"}
+    local = pydelta.LocalTable.create(place, pl.DataFrame({"id": [5]}), properties=tracked)
+    local.append(pl.DataFrame({"id": [6]}))
+    local.checkpoint()
+    spark.conf.set("spark.pydelta.log.maxFilesInMemory", "1")
+    DeltaLog.clear_cache()
+    try:
+        plain = spark.sql(f"SELECT id FROM delta.`{place}`")
+        assert "row_id" not in str(plain._jdf.queryExecution().analyzed())
+        found = spark.sql(f"SELECT id, _metadata.row_id AS n FROM delta.`{place}`").collect()
+        assert sorted(map(tuple, found)) == [(5, 0), (6, 1)]
+        assert ids(plain) == [5, 6]
+    finally:
+        spark.conf.unset("spark.pydelta.log.maxFilesInMemory")
+        DeltaLog.clear_cache()
 
 
 CONCERNS = {
@@ -239,6 +342,8 @@ CONCERNS = {
     "SELECT * FROM table_changes('t', 1)": True,
     "DELETE FROM own": False,
     "SELECT * FROM `ow n`": True,
+    "FROM VALUES (1) AS s(id) |> SET id = (SELECT 1 FROM t)": True,
+    "SELECT '|>' AS a": False,
 }
 
 
@@ -246,6 +351,21 @@ CONCERNS = {
 def test_the_text_alone_shows_whether_a_statement_may_concern_a_table(spark, rel, path, query):
     plan = Jvm.of(spark).state.sqlParser().parsePlan(query.format(path=path))
     assert RelationResolver(spark).concerns(plan) is CONCERNS[query]
+
+
+def test_a_query_without_its_text_may_concern_a_table(spark, rel):
+    jvm = Jvm.of(spark)
+    parsed = jvm.state.sqlParser().parsePlan("SELECT * FROM own")
+    assert RelationResolver(spark).concerns(jvm.project(parsed.projectList(), parsed.child()))
+
+
+COMPUTED = [
+    "DELETE FROM IDENTIFIER('t' || '')",
+    "DELETE FROM IDENTIFIER('t' || '') AS x",
+    "SELECT * FROM IDENTIFIER('t' || '') VERSION AS OF 1",
+    "SELECT * FROM IDENTIFIER('t' || '') CHANGES FROM VERSION 1",
+    "SELECT * FROM STREAM IDENTIFIER('t' || '')",
+]
 
 
 def test_what_names_no_delta_table_is_left_to_spark(spark, rel):
@@ -267,6 +387,12 @@ def test_what_names_no_delta_table_is_left_to_spark(spark, rel):
     within = RelationResolver(spark).relation(parser.parsePlan("SELECT * FROM t"), ("rel",))
     assert "SubqueryAlias spark_catalog.rel.t" in str(within.treeString())
     assert named_tables(Jvm.of(spark), found) is found
+    for text in COMPUTED:
+        plan = parser.parsePlan(text)
+        assert RelationResolver(spark).statement(plan) is None, text
+        assert RelationResolver(spark).relation(plan, ()) is None, text
+    earlier = parser.parsePlan("SELECT * FROM STREAM rel.t").collectLeaves().apply(0)  # As Spark 4.1 has it.
+    assert RelationResolver(spark).relation(earlier, ()).isStreaming()
 
 
 LATE = {
@@ -276,6 +402,7 @@ LATE = {
     "SELECT * FROM t CHANGES FROM VERSION 1": [("t",)],
     "WITH t AS (SELECT * FROM own) SELECT * FROM t": [("own",)],
     "SELECT * FROM STREAM t": [],
+    "SELECT * FROM STREAM t CHANGES FROM VERSION 1": [],
     "SELECT 1": [],
 }
 
@@ -325,8 +452,9 @@ EVOLVING = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def test_a_stream_has_its_name_and_an_error_names_its_table(spark, rel):
-    with pytest.raises(UnsupportedFeatureError, match="given the name 'first_one'"):
-        spark.sql("SELECT * FROM STREAM t IDENTIFIED BY first_one")
+    with pytest.raises(UnsupportedFeatureError, match="given the name 'first_one'") as refused:
+        spark.sql("SELECT * FROM STREAM rel.t IDENTIFIED BY first_one")
+    assert refused.value.table == "rel.t"
     spark.conf.set(EVOLVING, "true")
     try:
         assert spark.sql("SELECT * FROM STREAM t IDENTIFIED BY first_one").isStreaming
