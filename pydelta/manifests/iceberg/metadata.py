@@ -23,10 +23,12 @@ __all__ = [
     "current_snapshot",
     "encoded",
     "forgotten",
+    "has_row_ids",
     "is_ours",
     "metadata_number",
     "metadata_path",
     "next_metadata",
+    "next_row_id",
     "snapshot_version",
     "without_snapshots",
 ]
@@ -74,12 +76,14 @@ class NewSnapshot:
         manifest_list: Location of its manifest list.
         timestamp_ms: Time of the Delta version. Moved forward if the snapshot before is newer.
         summary: Iceberg's ``operation`` and counts, and the Delta version.
+        row_ids: How many row ids it uses up, with format version 3.
     """
 
     id: int
     manifest_list: str
     timestamp_ms: int
     summary: Mapping[str, str]
+    row_ids: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ class MetadataChange:
         properties: Properties to set.
         snapshot: The snapshot to add.
         keep: Number of snapshots and of earlier metadata files that stay.
-        format_version: Version of Iceberg's format.
+        format_version: Version of Iceberg's format, not below the one before.
     """
 
     location: str
@@ -119,6 +123,7 @@ def next_metadata(
         previous_location: Location of the metadata before.
     """
     found = dict(previous) if previous is not None else _first(change)
+    found["format-version"] = change.format_version
     found["schemas"], found["current-schema-id"] = _numbered(found["schemas"], change.schema, "schema-id")
     found["last-column-id"] = max(found["last-column-id"], change.last_column_id)
     _set_spec(found, change.spec)
@@ -183,11 +188,25 @@ def _add_snapshot(found: dict[str, Any], new: NewSnapshot, *, keep: int) -> None
     parent = found.get("current-snapshot-id")
     if parent is not None:
         added["parent-snapshot-id"] = parent
+    if has_row_ids(found["format-version"]):
+        first = next_row_id(found)
+        added |= {"first-row-id": first, "added-rows": new.row_ids}
+        found["next-row-id"] = first + new.row_ids
     found["last-sequence-number"] = number
     found["current-snapshot-id"] = new.id
     found["snapshots"] = [*found["snapshots"], added][-keep:]
     found["snapshot-log"] = [*found["snapshot-log"], {"snapshot-id": new.id, "timestamp-ms": time_ms}]
     found["refs"] = {_MAIN: {"snapshot-id": new.id, "type": "branch"}}
+
+
+def has_row_ids(format_version: int) -> bool:
+    """Return whether a format version gives each row an id."""
+    return format_version >= 3
+
+
+def next_row_id(metadata: Metadata | None) -> int:
+    """Return the id of the next new row, with format version 3."""
+    return int(metadata.get("next-row-id", 0)) if metadata is not None else 0
 
 
 def _finished(
