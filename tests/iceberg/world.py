@@ -53,12 +53,11 @@ class World(ChangingTable):
     def step(self) -> None:
         """Do something, publish and compare."""
         (name,) = self.rng.choices(list(STEPS), list(STEPS.values()))
-        before = self.log.update().version
+        self.trace.append(f"{self.log.update().version}: {name}")
         try:
             getattr(self, f"_{name}")()
-            self.trace.append(f"{before}: {name}")
         except UnsupportedFeatureError as error:
-            self.trace.append(f"{before}: {name} refused: {str(error)[:80]}")
+            self.trace.append(f"refused: {str(error)[:80]}")
         self.check()
 
     def _vacuum(self) -> None:
@@ -99,7 +98,7 @@ class World(ChangingTable):
         version = self.log.update().version
         assert entry.version == version
         assert read_entry(self.log) == entry
-        assert of_arrow(self.table.scan()) == expected, "the engine reads other rows than the log and Arrow"
+        self._check_engine(expected)
         assert pyiceberg_rows(entry.metadata_location) == expected, "PyIceberg reads other rows"
         assert duckdb_rows(entry.location) == expected, "DuckDB reads other rows"
         self.recorded[version] = expected
@@ -110,6 +109,16 @@ class World(ChangingTable):
         self._check_filters(entry, table, with_spark=with_spark)
         if self.rng.random() < 0.05:
             self.check_snapshots()
+
+    def _check_engine(self, expected: Rows) -> None:
+        """Compare with the engine's own reader. It leaves files with older types of a widened column to Spark."""
+        try:
+            found = self.table.scan()
+        except UnsupportedFeatureError:
+            assert "delta.typeChanges" in self.log.update().metadata.schema_string, "only widened columns are refused"
+            self.trace.append("not read by the engine without Spark")
+            return
+        assert of_arrow(found) == expected, "the engine reads other rows than the log and Arrow"
 
     def _check_counts(self, entry: IcebergEntry, rows: int) -> None:
         metadata = StaticTable.from_metadata(entry.metadata_location).metadata
@@ -149,7 +158,8 @@ class World(ChangingTable):
             by_sql += self.rng.sample(found, _DUCKDB_CONDITIONS)
             by_spark.append(self.rng.choice(found))
             item = self.rng.choice(self._conditions(rows, part, for_pyiceberg=True))
-            shown = static.scan(row_filter=item.expression, selected_fields=("id",)).to_arrow()
+            # For a partition column that is not selected, PyIceberg finds no rows in files that lack it.
+            shown = static.scan(row_filter=item.expression, selected_fields=("id", part.name)).to_arrow()
             assert Counter(shown["id"].to_pylist()) == item.ids, f"PyIceberg, where {item.expression}"
         _ask_duckdb(entry.metadata_location, by_sql)
         if with_spark:

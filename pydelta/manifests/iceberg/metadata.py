@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -167,11 +167,34 @@ def _numbered(
 
 def _set_spec(found: dict[str, Any], spec: Mapping[str, Any]) -> None:
     """Make a spec the default one, with the id that it has: manifests name it."""
-    others = [item for item in found["partition-specs"] if item["spec-id"] != spec["spec-id"]]
+    columns = {item["schema-id"]: item for item in found["schemas"]}[found["current-schema-id"]]["fields"]
+    ids = {name.lower(): number for name, number in _full_names(columns)}
+    others = [_renamed(item, ids) for item in found["partition-specs"] if item["spec-id"] != spec["spec-id"]]
     found["partition-specs"] = sorted([*others, dict(spec)], key=lambda item: int(item["spec-id"]))
     found["default-spec-id"] = spec["spec-id"]
     highest = max((part["field-id"] for part in spec["fields"]), default=0)
     found["last-partition-id"] = max(found["last-partition-id"], highest)
+
+
+def _full_names(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[tuple[str, int]]:
+    """Iterate over columns and the fields of structs, as Iceberg names them, with their ids."""
+    for item in fields:
+        name = f"{above}{item['name']}"
+        yield name, item["id"]
+        if isinstance(item["type"], Mapping) and item["type"]["type"] == "struct":
+            yield from _full_names(item["type"]["fields"], f"{name}.")
+
+
+def _renamed(spec: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Return an earlier spec without the names of other columns, with which Iceberg's own library opens no table.
+
+    Readers find partition values by ids, so names are free. A replaced table gives ids and names to other columns.
+    """
+    fields = []
+    for part in spec["fields"]:
+        taken = ids.get(part["name"].lower(), part["source-id"]) != part["source-id"]
+        fields.append({**part, "name": f"{part['name']}_{part['field-id']}"} if taken else part)
+    return {**spec, "fields": fields}
 
 
 def _add_snapshot(found: dict[str, Any], new: NewSnapshot, *, keep: int) -> None:
@@ -254,9 +277,12 @@ def without_snapshots(
 
 
 def forgotten(metadata: Metadata) -> dict[str, Any]:
-    """Return metadata without any snapshot, to start again with the same field ids."""
+    """Return metadata without any snapshot, to start again with the same field ids.
+
+    No manifest is left that needs a partition spec, and the column that it names by id may now be another one.
+    """
     found = {name: value for name, value in metadata.items() if name != "current-snapshot-id"}
-    return {**found, "snapshots": [], "snapshot-log": [], "refs": {}}
+    return {**found, "snapshots": [], "snapshot-log": [], "refs": {}, "partition-specs": []}
 
 
 def current_snapshot(metadata: Metadata) -> Mapping[str, Any] | None:

@@ -406,7 +406,9 @@ class _Builder:
         if simple is not None:
             return simple, []
         # Version 3 has unknown and variant, but DuckDB cannot open a table with the one, PyIceberg none with the other.
-        self.problems.append(_Problem(name, f"is {data_type.name}, a type that some readers of Iceberg lack", _OTHER_TYPE))
+        self.problems.append(
+            _Problem(name, f"is {data_type.name}, a type that some readers of Iceberg lack", _OTHER_TYPE)
+        )
         inside = ("metadata", "value") if data_type.name == "variant" else ()
         return None, [self.only_in_files(part, mapped) for part in inside]
 
