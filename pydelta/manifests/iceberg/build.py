@@ -91,7 +91,7 @@ class Target:
 
 @dataclass(slots=True)
 class Sums:
-    """Numbers of files, rows and bytes. A deletion vector counts as a file of its own bytes."""
+    """Numbers of files, rows and bytes. A deletion vector counts as a file with its own bytes."""
 
     files: int = 0
     rows: int = 0

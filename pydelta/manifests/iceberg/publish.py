@@ -341,24 +341,16 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
         listed = writer.new_list(target.snapshot_id)
         summary = snapshot_summary(snapshot, metadata, data, deletes, data_change=data_change)
         manifests, row_ids = _with_row_ids(target, metadata, [*data.manifests, *deletes.manifests])
+        new = NewSnapshot(
+            id=target.snapshot_id,
+            manifest_list=writer.location(listed),
+            timestamp_ms=snapshot.timestamp_ms,
+            summary=summary,
+            row_ids=row_ids,
+        )
         after = next_metadata(
             metadata,
-            MetadataChange(
-                location=root + FOLDER,
-                schema=json.loads(entry.schema.model_dump_json()),
-                last_column_id=entry.last_column_id,
-                spec=json.loads(spec.model_dump_json()),
-                properties=_properties(snapshot, entry),
-                snapshot=NewSnapshot(
-                    id=target.snapshot_id,
-                    manifest_list=writer.location(listed),
-                    timestamp_ms=snapshot.timestamp_ms,
-                    summary=summary,
-                    row_ids=row_ids,
-                ),
-                keep=options.keep_snapshots,
-                format_version=basis.format_version,
-            ),
+            _change(target, root + FOLDER, new, keep=options.keep_snapshots),
             now_ms=epoch_ms(),
             previous_location=root + metadata_path(before.number) if before is not None else None,
         )
@@ -384,6 +376,19 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
         puts=writer.puts,
         left_out=entry.left_out,
         int96=basis.int96,
+    )
+
+
+def _change(target: Target, location: str, new: NewSnapshot, *, keep: int) -> MetadataChange:
+    return MetadataChange(
+        location=location,
+        schema=json.loads(target.entry.schema.model_dump_json()),
+        last_column_id=target.entry.last_column_id,
+        spec=json.loads(target.spec.model_dump_json()),
+        properties=_properties(target.snapshot, target.entry),
+        snapshot=new,
+        keep=keep,
+        format_version=target.format_version,
     )
 
 
