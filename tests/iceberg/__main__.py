@@ -39,9 +39,8 @@ def _run(asked: argparse.Namespace, spark: SparkReader | None) -> int:
         folder = Path(tempfile.mkdtemp(prefix="iceberg-seed-"))
         try:
             world = run_seed(folder, seed, asked.steps, spark)
-            print(
-                f"seed {seed}: {world.log.update().version + 1} versions, {time.monotonic() - began:.0f} s", flush=True
-            )
+            versions, seconds = world.log.update().version + 1, time.monotonic() - began
+            print(f"seed {seed}: {versions} versions, {seconds:.0f} s, {world.left_to_spark} left to Spark", flush=True)
             if asked.trace:
                 print("\n".join(world.trace))
         except WrongRowsError as error:
