@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PEER := .venv-peer
+ICEBERG := .venv-iceberg
 DOCS := .venv-docs
 PY := $(VENV)/bin/python
 ARGS ?=
@@ -143,7 +144,7 @@ bench: $(VENV)/.bench ## Compare speed with the peers (BENCH=name, compare or re
 
 .PHONY: clean
 clean: ## Delete what the targets made, the environments too
-	rm -rf $(VENV) $(PEER) $(DOCS) .venv-spark demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEER) $(ICEBERG) $(DOCS) .venv-spark demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 .PHONY: help
 help: ## Show this list; rarer verbs are in scripts/lake

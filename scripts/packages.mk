@@ -5,6 +5,9 @@ $(VENV)/.run: pyproject.toml constraints.txt
 $(PEER)/.installed: scripts/install-peer
 	@scripts/install-peer $(PEER)
 	@touch $@
+$(ICEBERG)/.installed: scripts/install-iceberg
+	@scripts/install-iceberg $(ICEBERG)
+	@touch $@
 $(DOCS)/.installed: scripts/install-docs
 	@scripts/install-docs $(DOCS)
 	@touch $@

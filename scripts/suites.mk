@@ -50,6 +50,12 @@ define run.interop-pairs
 @cd tests/peers && $(CURDIR)/$(PY) -m matrix.pairs --python $(PEER_PY) $(if $(RECORD),--record) $(ARGS)
 endef
 
+needs.iceberg = $(VENV)/.dev $(ICEBERG)/.installed
+define run.iceberg
+@scripts/check-java
+@$(PY) -m tests.iceberg --from "$(FROM)" --seeds 3 --spark $(CURDIR)/$(ICEBERG)/bin/python $(ARGS)
+endef
+
 run.spark = @scripts/test-spark-version $(or $(VERSION),4.1.0)
 
 needs.selection = $(VENV)/.dev

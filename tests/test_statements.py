@@ -20,7 +20,13 @@ FILE = re.compile(
     rf"`((?:{'|'.join(PACKAGES)}|tests|docs|scripts|images|trino_conf|benchmarks)/[A-Za-z_.][\w./-]*\w)/?`"
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OF_TABLES = {TABLE_PROPERTY, ENABLED_PROPERTY, ICEBERG_PROPERTY, "pydelta.log.compactionInterval"}
+OF_TABLES = {
+    TABLE_PROPERTY,
+    ENABLED_PROPERTY,
+    ICEBERG_PROPERTY,
+    "pydelta.log.compactionInterval",
+    "pydelta.iceberg.formatVersion",
+}
 OTHERS = {*PROJECT["entry-points"], *policy_names(), *OF_TABLES}
 """Entry points, and properties of tables, which have the engine's name before them."""
 

@@ -9,7 +9,8 @@ from catalog_sync.inputs import SyncOptions
 from pydelta.errors import SchemaError, UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests.iceberg.entry import IcebergOptions, find_newest
-from pydelta.manifests.iceberg.metadata import is_ours, metadata_path
+from pydelta.manifests.iceberg.format_version import format_version
+from pydelta.manifests.iceberg.metadata import ID_PROPERTY, is_ours, metadata_path
 
 if TYPE_CHECKING:
     from pydelta.manifests.iceberg.entry import IcebergPublished
@@ -50,17 +51,23 @@ def why_drifted(log: DeltaLog) -> str | None:
     return f"Another writer has changed the Iceberg metadata: {metadata_path(found.number)} is not made from the log."
 
 
-def why_refused(snapshot: Snapshot) -> str | None:
-    """Return why Iceberg cannot hold the columns of a version, as a sentence, or None.
+def why_refused(log: DeltaLog, snapshot: Snapshot) -> str | None:
+    """Return why a version cannot be published, as a sentence, or None: its columns, or an older format version.
 
     None also if PyIceberg is not installed here. The change of a type that Iceberg cannot follow is only found by a
     sync.
     """
+    assert snapshot.metadata is not None
+    found = find_newest(log.store)
+    is_same = found is not None and found.metadata.get("properties", {}).get(ID_PROPERTY) == snapshot.metadata.id
+    try:
+        format_version(snapshot, IcebergOptions(), found.metadata if found is not None and is_same else None)
+    except UnsupportedFeatureError as error:
+        return error.message
     try:
         from pydelta.manifests.iceberg.schema import entry_schema
     except ModuleNotFoundError:
         return None
-    assert snapshot.metadata is not None
     omit = snapshot.metadata.configuration.get(_UNSUPPORTED) == "omit"
     try:
         entry_schema(snapshot.schema, mode=snapshot.column_mapping_mode, omit=omit)

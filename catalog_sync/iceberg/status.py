@@ -93,7 +93,7 @@ def iceberg_status(
     if entry is None:
         if not asks:
             return None
-        refused = why_refused(snapshot)
+        refused = why_refused(log, snapshot)
         state = IcebergState.NOT_SYNCED if refused is None else IcebergState.BLOCKED
         return IcebergStatus(name=str(name), state=state, problem=refused)
     found = found_iceberg(entry)
@@ -117,7 +117,7 @@ def iceberg_status(
         late = log.history(limit=lag) if lag > 0 else []
         waiting = max((now_ms - late[-1].timestamp_ms) / 1000, 0.0) if late else 0.0
     number = metadata_number(found.metadata, snapshot.table_uri)
-    refused = why_refused(snapshot) if lag else None
+    refused = why_refused(log, snapshot) if lag else None
     state = IcebergState.CURRENT
     if refused is not None:
         state = IcebergState.BLOCKED

@@ -30,7 +30,16 @@ from pydelta.errors import LogCorruptedError
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.protocol.roaring import Positions, ascending, decode_bitmap, encode_bitmap
 
-__all__ = ["deleted_rows", "inline_vector", "pack_vectors", "stored_range", "vector_files", "vector_path"]
+__all__ = [
+    "deleted_rows",
+    "inline_vector",
+    "pack_vectors",
+    "rows_of_stored",
+    "stored_range",
+    "stored_vector",
+    "vector_files",
+    "vector_path",
+]
 
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 # Up to this many rows are decoded even if the log states fewer, so that the error can give the real number.
@@ -121,16 +130,35 @@ def pack_vectors(
     parts, at, described = [b"\x01"], 1, []
     for given in vectors:
         rows = ascending(given)
-        data = encode_bitmap(rows)
-        parts += [struct.pack(">i", len(data)), data, struct.pack(">I", zlib.crc32(data))]
+        data = stored_vector(rows)
+        parts.append(data)
         described.append(
             DeletionVectorDescriptor(
-                storage_type="u", path_or_inline_dv=place, offset=at, size_in_bytes=len(data),
+                storage_type="u", path_or_inline_dv=place, offset=at, size_in_bytes=len(data) - _AROUND_BYTES,
                 cardinality=len(rows),
             )
         )  # fmt: skip
-        at += len(data) + _AROUND_BYTES
+        at += len(data)
     return b"".join(parts), described
+
+
+def stored_vector(rows: npt.ArrayLike) -> bytes:
+    """Encode rows as a file stores a vector: the bitmap's size, the bitmap, its checksum. Puffin files do so, too."""
+    data = encode_bitmap(rows)
+    return b"".join((struct.pack(">i", len(data)), data, struct.pack(">I", zlib.crc32(data))))
+
+
+def rows_of_stored(stored: bytes, *, cardinality: int) -> Positions:
+    """Return the rows of a vector as a file stores it.
+
+    Raises:
+        LogCorruptedError: Size, checksum, bitmap or number of rows are wrong.
+    """
+    size = len(stored) - _AROUND_BYTES
+    vector = DeletionVectorDescriptor(
+        storage_type="p", path_or_inline_dv="", offset=0, size_in_bytes=size, cardinality=cardinality
+    )
+    return deleted_rows(vector, stored)
 
 
 _AROUND_BYTES: Final = 8  # This is the size before the bitmap plus the checksum after it.

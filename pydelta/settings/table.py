@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
 from pydelta.errors.conditions import Condition
@@ -47,6 +47,11 @@ def _isolation_level(text: str, *, name: str) -> str:
 _SNAPSHOT_ISOLATION: Final = "SnapshotIsolation"
 
 
+def _iceberg_format(text: str, *, name: str) -> Literal[2, 3]:
+    """Parse a version of Iceberg's format."""
+    return 2 if choice("2", "3")(text, name=name) == "2" else 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
     """The ``delta.*`` properties that the engine acts on, with a row each. Times are in milliseconds, sizes in
@@ -74,6 +79,8 @@ class TableProperties:
         "Format of checkpoints; `v2` has sidecars.")
     log_compaction_interval: int | None = unset("pydelta.log.compactionInterval", parse_positive_int, None,
         "Commits after which a log compaction file is written; unset: never.")
+    iceberg_format_version: Literal[2, 3] | None = unset("pydelta.iceberg.formatVersion", _iceberg_format, None,
+        "Format of the Iceberg entry: 3 hides rows by vectors, for readers that know them; unset: 2 for a new entry.")
     data_skipping_num_indexed_cols: int = setting("delta.dataSkippingNumIndexedCols", parse_integer, "32",
         "Leading columns that get statistics; -1 for all.")
     data_skipping_stats_columns: tuple[str, ...] | None = unset("delta.dataSkippingStatsColumns", parse_columns, None,
@@ -167,6 +174,7 @@ _WITHOUT_FIELD: Final[Mapping[str, Callable[..., Any] | None]] = {
     "delta.tuneFileSizesForRewrites": None,
     "delta.universalFormat.enabledFormats": None,
     "delta.writePartitionColumnsToParquet": None,
+    "pydelta.iceberg.unsupported": choice("refuse", "omit"),
 }
 """Other known properties."""
 _CHECKED_WHEN_SET: Final[Mapping[str, Callable[..., Any]]] = {
@@ -177,7 +185,7 @@ _CHECKED_WHEN_SET: Final[Mapping[str, Callable[..., Any]]] = {
 _KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
 _PROPERTY_NAMES: Final = {name.lower(): name for name in (*_ROWS, *_WITHOUT_FIELD, *policy_names())}
 """Names in lower case -> names in the format's spelling."""
-_CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX, "pydelta.log.")
+_CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX, "pydelta.log.", "pydelta.iceberg.")
 
 
 def canonical_properties(given: Mapping[str, str]) -> dict[str, str]:
@@ -218,8 +226,8 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
 def check_property_names(configuration: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
     """Refuse unknown names and invalid values before they enter a log.
 
-    Only names that begin with ``delta.``, ``pydelta.maintenance.`` or ``pydelta.log.`` are checked. Others are the
-    user's.
+    Only names that begin with ``delta.``, ``pydelta.maintenance.``, ``pydelta.log.`` or ``pydelta.iceberg.`` are
+    checked. Others are the user's.
 
     Args:
         configuration: Properties to set.

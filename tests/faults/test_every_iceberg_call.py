@@ -27,6 +27,7 @@ from tests.iceberg.readers import StoreIO
 
 _NAMES = itertools.count()
 OPTIONS = IcebergOptions(wait_seconds=0)
+VECTORS = IcebergOptions(wait_seconds=0, format_version=3)
 LATER = 1 << 50
 
 
@@ -34,25 +35,34 @@ def publish(store):
     publish_iceberg(DeltaLog(store), OPTIONS)
 
 
+def publish_vectors(store):
+    publish_iceberg(DeltaLog(store), VECTORS)
+
+
 def expire(store):
     expire_snapshots(DeltaLog(store), is_retained=lambda version: version == 4, options=OPTIONS)
 
 
-OPERATIONS = {"publish": (publish, 1), "expire": (expire, 4)}
-"""What runs, and the version that is published before."""
+OPERATIONS = {
+    "publish": (publish, 1, OPTIONS),
+    "expire": (expire, 4, OPTIONS),
+    "publish vectors": (publish_vectors, 1, VECTORS),
+    "go over to vectors": (publish_vectors, 1, OPTIONS),
+}
+"""What runs, the version that is published before, and how."""
 
 
-def prepared(published=1):
+def prepared(published=1, options=OPTIONS):
     store = MemoryStore(f"memory://iceberg{next(_NAMES)}/t")
     log = DeltaLog(store)
     create_table(log, [add_file("1", [1, 7]), add_file("2", [2, 8]), add_file("3", [3])])
     hide_value(7).run(log)
-    publish_iceberg(log, OPTIONS)
+    publish_iceberg(log, options)
     append("1", [4]).run(log)
     hide_value(8).run(log)
     delete_partition("3").run(log)
     if published == 4:
-        publish_iceberg(log, OPTIONS)
+        publish_iceberg(log, options)
     return store
 
 
@@ -98,8 +108,8 @@ def expire_leases(store):
 @pytest.mark.parametrize("kind", list(FaultKind), ids=lambda kind: kind.value)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_fault_at_any_call_shows_old_or_new_and_the_next_run_is_right(name, kind):
-    run, published = OPERATIONS[name]
-    store = prepared(published)
+    run, published, options = OPERATIONS[name]
+    store = prepared(published, options)
     objects = {info.path: store.read(info.path) for info in store.list_all()}
     versions = {version: expected(DeltaLog(store), version) for version in range(5)}
     before, after = versions[published], versions[4]

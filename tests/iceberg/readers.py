@@ -93,8 +93,11 @@ def table_of(log: DeltaLog) -> pa.Table:
 def _as_type(found: pa.Array, wanted: pa.DataType, data_type: DataType) -> pa.Array:
     """A column of a file, with its parts by the names of the table."""
     if isinstance(data_type, StructType):
+        there = {part.name for part in found.type}
         parts = [
-            _as_type(found.field(physical_name(part)), wanted.field(at).type, part.data_type)
+            _as_type(found.field(name), wanted.field(at).type, part.data_type)
+            if (name := physical_name(part)) in there
+            else pa.nulls(len(found), wanted.field(at).type)
             for at, part in enumerate(data_type.fields)
         ]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=found.is_null())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 from decimal import Decimal
@@ -9,14 +10,18 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     DataFile,
     DataFileContent,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
     write_manifest,
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -37,8 +42,14 @@ from pyiceberg.types import (
 )
 
 from pydelta.errors import StorageError
-from pydelta.manifests.iceberg.entries import ADDED, DELETES, PATH_FIELD, BodyEncoder, FileFacts
-from pydelta.manifests.iceberg.manifests import decode_list, decode_manifest, encode_list, encode_manifest
+from pydelta.manifests.iceberg.entries import ADDED, DELETES, PATH_FIELD, Blob, BodyEncoder, FileFacts
+from pydelta.manifests.iceberg.manifests import (
+    decode_list,
+    decode_manifest,
+    encode_list,
+    encode_manifest,
+    with_row_ids,
+)
 from pydelta.manifests.iceberg.reading import read_list, read_manifest
 from pydelta.storage.memory import MemoryStore
 
@@ -59,12 +70,14 @@ SPEC = PartitionSpec(
 )
 PARTITIONS = st.tuples(*(st.none() | values for _, values in KINDS.values()))
 NUMBERS = st.integers(0, 2**62)
+ROWS = st.integers(0, 2**58)
+"""Numbers whose sum over some files is one of 64 bits."""
 COUNTS = st.none() | st.dictionaries(st.integers(1, 2**31 - 1), NUMBERS, max_size=4)
 BOUNDS = st.none() | st.dictionaries(st.integers(1, 2**31 - 1), st.binary(max_size=70), max_size=4)
 FILES = st.builds(
     lambda path, rows, size, partition, **rest: FileFacts(path, rows, size, Record(*partition), **rest),
     st.text(min_size=1, max_size=80),
-    NUMBERS,
+    ROWS,
     NUMBERS,
     PARTITIONS,
     value_counts=COUNTS,
@@ -113,6 +126,10 @@ def test_the_order_of_the_fields_is_pyiceberg_s():
         "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes", "column_sizes",
         "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds", "key_metadata",
         "split_offsets", "equality_ids", "sort_order_id",
+    ]  # fmt: skip
+    assert [field.name for field in DATA_FILE_TYPE[3].fields] == [
+        *(field.name for field in DATA_FILE_TYPE[2].fields),
+        "first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes",
     ]  # fmt: skip
 
 
@@ -172,6 +189,53 @@ def test_what_pyiceberg_writes_is_read(files):
         (ADDED, 9, 4, file.path, file.rows, file.size) for file in files
     ]
     assert [list(e.partition._data) for e in found] == [list(file.partition._data) for file in files]
+
+
+@given(st.lists(st.tuples(FILES, st.none() | NUMBERS), min_size=1, max_size=5), ROWS)
+def test_rows_of_version_3_have_ids(files, next_row_id):
+    encoder = BodyEncoder(SPEC.partition_type(SCHEMA))
+    entries = [encoder.added(file, 77) for file, _ in files]
+    for entry, (_, first) in zip(entries, files, strict=True):
+        entry.first_row_id = first
+    data, manifest = encode_manifest("m", entries, spec=SPEC, schema=SCHEMA, snapshot_id=77, format_version=3)
+    numbered, after = with_row_ids([manifest, manifest], next_row_id)
+    assert after == next_row_id + 2 * sum(entry.rows for entry in entries)
+    assert with_row_ids(numbered, after) == (numbered, after), "ids stay"
+    written = encode_list(
+        numbered, snapshot_id=77, parent_id=1, sequence_number=5, first_row_id=next_row_id, format_version=3
+    )
+    listed = decode_list(written)
+    for start, item in zip((next_row_id, next_row_id + sum(e.rows for e in entries)), listed, strict=True):
+        for (_, first), found in zip(files, decode_manifest(data, item, spec=SPEC, schema=SCHEMA), strict=True):
+            assert found.first_row_id == (start if first is None else first)
+            start += found.rows if first is None else 0
+    (without,) = decode_list(encode_list([manifest], snapshot_id=77, parent_id=None, sequence_number=5))
+    assert [e.first_row_id for e in decode_manifest(data, without, spec=SPEC, schema=SCHEMA)] == [
+        first for _, first in files
+    ]
+    assert [entry.data_file.file_path for entry in listed[0].fetch_manifest_entry(One(data))] == [
+        entry.path for entry in entries
+    ]
+
+
+@given(FILES, st.text(min_size=1, max_size=30), NUMBERS, NUMBERS)
+def test_a_vector_s_entry_has_its_place(file, location, offset, size):
+    file = dataclasses.replace(file, content=DELETES, blob=Blob(location, offset, size))
+    file.lower = file.upper = {PATH_FIELD: location.encode()}
+    entry = BodyEncoder(SPEC.partition_type(SCHEMA)).added(file, 77)
+    data, manifest = encode_manifest("m", [entry], spec=SPEC, schema=SCHEMA, snapshot_id=77, format_version=3)
+    assert manifest.content == ManifestContent.DELETES
+    (found,) = decode_manifest(data, manifest, spec=SPEC, schema=SCHEMA)
+    assert (found.blob, found.covers, found.body) == (file.blob, (location, location), entry.body)
+    kind = data_file_with_partition(SPEC.partition_type(SCHEMA), 3)
+    read_types = {-1: ManifestEntry, 2: DataFile, 102: Record}
+    with AvroFile(Bytes(data), manifest_entry_schema_with_data_file(3, kind), read_types=read_types) as records:
+        (shown,) = (record.data_file for record in records)
+    names = [part.name for part in DATA_FILE_TYPE[3].fields]
+    values = dict(zip(names, shown._data, strict=True))
+    assert values["file_format"] == "PUFFIN"
+    assert (values["record_count"], values["file_size_in_bytes"]) == (file.rows, file.size)
+    assert [values[name] for name in names[-4:]] == [None, location, offset, size]
 
 
 def test_many_entries_are_in_several_blocks():

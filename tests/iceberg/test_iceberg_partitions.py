@@ -207,3 +207,26 @@ def test_other_partition_columns_and_names_are_read(tmp_path: Path) -> None:
     assert len(StaticTable.from_metadata(location).specs()) == 2
     assert [row[0] for row in duckdb_rows(location, "n = 1")] == [1, 2]
     assert pyiceberg_rows(location, EqualTo("n", 1)) == duckdb_rows(location, "n = 1")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64()], ids=["read on", "begun again"])
+def test_no_earlier_partition_has_the_name_of_another_column(tmp_path: Path, kind: pa.DataType) -> None:
+    """Iceberg's own library opens no table whose partition field has the name of a column that it is not made from."""
+    mapped = {"delta.columnMapping.mode": "name"}  # Ids are the table's then, and the entry's before.
+    place = str(tmp_path / "t")
+    first = pa.table({"id": [1, 2], "d": ["a", "b"], "s": ["x", "y"]})
+    publish_iceberg(pydelta.LocalTable.create(place, first, partition_by=["d"])._log)
+    second = pa.table({"id": [3, 4], "s": pa.array([5, 6]).cast(kind), "d": ["a", "b"]})
+    table = pydelta.LocalTable.create(place, second, partition_by=["s"], properties=mapped, mode="replace")
+    entry = publish_iceberg(table._log).entry
+    assert all_rows(entry) == of_arrow(table.scan())
+    metadata = StaticTable.from_metadata(entry.metadata_location).metadata
+    columns = {column.name: column.field_id for column in metadata.schema().fields}
+    assert columns == {"id": 1, "s": 2, "d": 3}
+    fields = [field for spec in metadata.partition_specs for field in spec.fields]
+    assert all(columns.get(field.name, field.source_id) == field.source_id for field in fields)
+    names = [[field.name for field in spec.fields] for spec in metadata.partition_specs]
+    assert names == ([["d_1000"], ["s"]] if kind == pa.string() else [["s"]])
+    for snapshot in metadata.snapshots:
+        rows = StaticTable.from_metadata(entry.metadata_location).scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        assert of_arrow(rows) == of_arrow(table.scan(version=int(snapshot.summary["pydelta.version"])))

@@ -17,6 +17,7 @@ from pydelta.txn import Operation, start_transaction
 from tests.iceberg.readers import all_rows, duckdb_rows, of_arrow, pyiceberg_rows
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
+PUFFIN = VECTORS | {"pydelta.iceberg.formatVersion": "3"}
 FIRST = pa.table({"id": [1, 2, 3, 4], "day": ["a", "a", "b", None], "v": [1.0, 2.0, None, 4.0]})
 
 
@@ -33,7 +34,7 @@ def published(table, **options):
 
 
 @pytest.mark.parametrize("keys", [(), ("day",), ("day", "id")], ids=["none", "day", "two"])
-@pytest.mark.parametrize("properties", [{}, VECTORS], ids=["rewrites", "vectors"])
+@pytest.mark.parametrize("properties", [{}, VECTORS, PUFFIN], ids=["rewrites", "vectors", "puffin"])
 def test_every_change_is_read_by_every_engine(tmp_path, keys, properties):
     table = made(tmp_path / "t", partition_by=keys, properties=properties)
     steps = [

@@ -40,6 +40,15 @@ TYPES: dict[str, pa.DataType] = {
 }
 
 
+_SPARK_TYPES = {
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INT",
+    pa.int16(): "SMALLINT",
+}
+
+
 def value(rng: random.Random, kind: pa.DataType, *, partition: bool = False) -> Any:
     """A value of a type, often null; few different ones for a partition column."""
     if rng.random() < (0.15 if partition else 0.25):
@@ -90,6 +99,22 @@ def duckdb_literal(found: Any, kind: pa.DataType) -> str:
     if isinstance(found, str):
         return "'" + found.replace("'", "''") + "'"
     return str(found)
+
+
+def spark_literal(found: Any, kind: pa.DataType) -> str:
+    """A value as a literal of Spark."""
+    if isinstance(found, bool):
+        return str(found).lower()
+    if isinstance(found, bytes):
+        return f"X'{found.hex()}'"
+    if isinstance(found, dt.datetime):
+        return f"TIMESTAMP '{found:%Y-%m-%d %H:%M:%S.%f}Z'" if found.tzinfo else f"TIMESTAMP_NTZ '{found}'"
+    if isinstance(found, dt.date):
+        return f"DATE '{found.isoformat()}'"
+    if isinstance(found, str):
+        return "'" + found.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    name = _SPARK_TYPES.get(kind) or f"DECIMAL({kind.precision}, {kind.scale})"
+    return f"CAST('{found}' AS {name})"
 
 
 def pyiceberg_literal(found: Any) -> Any:

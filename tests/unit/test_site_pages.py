@@ -62,6 +62,8 @@ def versions() -> list[tuple[str, str]]:
         ("delta-spark", found("tests/peers/reference_session.py", r"delta-spark_2\.13:([\d.]+)")),
         ("delta-rs", pinned("deltalake")),
         ("DuckDB", pinned("duckdb")),
+        ("PyIceberg", pinned("pyiceberg")),
+        ("Apache Iceberg", found("tests/iceberg/spark_side.py", r"iceberg-spark-runtime-[\d.]+_2\.13:([\d.]+)")),
         ("Trino", found("images/trino/Dockerfile", r"^ARG TRINO_VERSION=(\S+)")),
         ("Presto", found("images/presto/Dockerfile", r"^ARG PRESTO_VERSION=(\S+)")),
         ("PyHive", pinned("PyHive")),

@@ -26,6 +26,7 @@ from pydelta.manifests.contents import locations
 from pydelta.manifests.iceberg.bounds import file_metrics
 from pydelta.manifests.iceberg.changes import FileChanges
 from pydelta.manifests.iceberg.entries import ADDED, EXISTING, BodyEncoder, Entry, FileFacts
+from pydelta.manifests.iceberg.entry import FormatVersion
 from pydelta.manifests.iceberg.manifests import encode_manifest
 from pydelta.manifests.iceberg.partitions import partition_records
 from pydelta.manifests.iceberg.plan import MAX_FILES, Held, Ranges, chunks, homes, plan_manifests
@@ -67,6 +68,7 @@ class Target:
         schemes: Scheme of a location -> scheme that readers use.
         snapshot_id: Id of the new Iceberg snapshot.
         writer: Writes files.
+        format_version: Version of Iceberg's format.
         max_files: Number of files that a manifest is filled up to.
     """
 
@@ -78,6 +80,7 @@ class Target:
     schemes: Mapping[str, str]
     snapshot_id: int
     writer: FileWriter
+    format_version: FormatVersion
     max_files: int = MAX_FILES
 
     @property
@@ -88,18 +91,20 @@ class Target:
 
 @dataclass(slots=True)
 class Sums:
-    """Numbers of files, rows and bytes."""
+    """Numbers of files, rows and bytes. A deletion vector counts as a file with its own bytes."""
 
     files: int = 0
     rows: int = 0
     size: int = 0
+    vectors: int = 0
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Count entries."""
         for entry in entries:
             self.files += 1
             self.rows += entry.rows
-            self.size += entry.size
+            self.size += entry.size if entry.blob is None else entry.blob.size
+            self.vectors += entry.blob is not None
 
 
 @dataclass(slots=True)
@@ -278,7 +283,12 @@ def write_entries(target: Target, entries: Sequence[Entry], *, spec_id: int | No
     for part in parts:
         path = target.writer.new_manifest()
         data, manifest = encode_manifest(
-            target.writer.location(path), part, spec=spec, schema=schema, snapshot_id=target.snapshot_id
+            target.writer.location(path),
+            part,
+            spec=spec,
+            schema=schema,
+            snapshot_id=target.snapshot_id,
+            format_version=target.format_version,
         )
         target.writer.put(path, data)
         found.append(manifest)
@@ -402,7 +412,7 @@ def all_data(target: Target, before: Sequence[ManifestFile]) -> Built:
     return built
 
 
-_NUMBERS: Final = ("snapshot_id", "sequence", "file_sequence")
+_NUMBERS: Final = ("snapshot_id", "sequence", "file_sequence", "first_row_id")
 
 
 def _before(target: Target, shelf: Shelf, core: pl.DataFrame, built: Built) -> pl.DataFrame:
@@ -412,7 +422,10 @@ def _before(target: Target, shelf: Shelf, core: pl.DataFrame, built: Built) -> p
     found = [pl.DataFrame(schema={"row": pl.UInt64(), **dict.fromkeys(_NUMBERS, pl.Int64())})]
     for at, manifest in enumerate(shelf.manifests):
         entries = shelf.entries(at) if shelf.files(at) else []
-        facts = [(entry.path, entry.snapshot_id, entry.sequence, entry.file_sequence) for entry in entries]
+        facts = [
+            (entry.path, entry.snapshot_id, entry.sequence, entry.file_sequence, entry.first_row_id)
+            for entry in entries
+        ]
         frame = pl.DataFrame(facts, schema=schema, orient="row").with_row_index("at")
         stay = frame.join(rows, on="path") if manifest.partition_spec_id == target.spec.spec_id else frame.clear()
         if stay.height:
@@ -427,10 +440,10 @@ def _before(target: Target, shelf: Shelf, core: pl.DataFrame, built: Built) -> p
 
 def _inherit(entries: Sequence[Entry], files: pl.DataFrame) -> None:
     """Give entries the numbers that the snapshot before has for their files."""
-    for entry, (snapshot_id, sequence, file_sequence) in zip(entries, files.select(_NUMBERS).rows(), strict=True):
-        if snapshot_id is not None:
+    for entry, numbers in zip(entries, files.select(_NUMBERS).rows(), strict=True):
+        if numbers[0] is not None:
             entry.status = EXISTING
-            entry.snapshot_id, entry.sequence, entry.file_sequence = snapshot_id, sequence, file_sequence
+            entry.snapshot_id, entry.sequence, entry.file_sequence, entry.first_row_id = numbers
 
 
 def is_data(manifest: ManifestFile) -> bool:

@@ -111,7 +111,8 @@ def _damage_of_manifest(
     except StorageError as error:
         yield path, error.message
         return
-    for entry in entries:
-        place = entry.path.removeprefix(root)
-        if (why := files.damage(place, entry.size)) is not None:
+    # The vectors of a Puffin file share it.
+    for location, size in {entry.path: entry.size for entry in entries}.items():
+        place = location.removeprefix(root)
+        if (why := files.damage(place, size)) is not None:
             yield place, f"{why}: hidden rows would be shown"

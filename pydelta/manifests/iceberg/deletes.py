@@ -1,7 +1,13 @@
-"""Write hidden rows as position delete files of Iceberg v2: one per partition for all changed vectors.
+"""Write hidden rows as Iceberg's delete files: one file per partition for all changed vectors.
+
+::
+
+    format version 2    position delete files: locations and positions, one entry per file
+    format version 3    Puffin files: a vector per data file, one entry per vector
 
 A delete file is never changed. If the vector of one of its data files changes, or the data file goes, the file is
-removed, and the rows of its other data files move into the new one.
+removed, and the rows of its other data files move into the new one. So each vector of a live Puffin file is live, too:
+PyIceberg takes all of a file's. A table that goes over to version 3 keeps its position delete files in this way.
 """
 
 from __future__ import annotations
@@ -10,7 +16,7 @@ import bisect
 import io
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -35,13 +41,18 @@ from pydelta.manifests.iceberg.build import (
 from pydelta.manifests.iceberg.changes import FileChanges
 from pydelta.manifests.iceberg.entries import DELETES, PATH_FIELD, BodyEncoder, Entry, FileFacts
 from pydelta.manifests.iceberg.plan import Held, Ranges, plan_manifests
-from pydelta.manifests.iceberg.reading import read_whole
+from pydelta.manifests.iceberg.puffin import encode_puffin
+from pydelta.manifests.iceberg.reading import read_vectors, read_whole
 from pydelta.protocol.actions import AddFile, DeletionVectorDescriptor
 
 __all__ = ["HiddenFile", "all_deletes", "changed_deletes", "encode_positions", "hidden_rows"]
 
 _POS_FIELD: Final = 2147483545
 _MOST_POSITIONS: Final = 4_000_000
+_MOST_VECTORS: Final = 1000
+"""Number of vectors up to which a Puffin file is filled, since they move together when one of them changes."""
+_WITH_VECTORS: Final = 3
+"""Format version whose hidden rows are vectors."""
 _SCHEMA: Final = pa.schema(
     [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH_FIELD)}),
@@ -104,24 +115,66 @@ def changed_deletes(
         hidden: Changed files with hidden rows.
         ranges: Partitions of the changed files, or None to search all manifests.
     """
-    known = sorted(changes.known["location"])
     shelf = Shelf(target, before)
-    lost: dict[int, list[Entry]] = {}
-    moved: list[tuple[Record, _Rows]] = []
-    uncovered = 0
-    for at in shelf.searched(ranges) if known else ():
-        for entry in shelf.entries(at):
-            if not _may_cover(entry, known):
-                continue
-            rows = _read(target, entry)
-            if any(_has(known, location) for location, _ in rows):
-                lost.setdefault(at, []).append(entry)
-                kept = [(entry.partition, item) for item in rows if not _has(known, item[0])]
-                uncovered += len(rows) - len(kept)
-                moved += kept
-    built = _written(target, shelf, lost, hidden, moved)
-    built.covered = len(hidden) - uncovered
+    lost = _lost(target, shelf, sorted(changes.known["location"]), ranges)
+    built = _written(target, shelf, lost.entries, hidden, lost.moved)
+    built.covered = len(hidden) - lost.uncovered
     return built
+
+
+@dataclass(slots=True)
+class _Lost:
+    """What of the snapshot before does not stay.
+
+    Args:
+        entries: Entries that are removed, by the positions of their manifests.
+        moved: Rows of data files that did not change but lie in a file that is removed, with their partitions.
+        uncovered: Number of changed data files whose rows the entries hide.
+    """
+
+    entries: dict[int, list[Entry]] = field(default_factory=dict)
+    moved: list[tuple[Record, _Rows]] = field(default_factory=list)
+    uncovered: int = 0
+
+    def add(self, at: int, entry: Entry, stays: Sequence[_Rows], uncovered: int) -> None:
+        """Note an entry that is removed."""
+        self.entries.setdefault(at, []).append(entry)
+        self.moved += [(entry.partition, rows) for rows in stays]
+        self.uncovered += uncovered
+
+
+def _lost(target: Target, shelf: Shelf, known: Sequence[str], ranges: Ranges | None) -> _Lost:
+    """Find the delete files that hide rows of changed data files."""
+    found = _Lost()
+    searched = list(shelf.searched(ranges)) if known else []
+    puffins = _changed_puffins(shelf, searched, known) if target.format_version >= _WITH_VECTORS else frozenset()
+    for at in searched:
+        entries = shelf.entries(at)
+        for entry in entries:
+            if entry.blob is None and _may_cover(entry, known):
+                rows = _read(target, entry)
+                stays = [item for item in rows if not _has(known, item[0])]
+                if len(stays) < len(rows):
+                    found.add(at, entry, stays, len(rows) - len(stays))
+        vectors = [entry for entry in entries if entry.blob is not None and entry.path in puffins]
+        stay = [entry for entry in vectors if not _may_cover(entry, known)]
+        rows_of = dict(read_vectors(target.log.store, target.writer.path, stay))
+        for entry in vectors:
+            assert entry.blob is not None, "only vectors were taken"
+            location = entry.blob.location
+            stays = [(location, rows_of[location])] if location in rows_of else []
+            found.add(at, entry, stays, 1 - len(stays))
+    return found
+
+
+def _changed_puffins(shelf: Shelf, searched: Sequence[int], known: Sequence[str]) -> frozenset[str]:
+    """Return the Puffin files with a vector of a changed data file. Their vectors may be in several manifests."""
+    found = set()
+    for at in searched:
+        entries = shelf.entries(at)
+        shelf.hold(at, entries)
+        found |= {entry.path for entry in entries if entry.blob is not None and _may_cover(entry, known)}
+    return frozenset(found)
 
 
 def all_deletes(target: Target, before: Sequence[ManifestFile], hidden: Sequence[HiddenFile]) -> Built:
@@ -202,10 +255,12 @@ def _delete_files(target: Target, hidden: Sequence[HiddenFile], moved: Sequence[
         partitions.setdefault(tuple(partition._data), (partition, []))[1].append(item)
     spec, schema = target.specs[target.spec.spec_id]
     encoder = BodyEncoder(spec.partition_type(schema))
+    put = _put_vectors if target.format_version >= _WITH_VECTORS else _put_positions
     return [
-        encoder.added(_put(target, partition, rows), target.snapshot_id)
+        encoder.added(facts, target.snapshot_id)
         for partition, group in partitions.values()
         for rows in _batches(target, sorted(group, key=_location))
+        for facts in put(target, partition, rows)
     ]
 
 
@@ -215,11 +270,12 @@ def _location(item: HiddenFile | _Rows) -> str:
 
 def _batches(target: Target, items: Sequence[HiddenFile | _Rows]) -> Iterator[list[_Rows]]:
     """Yield the rows of data files, as many as one delete file takes. Vectors are read for each batch."""
+    most = _MOST_VECTORS if target.format_version >= _WITH_VECTORS else len(items)
     batch: list[HiddenFile | _Rows] = []
     count = 0
     for item in items:
         rows = item.vector.cardinality if isinstance(item, HiddenFile) else len(item[1])
-        if batch and count + rows > _MOST_POSITIONS:
+        if batch and (count + rows > _MOST_POSITIONS or len(batch) >= most):
             yield _with_rows(target, batch)
             batch, count = [], 0
         batch.append(item)
@@ -249,13 +305,13 @@ def _with_rows(target: Target, items: Sequence[HiddenFile | _Rows]) -> list[_Row
     return [item for item in rows if len(item[1])]
 
 
-def _put(target: Target, partition: Record, rows: Sequence[_Rows]) -> FileFacts:
+def _put_positions(target: Target, partition: Record, rows: Sequence[_Rows]) -> list[FileFacts]:
     data = encode_positions(rows)
     path = target.writer.new_delete_file()
     target.writer.put(path, data)
     positions = [int(value) for _, items in rows for value in (items[0], items[-1])]
     first, last = rows[0][0].encode(), rows[-1][0].encode()
-    return FileFacts(
+    facts = FileFacts(
         path=target.writer.location(path),
         rows=sum(len(items) for _, items in rows),
         size=len(data),
@@ -264,6 +320,29 @@ def _put(target: Target, partition: Record, rows: Sequence[_Rows]) -> FileFacts:
         upper={PATH_FIELD: last, _POS_FIELD: struct.pack("<q", max(positions))},
         content=DELETES,
     )
+    return [facts]
+
+
+def _put_vectors(target: Target, partition: Record, rows: Sequence[_Rows]) -> list[FileFacts]:
+    """Write a Puffin file. Bounds name the data file, since PyIceberg finds vectors only by them."""
+    data, places = encode_puffin(rows)
+    path = target.writer.new_puffin_file()
+    target.writer.put(path, data)
+    found = []
+    for place, (location, positions) in zip(places, rows, strict=True):
+        bound = {PATH_FIELD: location.encode()}
+        facts = FileFacts(
+            path=target.writer.location(path),
+            rows=len(positions),
+            size=len(data),
+            partition=partition,
+            lower=bound,
+            upper=bound,
+            content=DELETES,
+            blob=place,
+        )
+        found.append(facts)
+    return found
 
 
 def hidden_rows(target: Target, frame: pl.DataFrame, adds: Sequence[AddFile]) -> list[HiddenFile]:

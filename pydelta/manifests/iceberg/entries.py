@@ -1,7 +1,8 @@
 """Encode and decode the entries of Iceberg manifests: Avro records of one data file or delete file each.
 
-An entry is a short head (status, snapshot, sequence numbers) and a body that never changes, so an entry that another
-manifest takes over is copied, not encoded again. The fields are in the order of Iceberg's specification ("Manifests").
+An entry is a short head (status, snapshot, sequence numbers), a body that never changes, and with format version 3 a
+tail (first row id, deletion vector). So an entry that another manifest takes over is copied, not encoded again. The
+fields are in the order of Iceberg's specification ("Manifests").
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ __all__ = [
     "DELETES",
     "EXISTING",
     "PATH_FIELD",
+    "Blob",
     "BodyEncoder",
     "Entry",
     "FileFacts",
     "decode_block",
     "head",
     "partition_reader",
+    "tail",
 ]
 
 EXISTING: Final = 0
@@ -42,12 +45,30 @@ DELETED: Final = 2
 DATA: Final = 0
 """Content of an entry that is a data file."""
 DELETES: Final = 1
-"""Content of an entry that is a position delete file."""
+"""Content of an entry that is a position delete file, or a deletion vector."""
 PATH_FIELD: Final = 2147483546
 """Field id of ``file_path`` in position delete files."""
 _NULL: Final = b"\x00"
 _CACHED: Final = 50_000
 _PARQUET: Final = b"\x0ePARQUET"
+_PUFFIN: Final = b"\x0cPUFFIN"
+_WITH_TAIL: Final = 3
+"""Format version whose entries have a tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A deletion vector in a Puffin file.
+
+    Args:
+        location: Location of the data file whose rows it hides.
+        offset: Where it begins in the Puffin file.
+        size: Its bytes.
+    """
+
+    location: str
+    offset: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -66,6 +87,8 @@ class Entry:
         partition: Values by the partition spec.
         body: The encoded file.
         covers: First and last location of a data file that a delete file has positions of; None for data files.
+        first_row_id: Id of the first row of a data file, or None before one is assigned.
+        blob: The deletion vector, if the entry is one.
     """
 
     status: int
@@ -79,6 +102,8 @@ class Entry:
     partition: Record
     body: bytes
     covers: tuple[str, str] | None = None
+    first_row_id: int | None = None
+    blob: Blob | None = None
 
     def kept(self) -> Entry:
         """Return the entry as another manifest takes it over."""
@@ -91,7 +116,7 @@ class Entry:
     def _with(self, status: int, snapshot_id: int) -> Entry:
         return Entry(
             status, snapshot_id, self.sequence, self.file_sequence, self.content, self.path, self.rows, self.size,
-            self.partition, self.body, self.covers,
+            self.partition, self.body, self.covers, self.first_row_id, self.blob,
         )  # fmt: skip
 
 
@@ -109,6 +134,7 @@ class FileFacts:
         lower: Field id -> lower bound in Iceberg's single-value form.
         upper: Field id -> upper bound.
         content: ``DATA`` or ``DELETES``.
+        blob: The deletion vector, if the file is a Puffin file.
     """
 
     path: str
@@ -120,6 +146,7 @@ class FileFacts:
     lower: Mapping[int, bytes] | None = None
     upper: Mapping[int, bytes] | None = None
     content: int = DATA
+    blob: Blob | None = None
 
 
 # --- encoding --------------------------------------------------------------------------------------------------
@@ -162,7 +189,8 @@ class BodyEncoder:
         number = self._number
         return b"".join(
             (
-                number(file.content), number(len(path)), path, _PARQUET, self.partition(file.partition),
+                number(file.content), number(len(path)), path, _PARQUET if file.blob is None else _PUFFIN,
+                self.partition(file.partition),
                 _varint(file.rows), _varint(file.size),
                 _NULL,  # column sizes
                 self._counts(file.value_counts), self._counts(file.null_counts),
@@ -228,7 +256,7 @@ class BodyEncoder:
             covers = file.lower[PATH_FIELD].decode(), file.upper[PATH_FIELD].decode()
         return Entry(
             ADDED, snapshot_id, None, None, file.content, file.path, file.rows, file.size, file.partition,
-            self.encode(file), covers,
+            self.encode(file), covers, blob=file.blob,
         )  # fmt: skip
 
 
@@ -248,16 +276,33 @@ def head(entry: Entry) -> bytes:
     )  # fmt: skip
 
 
+def tail(entry: Entry) -> bytes:
+    """Encode what follows the body in format version 3."""
+    first, blob = entry.first_row_id, entry.blob
+    start = _NULL if first is None else b"\x02" + _varint(first)
+    if blob is None:
+        return start + _NO_BLOB
+    location = blob.location.encode()
+    size = _common(blob.size)
+    return b"".join((start, b"\x02", _common(len(location)), location, b"\x02", _varint(blob.offset), b"\x02", size))
+
+
+_NO_BLOB: Final = 3 * _NULL
+
+
 # --- decoding --------------------------------------------------------------------------------------------------
 
 
-def decode_block(data: bytes, count: int, read_partition: Callable[[BinaryDecoder], Record]) -> list[Entry]:
+def decode_block(
+    data: bytes, count: int, read_partition: Callable[[BinaryDecoder], Record], *, format_version: int
+) -> list[Entry]:
     """Decode a block of entries, those of deleted files too. Inherited numbers are None.
 
     Args:
         data: The block's bytes, not compressed.
         count: Number of entries.
         read_partition: See ``partition_reader``.
+        format_version: Version of the manifest's format.
     """
     decoder = new_decoder(data)
     read_int, tell = decoder.read_int, decoder.tell
@@ -277,13 +322,26 @@ def decode_block(data: bytes, count: int, read_partition: Callable[[BinaryDecode
         lower, upper = (_read_bounds(decoder) if read_int() else {} for _bounds in range(2))
         _skip_rest(decoder)
         covers = (lower[PATH_FIELD].decode(), upper[PATH_FIELD].decode()) if content == DELETES else None
+        body = data[start : tell()]
+        first_row_id, blob = _read_tail(decoder) if format_version >= _WITH_TAIL else (None, None)
         found.append(
             Entry(
-                status, snapshot_id, sequence, file_sequence, content, path, rows, size, partition,
-                data[start : tell()], covers,
+                status, snapshot_id, sequence, file_sequence, content, path, rows, size, partition, body, covers,
+                first_row_id, blob,
             )
         )  # fmt: skip
     return found
+
+
+def _read_tail(decoder: BinaryDecoder) -> tuple[int | None, Blob | None]:
+    """Return the first row id and the deletion vector. A referenced data file alone is of a position delete file."""
+    read_int = decoder.read_int
+    first = read_int() if read_int() else None
+    location = decoder.read_utf8() if read_int() else None
+    offset, size = (read_int() if read_int() else None for _ in range(2))
+    if location is None or offset is None or size is None:
+        return first, None
+    return first, Blob(location, offset, size)
 
 
 def partition_reader(partition_type: StructType) -> Callable[[BinaryDecoder], Record]:

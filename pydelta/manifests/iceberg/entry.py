@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError
 from pydelta.log import DeltaLog
@@ -27,7 +27,19 @@ from pydelta.manifests.iceberg.plan import MAX_FILES
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import Store
 
-__all__ = ["Found", "IcebergEntry", "IcebergOptions", "IcebergPublished", "find_newest", "read_entry", "read_hint"]
+__all__ = [
+    "FormatVersion",
+    "Found",
+    "IcebergEntry",
+    "IcebergOptions",
+    "IcebergPublished",
+    "find_newest",
+    "read_entry",
+    "read_hint",
+]
+
+FormatVersion: TypeAlias = Literal[2, 3]
+"""Version of Iceberg's format: with 3, hidden rows are deletion vectors in Puffin files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +70,8 @@ class IcebergOptions:
     Args:
         omit_unsupported: Leave out columns that Iceberg cannot hold, rather than refuse them. The table's property
             ``pydelta.iceberg.unsupported=omit`` does the same.
-        format_version: Version of Iceberg's format: 2.
+        format_version: Version of Iceberg's format: 2 or 3; None for the table's property
+            ``pydelta.iceberg.formatVersion``, or else the entry's present one, or else 2.
         schemes: Scheme of a location -> scheme that readers use.
         wait_seconds: How long to wait for another publisher.
         full: Compare every file with the entry, rather than take the changes from the log.
@@ -68,7 +81,7 @@ class IcebergOptions:
     """
 
     omit_unsupported: bool = False
-    format_version: int = 2
+    format_version: FormatVersion | None = None
     schemes: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEMES))
     wait_seconds: float = 60.0
     full: bool = False
@@ -90,7 +103,7 @@ class IcebergPublished:
         manifests_kept: Number of manifests named again as they are.
         files_added: Data files that the snapshot adds.
         files_removed: Data files that it removes.
-        delete_files: Files of hidden rows written.
+        delete_files: Files of hidden rows written; with format version 3, deletion vectors.
         puts: Number of files written in all.
         left_out: Columns that Iceberg cannot hold and that were left out.
         int96: Columns of times that some files store as INT96, which engines read differently.

@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader, AvroOutputFile
+from pyiceberg.avro.file import META_SCHEMA, AvroFile, AvroFileHeader, AvroOutputFile
 from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
     ManifestContent,
     ManifestFile,
     PartitionFieldSummary,
     construct_partition_summaries,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
-    read_manifest_list,
 )
-from pyiceberg.manifest import write_manifest_list as manifest_list_writer
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, StructType
 
@@ -40,18 +39,23 @@ from pydelta.manifests.iceberg.entries import (
     decode_block,
     head,
     partition_reader,
+    tail,
 )
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-__all__ = ["decode_list", "decode_manifest", "encode_list", "encode_manifest"]
+    from pydelta.manifests.iceberg.entry import FormatVersion
+
+__all__ = ["decode_list", "decode_manifest", "encode_list", "encode_manifest", "with_row_ids"]
 
 _BLOCK_ENTRIES: Final = 1000
 _CODEC: Final = "deflate"
 _LEVEL: Final = 4
-_FORMAT: Final = 2
+_NEWEST: Final = 3
+"""Format version whose fields manifests have in memory. Those that an older version lacks are null."""
+_FIRST_ROW_ID: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[_NEWEST].fields].index("first_row_id")
 _SYNC_BYTES: Final = 16
 _UNASSIGNED: Final = -1
 
@@ -111,7 +115,13 @@ class _Input(InputFile):
 
 
 def encode_manifest(
-    location: str, entries: Sequence[Entry], *, spec: PartitionSpec, schema: Schema, snapshot_id: int
+    location: str,
+    entries: Sequence[Entry],
+    *,
+    spec: PartitionSpec,
+    schema: Schema,
+    snapshot_id: int,
+    format_version: FormatVersion = 2,
 ) -> tuple[bytes, ManifestFile]:
     """Write a manifest.
 
@@ -121,6 +131,7 @@ def encode_manifest(
         spec: Partition spec of the entries.
         schema: Schema of the table.
         snapshot_id: Snapshot that adds the manifest.
+        format_version: Version of Iceberg's format.
 
     Returns:
         The file's bytes, and the manifest as a manifest list names it, with its sequence number unassigned.
@@ -132,13 +143,15 @@ def encode_manifest(
         "schema": schema.model_dump_json(),
         "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
         "partition-spec-id": str(spec.spec_id),
-        "format-version": str(_FORMAT),
+        "format-version": str(format_version),
         "content": "deletes" if is_deletes else "data",
         "avro.codec": _CODEC,
     }
     file_schema = manifest_entry_schema_with_data_file(
-        format_version=_FORMAT,
-        data_file=data_file_with_partition(format_version=_FORMAT, partition_type=_plainly_named(partition_type)),
+        format_version=format_version,
+        data_file=data_file_with_partition(
+            format_version=format_version, partition_type=_plainly_named(partition_type)
+        ),
     )
     with AvroOutputFile[Any](
         output_file=output, file_schema=file_schema, schema_name="manifest_entry", metadata=meta
@@ -147,7 +160,7 @@ def encode_manifest(
             block = entries[start : start + _BLOCK_ENTRIES]
             parts: list[bytes] = []
             for entry in block:
-                parts += (head(entry), entry.body)
+                parts += (head(entry), entry.body, tail(entry) if format_version >= _NEWEST else b"")
             content = _deflated(b"".join(parts))
             file.encoder.write_int(len(block))
             file.encoder.write_int(len(content))
@@ -190,6 +203,7 @@ def _described(
     types = [part.field_type for part in spec.partition_type(schema).fields]
     sequences = [entry.sequence for entry in entries if entry.sequence is not None and entry.status != DELETED]
     return ManifestFile.from_args(
+        _NEWEST,
         manifest_path=location,
         manifest_length=length,
         partition_spec_id=spec.spec_id,
@@ -243,9 +257,16 @@ def decode_manifest(
         blocks.append((codec.decompress(content) if codec is not None else content, count))
     if naming and not any(location in block for block, _ in blocks for location in naming):
         return []
-    read = (entry for block, count in blocks for entry in decode_block(block, count, read_partition))
+    version = int(header.meta.get("format-version", "2"))
+    read = (
+        entry for block, count in blocks for entry in decode_block(block, count, read_partition, format_version=version)
+    )
     found = [entry for entry in read if entry.status != DELETED]
+    next_row_id = _first_row_id(manifest)
     for entry in found:
+        if next_row_id is not None and entry.first_row_id is None and entry.content == DATA:
+            entry.first_row_id = next_row_id
+            next_row_id += entry.rows
         if entry.snapshot_id < 0:
             entry.snapshot_id = manifest.added_snapshot_id or 0
         if entry.sequence is None:
@@ -255,20 +276,82 @@ def decode_manifest(
     return found
 
 
+def _first_row_id(manifest: ManifestFile) -> int | None:
+    """Return the first row id. PyIceberg has no attribute for it, and its own records may lack it."""
+    found: int | None = manifest[_FIRST_ROW_ID] if len(manifest) > _FIRST_ROW_ID else None
+    return found
+
+
 # --- manifest lists --------------------------------------------------------------------------------------------
 
 
+def with_row_ids(manifests: Sequence[ManifestFile], next_row_id: int) -> tuple[list[ManifestFile], int]:
+    """Give each manifest of data files that has none its first row id, as format version 3 needs.
+
+    Args:
+        manifests: Manifests of a new snapshot, in the order of its list.
+        next_row_id: The next id of the table.
+
+    Returns:
+        The manifests, and the next id after them. Files that already have ids use some of them up, too.
+    """
+    found = []
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DATA and _first_row_id(manifest) is None:
+            manifest = ManifestFile(*manifest._data)
+            manifest[_FIRST_ROW_ID] = next_row_id
+            next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+        found.append(manifest)
+    return found, next_row_id
+
+
 def encode_list(
-    manifests: Sequence[ManifestFile], *, snapshot_id: int, parent_id: int | None, sequence_number: int
+    manifests: Sequence[ManifestFile],
+    *,
+    snapshot_id: int,
+    parent_id: int | None,
+    sequence_number: int,
+    first_row_id: int | None = None,
+    format_version: FormatVersion = 2,
 ) -> bytes:
     """Write the manifest list of a snapshot. Manifests that the snapshot adds get its sequence number."""
     output = _Output("list")
-    with manifest_list_writer(_FORMAT, output, snapshot_id, parent_id, sequence_number, _CODEC) as writer:
+    meta = {
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
+        "sequence-number": str(sequence_number),
+        "format-version": str(format_version),
+        "avro.codec": _CODEC,
+    }
+    if first_row_id is not None:
+        meta["first-row-id"] = str(first_row_id)
+    with AvroOutputFile[ManifestFile](
+        output_file=output,
+        file_schema=MANIFEST_LIST_FILE_SCHEMAS[format_version],
+        record_schema=MANIFEST_LIST_FILE_SCHEMAS[_NEWEST],
+        schema_name="manifest_file",
+        metadata=meta,
+    ) as file:
         if manifests:
-            writer.add_manifests(list(manifests))
+            file.write_block([_with_sequence(item, sequence_number) for item in manifests])
     return output.buffer.getvalue()
 
 
+def _with_sequence(manifest: ManifestFile, sequence_number: int) -> ManifestFile:
+    found = ManifestFile(*manifest._data)
+    if found.sequence_number == _UNASSIGNED:
+        found.sequence_number = sequence_number
+    if found.min_sequence_number == _UNASSIGNED:
+        found.min_sequence_number = sequence_number
+    return found
+
+
 def decode_list(data: bytes) -> list[ManifestFile]:
-    """Read a manifest list."""
-    return list(read_manifest_list(_Input("list", data)))
+    """Read a manifest list of any format version."""
+    with AvroFile[ManifestFile](
+        _Input("list", data),
+        MANIFEST_LIST_FILE_SCHEMAS[_NEWEST],
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as file:
+        return list(file)

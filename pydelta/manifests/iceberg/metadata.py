@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,10 +23,12 @@ __all__ = [
     "current_snapshot",
     "encoded",
     "forgotten",
+    "has_row_ids",
     "is_ours",
     "metadata_number",
     "metadata_path",
     "next_metadata",
+    "next_row_id",
     "snapshot_version",
     "without_snapshots",
 ]
@@ -74,12 +76,14 @@ class NewSnapshot:
         manifest_list: Location of its manifest list.
         timestamp_ms: Time of the Delta version. Moved forward if the snapshot before is newer.
         summary: Iceberg's ``operation`` and counts, and the Delta version.
+        row_ids: How many row ids it uses up, with format version 3.
     """
 
     id: int
     manifest_list: str
     timestamp_ms: int
     summary: Mapping[str, str]
+    row_ids: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ class MetadataChange:
         properties: Properties to set.
         snapshot: The snapshot to add.
         keep: Number of snapshots and of earlier metadata files that stay.
-        format_version: Version of Iceberg's format.
+        format_version: Version of Iceberg's format, not below the one before.
     """
 
     location: str
@@ -119,6 +123,7 @@ def next_metadata(
         previous_location: Location of the metadata before.
     """
     found = dict(previous) if previous is not None else _first(change)
+    found["format-version"] = change.format_version
     found["schemas"], found["current-schema-id"] = _numbered(found["schemas"], change.schema, "schema-id")
     found["last-column-id"] = max(found["last-column-id"], change.last_column_id)
     _set_spec(found, change.spec)
@@ -162,11 +167,34 @@ def _numbered(
 
 def _set_spec(found: dict[str, Any], spec: Mapping[str, Any]) -> None:
     """Make a spec the default one, with the id that it has: manifests name it."""
-    others = [item for item in found["partition-specs"] if item["spec-id"] != spec["spec-id"]]
+    columns = {item["schema-id"]: item for item in found["schemas"]}[found["current-schema-id"]]["fields"]
+    ids = {name.lower(): number for name, number in _full_names(columns)}
+    others = [_renamed(item, ids) for item in found["partition-specs"] if item["spec-id"] != spec["spec-id"]]
     found["partition-specs"] = sorted([*others, dict(spec)], key=lambda item: int(item["spec-id"]))
     found["default-spec-id"] = spec["spec-id"]
     highest = max((part["field-id"] for part in spec["fields"]), default=0)
     found["last-partition-id"] = max(found["last-partition-id"], highest)
+
+
+def _full_names(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[tuple[str, int]]:
+    """Iterate over columns and the fields of structs, as Iceberg names them, with their ids."""
+    for item in fields:
+        name = f"{above}{item['name']}"
+        yield name, item["id"]
+        if isinstance(item["type"], Mapping) and item["type"]["type"] == "struct":
+            yield from _full_names(item["type"]["fields"], f"{name}.")
+
+
+def _renamed(spec: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Return an earlier spec without the names of other columns, with which Iceberg's own library opens no table.
+
+    Readers find partition values by ids, so names are free. A replaced table gives ids and names to other columns.
+    """
+    fields = []
+    for part in spec["fields"]:
+        taken = ids.get(part["name"].lower(), part["source-id"]) != part["source-id"]
+        fields.append({**part, "name": f"{part['name']}_{part['field-id']}"} if taken else part)
+    return {**spec, "fields": fields}
 
 
 def _add_snapshot(found: dict[str, Any], new: NewSnapshot, *, keep: int) -> None:
@@ -183,11 +211,25 @@ def _add_snapshot(found: dict[str, Any], new: NewSnapshot, *, keep: int) -> None
     parent = found.get("current-snapshot-id")
     if parent is not None:
         added["parent-snapshot-id"] = parent
+    if has_row_ids(found["format-version"]):
+        first = next_row_id(found)
+        added |= {"first-row-id": first, "added-rows": new.row_ids}
+        found["next-row-id"] = first + new.row_ids
     found["last-sequence-number"] = number
     found["current-snapshot-id"] = new.id
     found["snapshots"] = [*found["snapshots"], added][-keep:]
     found["snapshot-log"] = [*found["snapshot-log"], {"snapshot-id": new.id, "timestamp-ms": time_ms}]
     found["refs"] = {_MAIN: {"snapshot-id": new.id, "type": "branch"}}
+
+
+def has_row_ids(format_version: int) -> bool:
+    """Return whether a format version gives each row an id."""
+    return format_version >= 3
+
+
+def next_row_id(metadata: Metadata | None) -> int:
+    """Return the id of the next new row, with format version 3."""
+    return int(metadata.get("next-row-id", 0)) if metadata is not None else 0
 
 
 def _finished(
@@ -235,9 +277,12 @@ def without_snapshots(
 
 
 def forgotten(metadata: Metadata) -> dict[str, Any]:
-    """Return metadata without any snapshot, to start again with the same field ids."""
+    """Return metadata without any snapshot, to start again with the same field ids.
+
+    No manifest is left that needs a partition spec, and the column that it names by id may now be another one.
+    """
     found = {name: value for name, value in metadata.items() if name != "current-snapshot-id"}
-    return {**found, "snapshots": [], "snapshot-log": [], "refs": {}}
+    return {**found, "snapshots": [], "snapshot-log": [], "refs": {}, "partition-specs": []}
 
 
 def current_snapshot(metadata: Metadata) -> Mapping[str, Any] | None:

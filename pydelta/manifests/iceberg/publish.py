@@ -24,12 +24,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from pydelta.errors import (
-    InvalidArgumentError,
-    TableNotFoundError,
-    UnsafeOperationError,
-    VersionNotFoundError,
-)
+from pydelta.errors import TableNotFoundError, UnsafeOperationError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import adds_from_frame
 from pydelta.manifests.contents import locations, with_scheme
@@ -37,8 +32,16 @@ from pydelta.manifests.iceberg.bounds import ENTRY_PROPERTIES
 from pydelta.manifests.iceberg.build import Built, Target, all_data, changed_data, is_data, ranges_of
 from pydelta.manifests.iceberg.changes import FileChanges, file_changes
 from pydelta.manifests.iceberg.deletes import all_deletes, changed_deletes, hidden_rows
-from pydelta.manifests.iceberg.entry import Found, IcebergOptions, IcebergPublished, find_newest, read_hint
-from pydelta.manifests.iceberg.manifests import encode_list
+from pydelta.manifests.iceberg.entry import (
+    FormatVersion,
+    Found,
+    IcebergOptions,
+    IcebergPublished,
+    find_newest,
+    read_hint,
+)
+from pydelta.manifests.iceberg.format_version import format_version
+from pydelta.manifests.iceberg.manifests import encode_list, with_row_ids
 from pydelta.manifests.iceberg.metadata import (
     COVERED_PROPERTY,
     FOLDER,
@@ -53,14 +56,17 @@ from pydelta.manifests.iceberg.metadata import (
     current_snapshot,
     encoded,
     forgotten,
+    has_row_ids,
     is_ours,
     metadata_path,
     next_metadata,
+    next_row_id,
 )
 from pydelta.manifests.iceberg.partitions import partition_spec
 from pydelta.manifests.iceberg.reading import read_list
 from pydelta.manifests.iceberg.samples import checked_schema
 from pydelta.manifests.iceberg.schema import EntrySchema, PreviousColumns, entry_schema
+from pydelta.manifests.iceberg.summary import snapshot_summary
 from pydelta.manifests.iceberg.writing import FileWriter
 from pydelta.manifests.lease import ICEBERG, Lease, ManifestsBusyError
 from pydelta.manifests.publish import holding
@@ -74,7 +80,6 @@ __all__ = ["known_specs", "move_hint", "publish_iceberg", "put_metadata"]
 _ATTEMPTS: Final = 5
 _CHECKED_FILES: Final = 100_000
 """Number of files up to which the files of a table are loaded to compare counts."""
-FORMAT_VERSION: Final = 2
 _UNSUPPORTED: Final = "pydelta.iceberg.unsupported"
 
 
@@ -91,17 +96,13 @@ def publish_iceberg(
     Raises:
         TableNotFoundError: There is no table.
         VersionNotFoundError: The log cannot rebuild the version.
-        UnsupportedFeatureError, SchemaError: Iceberg cannot hold a column. The error names it.
+        UnsupportedFeatureError, SchemaError: Iceberg cannot hold a column, and the error names it. Or the entry is of a
+            later format version than the table asks for.
         UnsafeOperationError: Another engine changed the entry.
         ManifestsBusyError, LeaseLostError: Another process publishes; try again.
         StorageError: The store failed. The entry is unchanged, and the next run publishes.
     """
     options = options or IcebergOptions()
-    if options.format_version != FORMAT_VERSION:
-        raise InvalidArgumentError(
-            f"An Iceberg entry of format version {options.format_version} cannot be written.",
-            hint=f"Use format version {FORMAT_VERSION}.",
-        )
     store = log.store
     before, snapshot = find_newest(store), _wanted(log, version)
 
@@ -146,7 +147,11 @@ def _is_current(log: DeltaLog, found: Found, snapshot: Snapshot, options: Iceber
     if json.loads(found.metadata["properties"].get(LEFT_OUT_PROPERTY, "[]")) and not _omits(snapshot, options):
         return False
     version = _version(found.metadata)
-    return version == snapshot.version or (asked is not None and version > asked)
+    if asked is not None and version > asked:
+        return True
+    return version == snapshot.version and found.metadata["format-version"] == format_version(
+        snapshot, options, found.metadata
+    )
 
 
 def _version(metadata: Mapping[str, Any]) -> int:
@@ -163,8 +168,6 @@ def _why_restart(log: DeltaLog, found: Found, snapshot: Snapshot, options: Icebe
         return "another table was published here before"
     if metadata["location"] != _root(log, options) + FOLDER:
         return f"the table was at {metadata['location'].removesuffix('/' + FOLDER)} when it was published"
-    if metadata["format-version"] != options.format_version:
-        return f"it was of format version {metadata['format-version']}"
     return None
 
 
@@ -276,6 +279,7 @@ class _Basis:
         entry: The schema.
         spec: The partition spec.
         specs: Every spec with a schema that has its columns, by id.
+        format_version: Version of Iceberg's format.
         int96: Columns of times that files store as INT96.
     """
 
@@ -284,6 +288,7 @@ class _Basis:
     entry: EntrySchema
     spec: PartitionSpec
     specs: Mapping[int, tuple[PartitionSpec, Schema]]
+    format_version: FormatVersion
     int96: tuple[str, ...]
 
 
@@ -295,6 +300,7 @@ def _basis(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Ice
     elif metadata is not None and _version(metadata) > snapshot.version:
         reason = f"version {_version(metadata)} was published, but the table is at {snapshot.version}"
         metadata = forgotten(metadata)
+    number = format_version(snapshot, options, metadata)
     entry, int96 = checked_schema(
         lambda only: _schema_of(snapshot, metadata, options, only), log, snapshot, begins=metadata is None
     )
@@ -308,6 +314,7 @@ def _basis(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Ice
         entry=entry,
         spec=spec,
         specs={**known, spec.spec_id: (spec, entry.schema)},
+        format_version=number,
         int96=int96,
     )
 
@@ -327,28 +334,23 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
             schemes=options.schemes,
             snapshot_id=_new_id(metadata),
             writer=writer,
+            format_version=basis.format_version,
             max_files=options.files_per_manifest,
         )
         data, deletes, reason, data_change = _build(target, metadata, basis.reason, options)
         listed = writer.new_list(target.snapshot_id)
-        summary = _summary(snapshot, metadata, data, deletes, data_change=data_change)
+        summary = snapshot_summary(snapshot, metadata, data, deletes, data_change=data_change)
+        manifests, row_ids = _with_row_ids(target, metadata, [*data.manifests, *deletes.manifests])
+        new = NewSnapshot(
+            id=target.snapshot_id,
+            manifest_list=writer.location(listed),
+            timestamp_ms=snapshot.timestamp_ms,
+            summary=summary,
+            row_ids=row_ids,
+        )
         after = next_metadata(
             metadata,
-            MetadataChange(
-                location=root + FOLDER,
-                schema=json.loads(entry.schema.model_dump_json()),
-                last_column_id=entry.last_column_id,
-                spec=json.loads(spec.model_dump_json()),
-                properties=_properties(snapshot, entry),
-                snapshot=NewSnapshot(
-                    id=target.snapshot_id,
-                    manifest_list=writer.location(listed),
-                    timestamp_ms=snapshot.timestamp_ms,
-                    summary=summary,
-                ),
-                keep=options.keep_snapshots,
-                format_version=options.format_version,
-            ),
+            _change(target, root + FOLDER, new, keep=options.keep_snapshots),
             now_ms=epoch_ms(),
             previous_location=root + metadata_path(before.number) if before is not None else None,
         )
@@ -357,10 +359,12 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
         writer.put(
             listed,
             encode_list(
-                [*data.manifests, *deletes.manifests],
+                manifests,
                 snapshot_id=target.snapshot_id,
                 parent_id=newest.get("parent-snapshot-id"),
                 sequence_number=newest["sequence-number"],
+                first_row_id=newest.get("first-row-id"),
+                format_version=basis.format_version,
             ),
         )
         writer.settle()
@@ -373,6 +377,30 @@ def _make(log: DeltaLog, snapshot: Snapshot, before: Found | None, options: Iceb
         left_out=entry.left_out,
         int96=basis.int96,
     )
+
+
+def _change(target: Target, location: str, new: NewSnapshot, *, keep: int) -> MetadataChange:
+    return MetadataChange(
+        location=location,
+        schema=json.loads(target.entry.schema.model_dump_json()),
+        last_column_id=target.entry.last_column_id,
+        spec=json.loads(target.spec.model_dump_json()),
+        properties=_properties(target.snapshot, target.entry),
+        snapshot=new,
+        keep=keep,
+        format_version=target.format_version,
+    )
+
+
+def _with_row_ids(
+    target: Target, metadata: Mapping[str, Any] | None, manifests: list[ManifestFile]
+) -> tuple[list[ManifestFile], int]:
+    """Give manifests their first row ids, if the format has them. Returns them, and how many ids they use up."""
+    if not has_row_ids(target.format_version):
+        return manifests, 0
+    first = next_row_id(metadata)
+    numbered, after = with_row_ids(manifests, first)
+    return numbered, after - first
 
 
 def _schema_of(
@@ -542,53 +570,3 @@ def _all_deletes(target: Target, before: Sequence[ManifestFile]) -> Built:
     built = all_deletes(target, before, hidden_rows(target, frame, files.adds(frame)))
     built.covered = frame.height
     return built
-
-
-# --- the summary -----------------------------------------------------------------------------------------------
-
-
-def _summary(
-    snapshot: Snapshot, metadata: Mapping[str, Any] | None, data: Built, deletes: Built, *, data_change: bool
-) -> dict[str, str]:
-    before = current_snapshot(metadata) if metadata is not None else None
-    size = int(before["summary"].get("total-files-size", 0)) if before is not None else 0
-    info = snapshot.commit_info
-    counts = {
-        "added-data-files": data.added.files,
-        "added-records": data.added.rows,
-        "added-delete-files": deletes.added.files,
-        "added-position-deletes": deletes.added.rows,
-        "added-files-size": data.added.size + deletes.added.size,
-        "deleted-data-files": data.removed.files,
-        "deleted-records": data.removed.rows,
-        "removed-delete-files": deletes.removed.files,
-        "removed-position-deletes": deletes.removed.rows,
-        "removed-files-size": data.removed.size + deletes.removed.size,
-        "changed-partition-count": len(data.partitions | deletes.partitions),
-    }
-    totals = {
-        "total-records": data.rows,
-        "total-data-files": data.files,
-        "total-delete-files": deletes.files,
-        "total-position-deletes": deletes.rows,
-        "total-equality-deletes": 0,
-        "total-files-size": size + counts["added-files-size"] - counts["removed-files-size"],
-    }
-    return {
-        "operation": _operation(data, deletes, data_change=data_change),
-        **{name: str(count) for name, count in counts.items() if count},
-        **{name: str(count) for name, count in totals.items()},
-        COVERED_PROPERTY: str(deletes.covered),
-        VERSION_PROPERTY: str(snapshot.version),
-        TIMESTAMP_PROPERTY: str(snapshot.timestamp_ms),
-        "pydelta.operation": (info.operation if info is not None else None) or "",
-    }
-
-
-def _operation(data: Built, deletes: Built, *, data_change: bool) -> str:
-    """Return Iceberg's name for what changed."""
-    if not data_change and (data.added.files or data.removed.files):
-        return "replace"
-    if not (data.removed.files or deletes.added.files or deletes.removed.files):
-        return "append"
-    return "overwrite" if data.added.files or deletes.removed.rows > deletes.added.rows else "delete"

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from pydelta.errors import StorageError
 from pydelta.manifests.iceberg.manifests import decode_list, decode_manifest
+from pydelta.manifests.iceberg.puffin import vector_rows
 from pydelta.storage import Store
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
     from pydelta.manifests.iceberg.entries import Entry
 
-__all__ = ["live_files", "read_list", "read_manifest", "read_whole"]
+__all__ = ["live_files", "read_list", "read_manifest", "read_vectors", "read_whole"]
 
 _DAMAGED: Final = (ValueError, EOFError, KeyError, IndexError, OverflowError, TypeError, SystemError, zlib.error)
 
@@ -82,6 +86,34 @@ def read_manifest(
         return decode_manifest(data, manifest, spec=spec, schema=schema, naming=naming)
     except _DAMAGED as error:
         raise _incomplete(store, path) from error
+
+
+def read_vectors(
+    store: Store, path_of: Callable[[str], str], vectors: Sequence[Entry]
+) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+    """Read deletion vectors: yield the locations of data files with the positions of their hidden rows.
+
+    Args:
+        store: Store of the table.
+        path_of: Returns the path of a location.
+        vectors: Entries of vectors. Those of one Puffin file are read together.
+
+    Raises:
+        StorageError: A Puffin file is damaged or was read in part.
+    """
+    files: dict[str, list[Entry]] = {}
+    for entry in vectors:
+        files.setdefault(entry.path, []).append(entry)
+    for location, entries in files.items():
+        path = path_of(location)
+        data = read_whole(store, path, entries[0].size)
+        for entry in entries:
+            assert entry.blob is not None, "only entries of vectors are read"
+            try:
+                rows = vector_rows(data, entry.blob, cardinality=entry.rows)
+            except ValueError as error:
+                raise _incomplete(store, path) from error
+            yield entry.blob.location, rows.astype(np.int64)
 
 
 def _incomplete(store: Store, path: str) -> StorageError:

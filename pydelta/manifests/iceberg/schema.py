@@ -405,7 +405,10 @@ class _Builder:
         simple = _PRIMITIVES.get(data_type.name)
         if simple is not None:
             return simple, []
-        self.problems.append(_Problem(name, f"is {data_type.name}, a type that Iceberg v2 lacks", _OTHER_TYPE))
+        # Version 3 has unknown and variant, but DuckDB cannot open a table with the one, PyIceberg none with the other.
+        self.problems.append(
+            _Problem(name, f"is {data_type.name}, a type that some readers of Iceberg lack", _OTHER_TYPE)
+        )
         inside = ("metadata", "value") if data_type.name == "variant" else ()
         return None, [self.only_in_files(part, mapped) for part in inside]
 

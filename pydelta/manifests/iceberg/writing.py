@@ -64,6 +64,10 @@ class FileWriter:
         """Return a path for a file of hidden rows."""
         return f"{FOLDER}/deletes/{self._new_name()}.parquet"
 
+    def new_puffin_file(self) -> str:
+        """Return a path for a file of deletion vectors."""
+        return f"{FOLDER}/deletes/{self._new_name()}.puffin"
+
     def _new_name(self) -> str:
         self._names += 1
         return f"{self._id}-{self._names}"

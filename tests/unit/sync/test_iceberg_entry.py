@@ -21,9 +21,11 @@ from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions
 from catalog_sync.targets import SyncTarget
 from catalog_sync.thrift.memory import MemoryMetastore
-from pydelta.errors import InvalidArgumentError, SchemaError, TableNotFoundError
+from pydelta.commands.alter.requests import SetProperties, UnsetProperties
+from pydelta.errors import InvalidArgumentError, SchemaError, TableNotFoundError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.testing import SimulatedCrash
+from pydelta.testing.commands import alter_table
 from pydelta.testing.operations import add_file, append, create_table
 
 ORDERS = TableName(database="lake", name="orders")
@@ -479,6 +481,20 @@ def test_the_states_without_an_entry_and_with_a_stopped_one(metastore, publisher
     found = iceberg_status(stopped, metastore, ENTRY, now_ms=0)
     assert (found.state, "catalog_sync drop lake_iceberg.orders" in found.problem) == (IcebergState.STOPPED, True)
     assert sync_iceberg(stopped, metastore, ENTRY).stopped
+
+
+def test_a_table_that_asks_for_an_older_format_is_blocked_until_it_does_not(metastore, tmp_path):
+    log = registered(metastore, tmp_path / "t", **{"pydelta.iceberg.formatVersion": "3"})
+    assert sync_iceberg(log, metastore, ENTRY, iceberg=True).version == 0
+    alter_table(log, SetProperties(properties={"pydelta.iceberg.formatVersion": "2"}))
+    with pytest.raises(UnsupportedFeatureError, match="format version 2, but its entry is of version 3"):
+        sync_iceberg(log, metastore, ENTRY)
+    found = iceberg_status(log, metastore, ENTRY, now_ms=0)
+    assert (found.state, found.version) == (IcebergState.BLOCKED, 0)
+    assert "Iceberg has no way back" in found.problem
+    alter_table(log, UnsetProperties(names=("pydelta.iceberg.formatVersion",)))
+    assert sync_iceberg(log, metastore, ENTRY).version == 2
+    assert iceberg_status(log, metastore, ENTRY, now_ms=0).state is IcebergState.CURRENT
 
 
 def test_names_and_numbers(tmp_path):
