@@ -151,6 +151,8 @@ def test_pages_give_every_name_once(tmp_path):
     ("POST", "/v1/namespaces"), ("POST", "/v1/namespaces/lake/tables"), ("DELETE", "/v1/namespaces/lake"),
     ("DELETE", "/v1/namespaces/lake/tables/orders"), ("POST", "/v1/namespaces/lake/tables/orders"),
     ("GET", "/v1/namespaces/lake/tables/orders/metrics"), ("PUT", "/v1/config"),
+    ("POST", "/v1/namespaces/lake/properties"), ("POST", "/v1/namespaces/lake/register"), ("POST", "/v1/tables/rename"),
+    ("POST", "/v1/transactions/commit"),
 ])  # fmt: skip
 def test_what_would_write_is_refused(client, method, uri):
     assert error_of(client(uri, method)) == (406, "UnsupportedOperationException")
