@@ -1,7 +1,7 @@
 """Plan the hops of a table with hidden rows, which only readers of the log and of Iceberg see right.
 
-It has no times: Presto 0.287 refuses Iceberg tables with times in a zone, which Delta's are. It is also read through the
-stack's Iceberg REST catalog, which has to refuse a request without the token.
+It has no times: Presto 0.287 refuses Iceberg tables with times in a zone, which Delta's are. The stack's Iceberg REST
+catalog gives it too, and has to refuse a request without the token.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class RestReader:
             RestCatalogError: The catalog does not answer.
         """
         try:
-            with urllib.request.urlopen(f"http://{self.address}/v1/config", timeout=_SECONDS) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://{self.address}/v1/config", timeout=_SECONDS) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

@@ -221,7 +221,9 @@ class StackWorld(World):
             assert "timestamptz is not supported" in str(error), f"{engine.name} says: {error}"
             self._count(f"{engine.name} refuses times with a zone")
         else:
-            raise AssertionError(f"{engine.name} read a table with times in a zone, which docs/guides/iceberg.md denies")
+            raise AssertionError(
+                f"{engine.name} read a table with times in a zone, which docs/guides/iceberg.md denies"
+            )
 
     def _check_conditions(self, engine: Engine, table: pa.Table) -> None:
         """Ask for the ids under conditions over every column, each of which may leave out files by their bounds."""

@@ -1,4 +1,4 @@
-"""Programs on this machine at the stack's Iceberg entries: what each engine reads, and who is let in to write or read."""
+"""Programs on this machine at the stack's Iceberg entries: what each engine reads, who may read, that nobody may write."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def test_without_the_token_nobody_is_let_in(stack, world, token):
         assert world.name.name not in json.dumps(body)
 
 
+RENAMED = {"source": {"namespace": ["a"], "name": "b"}, "destination": {"namespace": ["a"], "name": "c"}}
 WRITES = [
     ("POST", "namespaces", {"namespace": ["refused"]}),
     ("DELETE", "namespaces/{0}", None),
@@ -81,7 +82,7 @@ WRITES = [
     ("POST", "namespaces/{0}/register", {"name": "refused", "metadata-location": "s3://warehouse/none"}),
     ("POST", "namespaces/{0}/tables/{1}", {"requirements": [], "updates": []}),
     ("DELETE", "namespaces/{0}/tables/{1}", None),
-    ("POST", "tables/rename", {"source": {"namespace": ["a"], "name": "b"}, "destination": {"namespace": ["a"], "name": "c"}}),
+    ("POST", "tables/rename", RENAMED),
     ("POST", "transactions/commit", {"table-changes": []}),
 ]  # fmt: skip
 
@@ -98,8 +99,9 @@ def test_what_would_write_is_answered_with_406(stack, world, method, path, body)
 def test_engines_that_write_through_the_catalog_are_refused_and_nothing_changes(stack, world):
     before = pointer(stack, world)
     name = f"lake.{world.name}"
+    writes = (f"INSERT INTO {name} (id) VALUES (1)", f"DROP TABLE {name}", f"CREATE TABLE lake.{DATABASE}.x (a INT)")
     with stack.duckdb() as link:
-        for statement in (f"INSERT INTO {name} (id) VALUES (1)", f"DROP TABLE {name}", f"CREATE TABLE lake.{DATABASE}.x (a INT)"):
+        for statement in writes:
             with pytest.raises(duckdb.Error, match=r"406"):
                 link.execute(statement)
     loaded = stack.pyiceberg().load_table((world.name.database, world.name.name))
