@@ -1,4 +1,4 @@
-"""Read an Iceberg entry with Trino or Presto: rows as the other readers give them, and the ids that a condition keeps."""
+"""Read an Iceberg entry with Trino or Presto: rows as other readers give them, and the ids that a condition keeps."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Engine:
         return [sorted(ids) for ids in found]
 
     def conditions(self, field: pa.Field, value: Any) -> Mapping[str, str]:
-        """Conditions over a column: whether it is null and, with a value, each comparison with that, by its operator."""
+        """Conditions over a column, by operator: whether it is null and, with a value, comparisons with that."""
         quoted = _quoted(field.name)
         found = {"IS NULL": f"{quoted} IS NULL", "IS NOT NULL": f"{quoted} IS NOT NULL"}
         if value is not None:

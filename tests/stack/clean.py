@@ -1,4 +1,4 @@
-"""Removes what an earlier run of these tests left: files, entries; with --registered only entries in lake and beside it."""
+"""Removes what an earlier run of these tests left: files, entries; with --registered only entries of lake's tables."""
 
 from __future__ import annotations
 

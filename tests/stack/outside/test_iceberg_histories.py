@@ -1,4 +1,4 @@
-"""Programs on this machine at the stack's Iceberg entries: what each engine reads, who may read, that nobody may write."""
+"""Programs on this machine at the stack's Iceberg entries: what each engine reads, and that nobody writes."""
 
 from __future__ import annotations
 
