@@ -62,6 +62,7 @@ def versions() -> list[tuple[str, str]]:
         ("delta-spark", found("tests/peers/reference_session.py", r"delta-spark_2\.13:([\d.]+)")),
         ("delta-rs", pinned("deltalake")),
         ("DuckDB", pinned("duckdb")),
+        ("PyIceberg", pinned("pyiceberg")),
         ("Trino", found("images/trino/Dockerfile", r"^ARG TRINO_VERSION=(\S+)")),
         ("Presto", found("images/presto/Dockerfile", r"^ARG PRESTO_VERSION=(\S+)")),
         ("PyHive", pinned("PyHive")),
