@@ -22,6 +22,7 @@ case "$*" in
   "ps -aq"*) echo "${CONTAINERS-one}" ;;
   "ps -a "*working_dir*) echo "${STARTED_FROM:-}" ;;
   "volume ls"*) echo "${VOLUMES:-}" ;;
+  "inspect --format {{.RestartCount}}"*) echo "${RESTARTS:-0}" ;;
   "volume inspect"*) exit "${VOLUME_IS_THERE:-0}" ;;
   *) printf '%s\\0' "$@" >"$NOTED"; exit "${CODE:-0}" ;;
 esac
@@ -323,6 +324,13 @@ def test_without_env_the_stack_can_be_stopped(project):
 def test_a_stack_that_is_down_and_one_that_is_ill_are_told_apart(project):
     assert "is not up. Next: make up" in project("scripts/stack-trino", HEALTH="", CONTAINERS="")[1]
     assert "trino is not healthy (starting)" in project("scripts/stack-trino", HEALTH="starting")[1]
+
+
+def test_status_tells_which_services_have_ended_by_themselves(project):
+    said = project("scripts/stack-status", RESTARTS="2")[1]
+    assert "trino ended by itself and was started again, 2 times since it was made" in said
+    assert "make logs SERVICE=trino" in said
+    assert "ended by itself" not in project("scripts/stack-status")[1]
 
 
 def test_a_lost_env_is_written_again_and_data_of_before_is_said(project):
