@@ -6,6 +6,7 @@ It runs on the machine of the stack, whose ports are on the loopback: ``scripts/
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Stack:
         rest: URL of the Iceberg REST catalog.
         trino: Trino.
         presto: Presto; None without it.
+        run: Part of the tables' names: Trino keeps metadata files by their paths, and knows one that is gone.
         key: Key of the store and its secret.
         token: Token for the REST catalog.
     """
@@ -56,6 +58,7 @@ class Stack:
     rest: str
     trino: Engine
     presto: Engine | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     key: tuple[str, str] = field(repr=False)
     token: str = field(repr=False)
 
@@ -124,7 +127,7 @@ class StackWorld(World):
     def __init__(self, stack: Stack, seed: int) -> None:
         self.stack = stack
         self.zoned = seed % 2 == 0
-        self.name = TableName(database=DATABASE, name=f"seed_{seed}")
+        self.name = TableName(database=DATABASE, name=f"seed_{seed}_{stack.run}")
         self.seen: dict[int, tuple[pa.Schema, Rows]] = {}
         self.reads: dict[str, int] = {}
         self._clones = 0
@@ -214,7 +217,10 @@ class StackWorld(World):
             for name in nested:
                 self._check_nested(engine, table.select([name]))
             table = table.drop_columns(nested)
-        assert engine.rows(self.entry, table.schema) == of_arrow(table), f"{engine.name} reads other rows"
+        found, wanted = engine.rows(self.entry, table.schema), of_arrow(table)
+        assert found == wanted, (
+            f"{engine.name} reads other rows: {_differing(found, wanted, sorted(table.column_names))}"
+        )
         self._count(engine.name)
         self._check_conditions(engine, table)
 
@@ -241,22 +247,51 @@ class StackWorld(World):
         """Ask for the ids under conditions over every column, each of which may leave out files by their bounds."""
         rows = table.to_pylist()
         asked: list[str] = []
-        expected: list[tuple[str, list[int]]] = []
+        expected: list[list[int]] = []
         for part in table.schema:
             if not is_simple(part.type):
                 continue
             values = [row[part.name] for row in rows if row[part.name] is not None and row[part.name] == row[part.name]]
-            by_time = engine.is_presto and pa.types.is_timestamp(part.type)  # It compares times that it has cut.
-            value = self.rng.choice(values) if values and not by_time else None
+            value = self.rng.choice(values) if values else None
+            if engine.is_presto and pa.types.is_timestamp(part.type):  # It compares times that it has cut.
+                value = None
+            if not engine.is_presto and pa.types.is_float64(part.type) and self._is_widened(part.name):
+                self._check_widened(engine, part, value)
+                continue
             for sign, condition in engine.conditions(part, value).items():
+                wanted = sorted(row["id"] for row in rows if _holds(sign, row, part.name, value))
                 asked.append(condition)
-                expected.append((condition, sorted(row["id"] for row in rows if _holds(sign, row, part.name, value))))
-        for (condition, wanted), found in zip(expected, engine.ids(self.entry, asked), strict=True):
+                expected.append(wanted)
+        for condition, wanted, found in zip(asked, expected, engine.ids(self.entry, asked), strict=True):
             assert found == wanted, f"{engine.name}, where {condition}: {found}, not {wanted}"
         self._count(f"{engine.name}, conditions", len(asked))
 
+    def _is_widened(self, name: str) -> bool:
+        field = self.log.update().schema.field(name)
+        return field is not None and "delta.typeChanges" in field.metadata
+
+    def _check_widened(self, engine: Engine, part: pa.Field, value: float | None) -> None:
+        """Trino 476 fails over a condition on a double whose files have floats, with their statistics."""
+        condition = engine.conditions(part, value).get("<=")
+        if condition is not None:
+            try:
+                engine.ids(self.entry, [condition])
+            except TrinoError as error:
+                known = ("Corrupted statistics", "Float cannot be cast")
+                assert any(words in str(error) for words in known), f"{engine.name}, where {condition}: {error}"
+                self._count(f"{engine.name} fails over a condition on a widened float")
+
     def _count(self, what: str, number: int = 1) -> None:
         self.reads[what] = self.reads.get(what, 0) + number
+
+
+def _differing(found: Rows, wanted: Rows, names: list[str]) -> str:
+    """Say how many rows differ, and what in the first one that does."""
+    for row, other in zip(found, wanted, strict=False):
+        if row != other:
+            parts = [f"{name} is {a!r}, not {b!r}" for name, a, b in zip(names, row, other, strict=True) if a != b]
+            return f"{len(found)} of {len(wanted)}; {'; '.join(parts)}"
+    return f"{len(found)} of {len(wanted)}"
 
 
 def _holds(sign: str, row: Mapping[str, Any], name: str, value: Any) -> bool:
@@ -265,7 +300,7 @@ def _holds(sign: str, row: Mapping[str, Any], name: str, value: Any) -> bool:
         return (found is None) == (sign == "IS NULL")
     if found is None:
         return False
-    return {"=": found == value, "<=": found <= value, ">": found > value}[sign]
+    return {"=": found == value, "<>": found != value, "<=": found <= value, ">": found > value}[sign]
 
 
 def run_stack_seed(stack: Stack, seed: int, steps: int) -> StackWorld:

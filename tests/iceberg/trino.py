@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -71,7 +72,7 @@ class Engine:
         found = {"IS NULL": f"{quoted} IS NULL", "IS NOT NULL": f"{quoted} IS NOT NULL"}
         if value is not None:
             literal = self._literal(value, field.type)
-            found |= {sign: f"{quoted} {sign} {literal}" for sign in ("=", "<=", ">")}
+            found |= {sign: f"{quoted} {sign} {literal}" for sign in ("=", "<>", "<=", ">")}
         return found
 
     def _literal(self, value: Any, kind: pa.DataType) -> str:
@@ -97,10 +98,11 @@ class Engine:
 
 
 def to_milliseconds(table: pa.Table) -> pa.Table:
-    """A table whose times are cut to the millisecond, as Presto shows them."""
+    """A table whose times are cut to the millisecond, towards 1970, as Presto shows them."""
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
-            cut = pc.floor_temporal(table.column(at), unit="millisecond").cast(field.type)
+            found = table.column(at).cast(pa.timestamp("us")).cast(pa.int64())
+            cut = pc.multiply(pc.divide(found, 1000), 1000).cast(pa.timestamp("us")).cast(field.type)
             table = table.set_column(at, field, cut)
     return table
 
@@ -116,9 +118,11 @@ def _shown(field: pa.Field) -> str:
 
 
 def _decoded(value: Any, kind: pa.DataType) -> Any:
-    """A value of JSON, as Arrow takes it."""
+    """A value of JSON, as Arrow takes it; Presto gives nested ones as text of JSON."""
     if value is None:
         return None
+    if pa.types.is_nested(kind) and isinstance(value, str):
+        value = json.loads(value)
     if pa.types.is_struct(kind):
         parts = value.values() if isinstance(value, dict) else value
         return {part.name: _decoded(item, part.type) for part, item in zip(kind, parts, strict=True)}
