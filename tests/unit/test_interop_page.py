@@ -40,5 +40,6 @@ def test_readers_of_the_entry_have_tables_of_their_own_and_each_difference_a_not
     assert [f"| {cases[0]} | – |", f"| {cases[1]} | **WRONG** |", f"| {cases[2]} | no entry |"] == [
         line for line in after.splitlines() if line.startswith("| ") and not line.endswith("| yes |")
     ][1:]
+    assert f"- {cases[2]} by pydelta: `no entry: Column v has a type.`" in page
     assert f"- PyIceberg 0.12 reads {cases[1]} by pydelta through the entry: `other rows: 7`" in page
     assert f"- pydelta does not make {cases[0]}: `not made`" in page

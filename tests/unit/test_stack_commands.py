@@ -130,6 +130,8 @@ def test_each_script_that_a_service_runs_is_in_its_image():
         ("spark", services["spark-worker"]["command"][0]),
         ("spark", services["scheduler"]["command"][0]),
         ("ui", services["ui"]["command"][0]),
+        ("ui", services["iceberg"]["command"][0]),
+        ("ui", services["iceberg"]["healthcheck"]["test"][1]),
         *((name, services[name]["healthcheck"]["test"][1]) for name in ("trino", "presto", "ui")),
         *(
             ("spark", services[name]["healthcheck"]["test"][1])

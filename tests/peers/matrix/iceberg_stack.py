@@ -47,7 +47,16 @@ class _Entry:
         return f'iceberg."{self.name.database}"."{self.name.name}"'
 
     def rows(self, statement: str) -> list[list[Any]]:
-        return self.client.rows(statement)
+        return [[_opened(value) for value in row] for row in self.client.rows(statement)]
+
+
+def _opened(value: Any) -> Any:
+    """A nested value, which Presto gives as text of JSON, and its parts as texts in that."""
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        return _opened(json.loads(value))
+    if isinstance(value, list):
+        return [_opened(item) for item in value]
+    return {key: _opened(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def main() -> int:

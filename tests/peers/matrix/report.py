@@ -82,7 +82,10 @@ def _table(told: dict[str, Any], writer: str, readers: dict[str, str], notes: li
         for reader, title in readers.items():
             words = told["read"][reader].get(writer, {}).get(case.name, "not asked")
             cells.append(_cell(words))
-            if words not in ("same", "not asked"):
+            if words.startswith("no entry"):
+                note = f"- {case.name} by {TITLES[writer]}: `{words}`"
+                notes += [note] if note not in notes else []
+            elif words not in ("same", "not asked"):
                 named = TITLES[writer] if reader == writer else title
                 notes.append(f"- {named} reads {case.name} by {TITLES[writer]}{how}: `{words}`")
         parts.append(f"| {case.name} | {' | '.join(cells)} |")
