@@ -80,6 +80,18 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "scripts/stack-presto",
         "tests/stack/test_presto",
     ),
+    "iceberg": (
+        "compose/profiles",
+        "images/ui/iceberg-catalog",
+        "trino_conf/catalog/iceberg",
+        "images/presto/conf/catalog/iceberg",
+        "scripts/test-stack-iceberg",
+        "tests/stack/outside/test_iceberg",
+        "tests/iceberg/",
+        "catalog_sync/iceberg/",
+        "catalog_sync/rest/",
+        "pydelta/manifests/iceberg/",
+    ),
     "notebook": (
         "images/notebook/",
         "compose/profiles",
@@ -205,7 +217,7 @@ def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]
     Returns:
         The parts that run, and those that do not.
     """
-    # By the number itself few of the twelve parts would have a turn: one more runs at multiples of EVERY alone.
+    # By the number itself some parts would have a turn seldom: one more runs at multiples of EVERY alone.
     concerned, others = in_turn(STACK, changed, number // EVERY)
     more = 1 if number % EVERY == 0 else 0
     return [*concerned, *others[:more]], others[more:]

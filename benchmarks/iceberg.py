@@ -1,11 +1,13 @@
-"""Measure what an Iceberg entry costs: by changed partitions of ten thousand, and the first sync of a million files.
+"""Measure what an Iceberg entry costs: by changed partitions of ten thousand, the first sync of a million files, scans.
 
-The first sync runs in a process of its own, so that memory is its own.
+The first sync runs in a process of its own, so that memory is its own. Scans by Trino take part where ``TRINO`` names
+that of a stack (``_entries.py``).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import log_open
+from benchmarks import _entries, log_open
 from pydelta.log import DeltaLog
 from pydelta.manifests.iceberg import publish_iceberg
 from pydelta.protocol.actions import AddFile
@@ -62,7 +64,12 @@ _NEXT = """
 
 
 def run() -> dict[str, Any]:
-    """Both questions."""
+    """What changes cost, what the first sync costs, and what readers wait for."""
+    scans = {}
+    if os.environ.get("TRINO"):
+        scans = {"scans by Trino, seconds": _entries.scans()}
+    else:
+        print("TRINO is not set: without the scans by Trino through the entries of a stack", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         by_partitions = _changed_partitions(Path(folder) / "orders")
         print(by_partitions, flush=True)
@@ -75,6 +82,7 @@ def run() -> dict[str, Any]:
             "changed of 10,000 partitions": by_partitions,
             "first sync of 1,000,000 files": {**first, "MB written": round(size / 1e6)},
             "10 files of 1,000,000 replaced": _measure(_NEXT, str(large)),
+            **scans,
         }
 
 

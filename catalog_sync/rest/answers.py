@@ -136,10 +136,10 @@ def table_answer(location: str, metadata: bytes, query: Mapping[str, str]) -> An
         named = {ref["snapshot-id"] for ref in found.get("refs", {}).values()}
         found["snapshots"] = [item for item in found.get("snapshots", []) if item["snapshot-id"] in named]
     body = msgspec.json.encode({"metadata-location": location, "metadata": found, "config": {}})
-    return Answer(200, body, (("ETag", etag_of(location, query)),))
+    return Answer(200, body, (("ETag", etag_of(location, metadata, query)),))
 
 
-def etag_of(location: str, query: Mapping[str, str]) -> str:
-    """Return the tag of a table's answer. Metadata files never change, so their location stands for their content."""
-    text = f"{location}\n{query.get('snapshots', 'all').lower()}"
-    return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+def etag_of(location: str, metadata: bytes, query: Mapping[str, str]) -> str:
+    """Return the tag of a table's answer: a table made again at the same place has metadata of the same location."""
+    text = f"{location}\n{query.get('snapshots', 'all').lower()}\n"
+    return f'"{hashlib.sha256(text.encode() + metadata).hexdigest()[:32]}"'

@@ -138,10 +138,11 @@ class RestCatalog:
         if location is None:
             name = ".".join((*wanted.namespace, wanted.table))
             raise RestError(404, f"There is no table {name}.", "NoSuchTableException")
-        tag = etag_of(location, wanted.query)
+        data = self._tables.read(wanted.namespace, wanted.table, location)
+        tag = etag_of(location, data, wanted.query)
         if tag in (item.strip().removeprefix("W/") for item in known.split(",")):
             return Answer(304, headers=(("ETag", tag),))
-        return table_answer(location, self._tables.read(wanted.namespace, wanted.table, location), wanted.query)
+        return table_answer(location, data, wanted.query)
 
     def _require(self, namespace: Namespace) -> None:
         if not _has(self._tables.namespaces(), namespace):

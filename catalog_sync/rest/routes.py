@@ -113,6 +113,8 @@ def _parse_path(path: str, query: Mapping[str, str]) -> Wanted:
             return Wanted(what=What.TABLE, namespace=parse_namespace(namespace), table=table, query=query)
         case ["namespaces", namespace, "tables", table, "metrics"] if table:
             return Wanted(what=What.METRICS, namespace=parse_namespace(namespace), table=table, query=query)
+        case ["namespaces", _, "properties" | "register"] | ["tables", "rename"] | ["transactions", "commit"]:
+            raise RestError(406, f"This catalog only reads: {path[:200]} would change something.")
         case _:
             raise _no_endpoint(path)
 

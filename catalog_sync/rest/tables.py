@@ -28,28 +28,40 @@ _MOST_FOLDERS: Final = 10_000
 
 
 class MetadataCache:
-    """Metadata files that were read lately. They never change. Safe to use from several threads."""
+    """Metadata files that were read lately, by their locations. Safe to use from several threads.
+
+    A file never changes; but a table that is dropped and made again at the same place has others of the same names.
+    So each file is kept with a stamp, such as the time of its last change.
+    """
 
     def __init__(self, limit: int = _CACHED_BYTES) -> None:
         self._limit = limit
-        self._files: OrderedDict[str, bytes] = OrderedDict()
+        self._files: OrderedDict[str, tuple[object, bytes]] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
 
-    def get(self, location: str, read: Callable[[], bytes]) -> bytes:
-        """Return a file's content, reading it if it is not cached."""
+    def get(self, location: str, read: Callable[[], bytes], stamp: object = None) -> bytes:
+        """Return a file's content, reading it if it is not cached with this stamp."""
         with self._lock:
-            if (found := self._files.get(location)) is not None:
+            found = self._files.get(location)
+            if found is not None and found[0] == stamp:
                 self._files.move_to_end(location)
-                return found
+                return found[1]
         data = read()
+        self.put(location, data, stamp)
+        return data
+
+    def put(self, location: str, data: bytes, stamp: object = None) -> None:
+        """Keep a file's content in the place of an earlier one."""
         with self._lock:
-            if location not in self._files and len(data) <= self._limit // 4:
-                self._files[location] = data
+            before = self._files.pop(location, None)
+            if before is not None:
+                self._size -= len(before[1])
+            if len(data) <= self._limit // 4:
+                self._files[location] = (stamp, data)
                 self._size += len(data)
                 while self._size > self._limit:
-                    self._size -= len(self._files.popitem(last=False)[1])
-        return data
+                    self._size -= len(self._files.popitem(last=False)[1][1])
 
 
 class MetastoreTables:
@@ -103,7 +115,10 @@ class MetastoreTables:
     def read(self, namespace: Namespace, table: str, location: str) -> bytes:
         """Read metadata with this process's own access to the store."""
         folder, _, name = spark_scheme(location).rpartition("/")
-        return self._cache.get(location, lambda: open_store(folder, self._options).read(name))
+        store = open_store(folder, self._options)
+        info = store.head(name)
+        stamp = None if info is None else (info.modification_time_ms, info.size)
+        return self._cache.get(location, lambda: store.read(name), stamp)
 
     def _name_of(self, database: str) -> str | None:
         head, hole, tail = self._rule.strip().lower().partition("{database}")
@@ -181,7 +196,7 @@ class FolderTables:
         if place is None or found is None:
             return None
         location = f"{with_scheme(plain_root(place), DEFAULT_SCHEMES)}{metadata_path(found.number)}"
-        self._cache.get(location, lambda: found.data)
+        self._cache.put(location, found.data)
         return location
 
     def read(self, namespace: Namespace, table: str, location: str) -> bytes:

@@ -22,6 +22,7 @@ import polars as pl
 
 from jobs.verify.lake import Lake, Names, open_lake
 from jobs.verify.plan import Hop, Outcome, State, exit_code, lines_of, run_plan, summary, table_of
+from jobs.verify.rest import RestCatalogError, RestReader
 from jobs.verify.trino import Trino, TrinoError
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
@@ -38,10 +39,12 @@ class Choice:
         trino: Address of Trino.
         kafka: Address of a Kafka broker; None if the stack has none.
         presto: Address of Presto; None if the stack has none.
+        iceberg: Address of the Iceberg REST catalog; None if the stack has none.
         sync_seconds: How often the scheduler syncs.
         root: Prefix of every place in the store.
         trino_user: User name for Trino.
         trino_password: Password of that user, if Trino requires one.
+        iceberg_token: Token for the REST catalog.
     """
 
     without_sync: bool
@@ -49,9 +52,11 @@ class Choice:
     kafka: str | None
     presto: str | None
     sync_seconds: int
+    iceberg: str | None = None
     root: str = "s3a://"
     trino_user: str = "verify"
     trino_password: str | None = field(default=None, repr=False)
+    iceberg_token: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Choice:
@@ -75,6 +80,8 @@ class Choice:
             kafka=env.get("VERIFY_KAFKA") or None,
             presto=env.get("VERIFY_PRESTO") or None,
             sync_seconds=int(every),
+            iceberg=env.get("VERIFY_ICEBERG") or None,
+            iceberg_token=env.get("VERIFY_ICEBERG_TOKEN", ""),
             root=env.get("STORE_ROOT") or "s3a://",
             trino_user=env.get("TRINO_USER") or "verify",
             trino_password=env.get("TRINO_PASSWORD") or None,
@@ -110,7 +117,7 @@ def _errors() -> tuple[type[Exception], ...]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return (DeltaError, PySparkException, Py4JError, TrinoError, OSError, pl.exceptions.PolarsError)
+    return (DeltaError, PySparkException, Py4JError, TrinoError, RestCatalogError, OSError, pl.exceptions.PolarsError)
 
 
 def _tell(outcome: Outcome) -> None:
@@ -120,7 +127,8 @@ def _tell(outcome: Outcome) -> None:
 def _run(choice: Choice, began: float) -> int:
     presto = None if choice.presto is None else Trino(choice.presto, "verify", "Presto")
     trino = Trino(choice.trino, choice.trino_user, password=choice.trino_password)
-    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), trino, presto, choice.root)
+    rest = None if choice.iceberg is None else RestReader(address=choice.iceberg, token=choice.iceberg_token)
+    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), trino, presto, rest, choice.root)
     print(f"{lake.names.run}: a session on the cluster after {time.monotonic() - began:.1f} s", flush=True)
     outcomes: list[Outcome] = []
     try:

@@ -25,6 +25,8 @@ HINTS: Final = {
     "entries are behind: scripts/lake run catalog_sync status --database lake (docs/guides/iceberg.md)",
     "presto": "it reads what Trino's catalog of that name reads: where that is wrong too, the entry was not synced; "
     'else make logs SERVICE=presto, scripts/lake presto "SHOW TABLES FROM hive.lake_symlink"',
+    "rest": "it reads what Trino's catalog iceberg reads: where that is wrong too, the entry was not synced; "
+    "else make logs SERVICE=iceberg (docs/guides/iceberg.md)",
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
     "inventory": "docs/guides/inventory.md; make status names the store's services, make logs SERVICE=… of one",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",

@@ -1,6 +1,7 @@
 """Plan the hops of a table with hidden rows, which only readers of the log and of Iceberg see right.
 
-It has no times: Presto 0.287 refuses Iceberg tables with times in a zone, which Delta's are.
+It has no times: Presto 0.287 refuses Iceberg tables with times in a zone, which Delta's are. The stack's Iceberg REST
+catalog gives it too, and has to refuse a request without the token.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = ["hidden_hops"]
 
 _COLUMNS = ("id", "customer", "amount", "day", "city")
 _MADE = "hidden rows"
+_UNAUTHORIZED = 401
 
 
 def hidden_hops(lake: Lake) -> Iterator[Hop]:
@@ -31,6 +33,9 @@ def hidden_hops(lake: Lake) -> Iterator[Hop]:
     if lake.presto is not None:
         name = f"{_MADE}: Presto, catalog iceberg"
         yield Hop(name=name, work=lambda: _by_presto(lake), hint=HINTS["presto"], needs=(_MADE,))
+    if lake.rest is not None:
+        name = f"{_MADE}: Iceberg REST catalog"
+        yield Hop(name=name, work=lambda: _by_rest(lake), hint=HINTS["rest"], needs=(_MADE,))
 
 
 def _make(lake: Lake) -> Answer:
@@ -57,3 +62,12 @@ def _by_trino(lake: Lake, catalog: str) -> Callable[[], Answer]:
 def _by_presto(lake: Lake) -> Answer:
     table = lake.names.hidden
     return compared(lake.expected[table], lake.by_presto("iceberg", table, _COLUMNS))
+
+
+def _by_rest(lake: Lake) -> Answer:
+    table, rest = lake.names.hidden, lake.rest
+    assert rest is not None
+    status = rest.status_without_token()
+    if status != _UNAUTHORIZED:
+        return Answer(expected=f"status {_UNAUTHORIZED} without the token", found=f"status {status}", right=False)
+    return compared(lake.expected[table], lake.by_rest(table, _COLUMNS))

@@ -14,7 +14,8 @@ import polars as pl
 from catalog_sync.names import TableName, iceberg_name, twin_name
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from jobs.verify.plan import Timing, reason_of
-from jobs.verify.rows import live_files
+from jobs.verify.rest import RestReader
+from jobs.verify.rows import as_texts, live_files
 from jobs.verify.trino import Trino
 from pydelta.api.routing.quiet import quiet_session
 from pydelta.errors import DeltaError
@@ -114,6 +115,7 @@ class Lake:
         spark: Its session on the cluster.
         trino: A Trino client.
         presto: A Presto client; None if the stack has no Presto.
+        rest: A client of the Iceberg REST catalog; None if the stack has none.
         conf: Settings for storage and the metastore, by Hadoop's names.
         root: Prefix of every place in the store: ``s3a://`` for buckets, ``hdfs://namenode:8020/``.
         expected: Expected rows by table, as computed by Polars.
@@ -127,6 +129,7 @@ class Lake:
     trino: Trino
     conf: dict[str, str]
     presto: Trino | None = None
+    rest: RestReader | None = None
     root: str = "s3a://"
     expected: dict[TableName, pl.DataFrame] = field(default_factory=dict)
     timings: list[Timing] = field(default_factory=list)
@@ -198,6 +201,12 @@ class Lake:
         """Read one of a table's entries through a catalog of Presto, with every value as text."""
         assert self.presto is not None
         return _texts(self.presto, self.in_catalog(catalog, table), columns)
+
+    def by_rest(self, table: TableName, columns: Sequence[str]) -> pl.DataFrame:
+        """Read a table's Iceberg entry through the REST catalog, with every value as text."""
+        assert self.rest is not None
+        folder = f"{self.root}warehouse/{table.database}/{table.name}".replace("s3a://", "s3://")
+        return as_texts(self.rest.rows(table, self.table_store(table), folder).select(columns))
 
     def in_catalog(self, catalog: str, table: TableName) -> str:
         """Return a table's name in a catalog: ``hive`` reads its twin, and ``iceberg`` its Iceberg entry."""
@@ -280,13 +289,14 @@ def _commits_in(store: Store) -> list[ObjectInfo]:
     return sorted(found, key=lambda info: info.path)
 
 
-def open_lake(names: Names, trino: Trino, presto: Trino | None, root: str) -> Lake:
+def open_lake(names: Names, trino: Trino, presto: Trino | None, rest: RestReader | None, root: str) -> Lake:
     """Start the run's session on the cluster.
 
     Args:
         names: Names of the run.
         trino: A Trino client.
         presto: A Presto client; None if the stack has no Presto.
+        rest: A client of the Iceberg REST catalog; None if the stack has none.
         root: Prefix of every place in the store.
 
     Raises:
@@ -297,4 +307,4 @@ def open_lake(names: Names, trino: Trino, presto: Trino | None, root: str) -> La
     spark = quiet_session("verify", conf=_CONF)
     jvm = Jvm.of(spark)
     conf = {**jvm.session_conf(), **jvm.hadoop_options()}
-    return Lake(names=names, spark=spark, trino=trino, presto=presto, conf=conf, root=root)
+    return Lake(names=names, spark=spark, trino=trino, presto=presto, rest=rest, conf=conf, root=root)

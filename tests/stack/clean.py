@@ -1,4 +1,4 @@
-"""Removes what an earlier run of these tests left: files, entries; with --registered only entries in lake."""
+"""Removes what an earlier run of these tests left: files, entries; with --registered only entries of lake's tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ client = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
 for name in client.get_all_tables("lake"):  # what the tests register there, and its twins
     if name.startswith(DATABASE):
         client.drop_table("lake", name, False)
-for name in client.get_all_tables("lake_symlink"):
-    if name.startswith(DATABASE):
-        client.drop_table("lake_symlink", name, False)
+for database in ("lake_symlink", "lake_iceberg"):
+    for name in client.get_all_tables(database):
+        if name.startswith(DATABASE):
+            client.drop_table(database, name, False)
 if "--registered" in sys.argv:
     sys.exit()
-for name in {DATABASE, f"{DATABASE}_symlink"} & set(client.get_all_databases()):
+for name in {DATABASE, f"{DATABASE}_symlink", f"{DATABASE}_iceberg"} & set(client.get_all_databases()):
     client.drop_database(name, False, True)
 client.create_database(ttypes.Database(name=DATABASE, locationUri=ROOT, parameters={}))
 transport.close()

@@ -55,7 +55,7 @@ def test_a_change_of_compose_s_files_concerns_parts_of_the_stack():
         "common.yml": {"same"},
         "core.yml": {"same"},
         "stores.yml": {"same", "hdfs", "versity"},
-        "profiles.yml": {"same", "kafka", "serve", "presto", "notebook", "monitor"},
+        "profiles.yml": {"same", "kafka", "serve", "presto", "iceberg", "notebook", "monitor"},
     }
 
 
@@ -87,7 +87,7 @@ def test_the_oldest_spark_runs_with_what_knows_its_version_and_with_every_fourth
             ["pydelta/storage/hdfs.py", "images/kafka/pom.xml"],
             ("minio", "24/24", "24/80", "6/6", ["hdfs", "kafka"], "no"),
         ),
-        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("serve", "1/24", "25/80", "1/6", ["hdfs"], "yes")),
+        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("serve", "1/24", "25/80", "1/6", ["restore"], "yes")),
     ],
 )
 def test_a_run_takes_what_is_said_of_its_commit(number, changed, expected):
@@ -98,13 +98,14 @@ def test_a_run_takes_what_is_said_of_its_commit(number, changed, expected):
 
 
 def test_over_the_commits_each_part_of_everything_runs_equally_often():
-    runs = [turns.decide(number, ["README.md"]) for number in range(240)]
-    assert Counter(run.and_part for run in runs) == {f"{part}/24": 10 for part in range(1, 25)}
-    assert Counter(run.programs_part for run in runs) == {f"{part}/80": 3 for part in range(1, 81)}
-    assert Counter(run.stack_turn for run in runs) == {f"{part}/6": 40 for part in range(1, 7)}
-    assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 48)
-    assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 5)
-    assert Counter(run.oldest for run in runs) == {"yes": 60, "no": 180}
+    runs = [turns.decide(number, ["README.md"]) for number in range(240 * len(turns.STACK))]
+    often = len(turns.STACK)
+    assert Counter(run.and_part for run in runs) == {f"{part}/24": 10 * often for part in range(1, 25)}
+    assert Counter(run.programs_part for run in runs) == {f"{part}/80": 3 * often for part in range(1, 81)}
+    assert Counter(run.stack_turn for run in runs) == {f"{part}/6": 40 * often for part in range(1, 7)}
+    assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 48 * often)
+    assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 60)
+    assert Counter(run.oldest for run in runs) == {"yes": 60 * often, "no": 180 * often}
     assert {run.stack_seconds for run in runs} == {"1980"}
 
 

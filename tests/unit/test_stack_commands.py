@@ -46,7 +46,8 @@ def test_the_page_asks_the_stack_s_services_and_links_them_at_their_ports(run):
         "Spark=http://spark-worker:8081/json/,http://127.0.0.1:8081/",
     ]
     optional = options(words, "--optional-service")
-    assert [word.partition("=")[0] for word in optional] == ["Kafka", "Presto", "Spark history", "Notebooks", "Monitor"]
+    names = ["Kafka", "Presto", "Spark history", "Notebooks", "Iceberg REST", "Monitor"]
+    assert [word.partition("=")[0] for word in optional] == names
     assert optional[1] == "Presto=http://presto:8080/v1/info,http://127.0.0.1:29190/"
     secure = {"TRINO_SCHEME": "https", "TRINO_PORT": "29143", "STORE_CHECK": "tcp://namenode:8020"}
     words, _ = run(IMAGES / "ui" / "status-page", stand_in="pydelta", **secure)
@@ -129,6 +130,8 @@ def test_each_script_that_a_service_runs_is_in_its_image():
         ("spark", services["spark-worker"]["command"][0]),
         ("spark", services["scheduler"]["command"][0]),
         ("ui", services["ui"]["command"][0]),
+        ("ui", services["iceberg"]["command"][0]),
+        ("ui", services["iceberg"]["healthcheck"]["test"][1]),
         *((name, services[name]["healthcheck"]["test"][1]) for name in ("trino", "presto", "ui")),
         *(
             ("spark", services[name]["healthcheck"]["test"][1])

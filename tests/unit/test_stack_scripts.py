@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from leaks import secret
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,6 +22,7 @@ case "$*" in
   "ps -aq"*) echo "${CONTAINERS-one}" ;;
   "ps -a "*working_dir*) echo "${STARTED_FROM:-}" ;;
   "volume ls"*) echo "${VOLUMES:-}" ;;
+  "inspect --format {{.RestartCount}}"*) echo "${RESTARTS:-0}" ;;
   "volume inspect"*) exit "${VOLUME_IS_THERE:-0}" ;;
   *) printf '%s\\0' "$@" >"$NOTED"; exit "${CODE:-0}" ;;
 esac
@@ -214,9 +217,13 @@ def test_verify_runs_in_a_client_with_what_the_stack_has(project):
     assert code == 0
     assert words[-4:] == ["spark-client", "python", "-m", "jobs.verify"]
     assert {"VERIFY_BREAK=", "SYNC_EVERY_SECONDS=15", "PYTHONPATH=/opt/lakehouse:/opt"} <= set(words)
-    assert not {"VERIFY_KAFKA=kafka:9092", "VERIFY_PRESTO=presto:8080"} & set(words)
-    code, _, words = project("make", "-s", "verify", VERIFY_BREAK="sync")
-    assert {"VERIFY_BREAK=sync", "VERIFY_KAFKA=kafka:9092", "VERIFY_PRESTO=presto:8080"} <= set(words)
+    profiles = {"VERIFY_KAFKA=kafka:9092", "VERIFY_PRESTO=presto:8080", "VERIFY_ICEBERG=iceberg:8181"}
+    assert not profiles & set(words)
+    token = secret("token of the REST catalog")
+    code, _, words = project("make", "-s", "verify", VERIFY_BREAK="sync", ICEBERG_TOKEN=token)
+    assert {"VERIFY_BREAK=sync", "VERIFY_ICEBERG_TOKEN", *profiles} <= set(words)
+    assert token not in " ".join(words), "it is not on the command line"
+    assert f"VERIFY_ICEBERG_TOKEN={token}" in env_of_compose(project, ["scripts/stack-verify"], ICEBERG_TOKEN=token)
 
 
 def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(project):
@@ -224,6 +231,18 @@ def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(pr
     assert (code, words) == (1, [])
     assert "is not up. Next: make up" in said
     assert project("scripts/stack-verify", CODE="4")[0] == 4
+
+
+def test_histories_of_iceberg_entries_say_what_they_lack_and_run_nothing(project):
+    def tried(**env):
+        code, said, words = project("scripts/test-stack-iceberg", **{"PYTHON": sys.executable} | env)
+        assert (code, words) == (1, [])
+        return said
+
+    assert "The stack has no iceberg. Next: make up PROFILES=iceberg" in tried(CONTAINERS_OF_SERVICE="none")
+    assert "do not reach a store of the kind hdfs. Next: make verify" in tried(VOLUMES="tried_hdfs-name")
+    assert "ask for TLS. Next: a stack without SECURE=yes" in tried(SECURE="yes")
+    assert "/bin/false has no DuckDB and no PyIceberg. Next: make lint" in tried(PYTHON="/bin/false")
 
 
 @pytest.mark.parametrize(
@@ -305,6 +324,13 @@ def test_without_env_the_stack_can_be_stopped(project):
 def test_a_stack_that_is_down_and_one_that_is_ill_are_told_apart(project):
     assert "is not up. Next: make up" in project("scripts/stack-trino", HEALTH="", CONTAINERS="")[1]
     assert "trino is not healthy (starting)" in project("scripts/stack-trino", HEALTH="starting")[1]
+
+
+def test_status_tells_which_services_have_ended_by_themselves(project):
+    said = project("scripts/stack-status", RESTARTS="2")[1]
+    assert "trino ended by itself and was started again, 2 times since it was made" in said
+    assert "make logs SERVICE=trino" in said
+    assert "ended by itself" not in project("scripts/stack-status")[1]
 
 
 def test_a_lost_env_is_written_again_and_data_of_before_is_said(project):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from leaks import secret
 
 from jobs.verify.__main__ import Choice, all_hops
 from jobs.verify.lake import Lake, Names, leftovers
@@ -20,6 +21,7 @@ from jobs.verify.plan import (
     summary,
     table_of,
 )
+from jobs.verify.rest import RestReader
 from pydelta.errors import InvalidArgumentError, StorageError
 
 NOW = dt.datetime(2026, 11, 23, 15, 30, tzinfo=dt.UTC)
@@ -121,11 +123,12 @@ def test_times_stand_beside_their_target_and_what_was_never_seen_is_said():
     assert table_of([]) == []
 
 
+@pytest.mark.parametrize("rest", [None, RestReader(address="iceberg:8181", token=secret("token"))])
 @pytest.mark.parametrize("presto", [None, "presto:8080"])
 @pytest.mark.parametrize("kafka", [None, "kafka:9092"])
-def test_the_plan_s_hops_have_names_of_their_own_and_need_earlier_ones_alone(kafka, presto):
+def test_the_plan_s_hops_have_names_of_their_own_and_need_earlier_ones_alone(kafka, presto, rest):
     """A need that is misspelt would never keep a hop from running."""
-    lake = Lake(names=Names.at(NOW), spark=None, trino=None, presto=presto, conf={})
+    lake = Lake(names=Names.at(NOW), spark=None, trino=None, presto=presto, rest=rest, conf={})
     earlier = []
     for found in all_hops(lake, Choice.of({"VERIFY_KAFKA": kafka or ""})):
         assert set(found.needs) <= set(earlier), found.name
@@ -136,6 +139,7 @@ def test_the_plan_s_hops_have_names_of_their_own_and_need_earlier_ones_alone(kaf
         assert {f"{step}: Spark", f"{step}: Trino, catalog delta", f"{step}: Trino, catalog hive"} <= set(earlier)
         assert (f"{step}: Presto, catalog hive" in earlier) is (presto is not None)
     assert ("Kafka: Trino, catalog hive" in earlier) is (kafka is not None)
+    assert ("hidden rows: Iceberg REST catalog" in earlier) is (rest is not None)
 
 
 def test_only_a_known_break_is_taken():

@@ -23,7 +23,7 @@ from pyiceberg.typedef import Record
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.footers import count_rows
 from pydelta.manifests.contents import locations
-from pydelta.manifests.iceberg.bounds import file_metrics
+from pydelta.manifests.iceberg.bounds import FileMetrics, file_metrics
 from pydelta.manifests.iceberg.changes import FileChanges
 from pydelta.manifests.iceberg.entries import ADDED, EXISTING, BodyEncoder, Entry, FileFacts
 from pydelta.manifests.iceberg.entry import FormatVersion
@@ -254,11 +254,27 @@ def entries_of(target: Target, frame: pl.DataFrame) -> list[Entry]:
             rows[at] = count
     encoder = BodyEncoder(_partition_type(target))
     records = partitions_of(target, frame)
+    _count_partition_values(target.spec, records, rows, metrics)
     facts = zip(
         frame["location"].to_list(), rows, frame["size"].to_list(), records, metrics.value_counts,
         metrics.null_counts, metrics.lower, metrics.upper, strict=True,
     )  # fmt: skip
     return [encoder.added(FileFacts(*item), target.snapshot_id) for item in facts]
+
+
+def _count_partition_values(
+    spec: PartitionSpec, records: Sequence[Record], rows: Sequence[int | None], metrics: FileMetrics
+) -> None:
+    """Count the nulls of partition columns: all rows of a file, or none.
+
+    Iceberg's library takes a null partition value for the least one. Without these counts Trino and Presto would show
+    it for ``<``, ``<=`` and ``<>``, because they leave conditions on partition columns to that library.
+    """
+    for at, part in enumerate(spec.fields):
+        for record, count, values, nulls in zip(records, rows, metrics.value_counts, metrics.null_counts, strict=True):
+            if count is not None:
+                values[part.source_id] = count
+                nulls[part.source_id] = count if record[at] is None else 0
 
 
 def _partition_type(target: Target) -> Any:

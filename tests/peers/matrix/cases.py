@@ -157,6 +157,17 @@ CASES = (
         for mode in ("name", "id")
     ),
     Case(
+        name="columnMapping, nested",
+        columns="id INT, s STRUCT<x: INT, y: STRING>",
+        properties={"delta.columnMapping.mode": "name"},
+        changes=(
+            "INSERT INTO {t} VALUES (1, struct(1, 'a'))",
+            "ALTER TABLE {t} RENAME COLUMN s.x TO z",
+            "INSERT INTO {t} VALUES (2, struct(2, NULL))",
+        ),
+        rows=[{"id": 1, "s": {"z": 1, "y": "a"}}, {"id": 2, "s": {"z": 2, "y": None}}],
+    ),
+    Case(
         name="identityColumns",
         columns="n BIGINT GENERATED ALWAYS AS IDENTITY (START WITH 5 INCREMENT BY 10), name STRING",
         changes=("INSERT INTO {t} (name) VALUES ('a')", "INSERT INTO {t} (name) VALUES ('b')"),

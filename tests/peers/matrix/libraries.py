@@ -1,4 +1,7 @@
-"""Write and read the tables by engines that are libraries: delta-rs both, DuckDB's extension ``delta`` reads."""
+"""Write and read the tables by engines that are libraries: delta-rs both, DuckDB's extension ``delta`` reads.
+
+PyIceberg and DuckDB's extension ``iceberg`` read them through an Iceberg entry.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from deltalake import DeltaTable, QueryBuilder, TableFeatures, write_deltalake
 
 from matrix.answers import outcome, said, values
 from matrix.cases import CASES, Case
+from matrix.iceberg import READERS as BY_ENTRY
+from matrix.iceberg import NoEntryError
 
 __all__ = ["READERS", "read", "write_by_delta_rs"]
 
@@ -160,7 +165,7 @@ def _duckdb(place: str) -> pa.Table:
     return connection.sql(f"SELECT * FROM delta_scan('{place}')").to_arrow_table()
 
 
-READERS: dict[str, Callable[[str], pa.Table]] = {"delta-rs": _delta_rs, "duckdb": _duckdb}
+READERS: dict[str, Callable[[str], pa.Table]] = {"delta-rs": _delta_rs, "duckdb": _duckdb} | BY_ENTRY
 
 
 def read(reader: str, folder: Path) -> dict[str, dict[str, str]]:
@@ -174,6 +179,8 @@ def read(reader: str, folder: Path) -> dict[str, dict[str, str]]:
             without = None if case.read == "*" else case.read.rpartition(" ")[2]
             try:
                 answer = outcome(values(READERS[reader](str(place))), case.rows, without=without)
+            except NoEntryError as error:
+                answer = f"no entry: {said(error, str(place))}"
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise

@@ -7,7 +7,7 @@ from typing import Any
 
 from matrix.cases import CASES
 
-__all__ = ["KEPT", "PAGE", "page"]
+__all__ = ["KEPT", "OF_THE_STACK", "PAGE", "page"]
 
 KEPT = Path(__file__).resolve().parent.parent / "interop.json"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "interop.md"
@@ -18,17 +18,33 @@ TITLES = {
     "duckdb": "DuckDB 1.5",
     "trino": "Trino 476",
 }
+BY_ENTRY = {
+    "pyiceberg": "PyIceberg 0.12",
+    "duckdb-iceberg": "DuckDB 1.5",
+    "trino-iceberg": "Trino 476",
+    "presto-iceberg": "Presto 0.287",
+    "spark-iceberg": "Spark's Iceberg",
+}
+"""Readers through the Iceberg entry."""
+OF_THE_STACK = ("trino", "trino-iceberg", "presto-iceberg")
+"""Readers that are asked in the stack; a run without it keeps their answers."""
 HEAD = """# Who reads what
 
 Each row is a table with one feature, made by the same statements on both Spark engines (`tests/peers/matrix/cases.py`), with updates and deletes
 if the feature allows them. The rows that each engine reads are compared, value by value, with the expected ones. `make test SUITE=interop RECORD=1` makes
-this page; `python -m matrix.trino` the column of Trino, over the same tables in the stack's MinIO.
+this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Trino and Presto, over the same tables in the stack's MinIO.
 
 - **yes**: the rows are right; **refused**: the engine refuses to read the table, so nothing is lost;
 - **WRONG**: it reads other rows, without an error;
 - **in part**: one column is read in its stored form (a variant as two binaries, for example); or times are cut to milliseconds, the
   precision of Trino's Delta connector;
+- **no entry**: Iceberg lacks a type of the table, which the sync says;
 - **–**: the writer cannot make such a table.
+"""
+_ENTRY = """## Through the Iceberg entry
+
+The same tables, each with [the Iceberg entry](../guides/iceberg.md) that pydelta makes of it, whoever wrote it. PyIceberg and DuckDB read the entry's
+folder, Trino and Presto by the metastore.
 """
 
 
@@ -37,27 +53,43 @@ def page(told: dict[str, Any]) -> str:
     parts = [HEAD]
     notes: list[str] = []
     for writer, names in told["written"].items():
-        readers = [reader for reader in TITLES if reader in told["read"] and reader != writer]
         parts.append(f"## Written by {TITLES[writer]}\n")
-        parts.append(f"| table | itself | {' | '.join(TITLES[reader] for reader in readers)} |")
-        parts.append("|---" * (len(readers) + 2) + "|")
+        others = [reader for reader in TITLES if reader in told["read"] and reader != writer]
+        parts += _table(told, writer, {writer: "itself"} | {reader: TITLES[reader] for reader in others}, notes)
         for case in CASES:
-            if names[case.name]:
-                if names[case.name] != "no call for it was tried":
-                    notes.append(f"- {TITLES[writer]} does not make {case.name}: `{names[case.name]}`")
-                parts.append(f"| {case.name} |" + " – |" * (len(readers) + 1))
-                continue
-            cells = []
-            for reader in (writer, *readers):
-                words = told["read"][reader].get(writer, {}).get(case.name, "not asked")
-                cells.append(_cell(words))
-                if words not in ("same", "not asked"):
-                    notes.append(f"- {TITLES[reader]} reads {case.name} by {TITLES[writer]}: `{words}`")
-            parts.append(f"| {case.name} | {' | '.join(cells)} |")
-        parts.append("")
+            if names[case.name] and names[case.name] != "no call for it was tried":
+                notes.append(f"- {TITLES[writer]} does not make {case.name}: `{names[case.name]}`")
+    by_entry = {reader: title for reader, title in BY_ENTRY.items() if reader in told["read"]}
+    if by_entry:
+        parts.append(_ENTRY)
+        for writer in told["written"]:
+            parts.append(f"### Tables by {TITLES[writer]}\n")
+            parts += _table(told, writer, by_entry, notes, " through the entry")
     from matrix.pairs import section
 
     return "\n".join([*parts, *section(), "## Notes\n", *notes]) + "\n"
+
+
+def _table(told: dict[str, Any], writer: str, readers: dict[str, str], notes: list[str], how: str = "") -> list[str]:
+    """The lines of a table of readers; answers that need words are added to the notes."""
+    parts = [f"| table | {' | '.join(readers.values())} |", "|---" * (len(readers) + 1) + "|"]
+    names = told["written"][writer]
+    for case in CASES:
+        if names[case.name]:
+            parts.append(f"| {case.name} |" + " – |" * len(readers))
+            continue
+        cells = []
+        for reader, title in readers.items():
+            words = told["read"][reader].get(writer, {}).get(case.name, "not asked")
+            cells.append(_cell(words))
+            if words.startswith("no entry"):
+                note = f"- {case.name} by {TITLES[writer]}: `{words}`"
+                notes += [note] if note not in notes else []
+            elif words not in ("same", "not asked"):
+                named = TITLES[writer] if reader == writer else title
+                notes.append(f"- {named} reads {case.name} by {TITLES[writer]}{how}: `{words}`")
+        parts.append(f"| {case.name} | {' | '.join(cells)} |")
+    return [*parts, ""]
 
 
 def _cell(words: str) -> str:
@@ -65,4 +97,5 @@ def _cell(words: str) -> str:
         return "yes"
     if words.startswith("same, "):
         return "in part"
-    return {"refused": "refused", "other rows": "**WRONG**"}.get(words.partition(":")[0], words)
+    short = {"refused": "refused", "no entry": "no entry", "other rows": "**WRONG**"}
+    return short.get(words.partition(":")[0], words)

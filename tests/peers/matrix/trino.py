@@ -20,6 +20,8 @@ from matrix.cases import CASES, Case
 from pydelta.storage import open_store
 from pydelta.tools.certify.trino import TrinoReader
 
+__all__ = ["read_registered"]
+
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?( UTC)?$")
 
 
@@ -53,7 +55,7 @@ def _answer(table: Path, place: str, options: dict[str, str], trino: str, case: 
     try:
         registered = TrinoReader(address=trino).register(place)
         try:
-            return _read(registered, case)
+            return read_registered(registered, case)
         finally:
             registered.forget()
     except Exception as error:  # whatever it is, it is told in the matrix
@@ -62,7 +64,8 @@ def _answer(table: Path, place: str, options: dict[str, str], trino: str, case: 
         store.delete_many([info.path for info in store.list_all()])
 
 
-def _read(registered: Any, case: Case) -> str:
+def read_registered(registered: Any, case: Case) -> str:
+    """Read a table that an engine knows; what came of it, in the words of the matrix."""
     names = [column[0] for column in registered.rows(f"SHOW COLUMNS FROM {registered.quoted}")]
     rows = registered.rows(f"SELECT * FROM {registered.quoted}")
     expected = {name.lower(): name for name in case.rows[0]}

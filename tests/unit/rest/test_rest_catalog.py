@@ -130,6 +130,15 @@ def test_a_table_that_did_not_change_is_not_sent_again(client, tmp_path):
     assert (status, body["metadata"]["number"], headers["ETag"] != tag) == (200, 4, True)
 
 
+def test_a_table_made_again_at_the_same_place_is_sent_though_its_metadata_has_the_same_name(client, tmp_path):
+    uri = "/v1/namespaces/eu%1Fnorth/tables/events"
+    tag = client(uri)[2]["ETag"]
+    metadata = tmp_path / "far" / "events" / "_pydelta" / "iceberg" / "metadata" / "v1.metadata.json"
+    metadata.write_text(json.dumps(METADATA | {"number": 77}))
+    status, body, headers = client(uri, HTTP_IF_NONE_MATCH=tag)
+    assert (status, body["metadata"]["number"], headers["ETag"] != tag) == (200, 77, True)
+
+
 def test_pages_give_every_name_once(tmp_path):
     for at in range(7):
         made(tmp_path / "lake" / f"t{at}")
@@ -151,6 +160,8 @@ def test_pages_give_every_name_once(tmp_path):
     ("POST", "/v1/namespaces"), ("POST", "/v1/namespaces/lake/tables"), ("DELETE", "/v1/namespaces/lake"),
     ("DELETE", "/v1/namespaces/lake/tables/orders"), ("POST", "/v1/namespaces/lake/tables/orders"),
     ("GET", "/v1/namespaces/lake/tables/orders/metrics"), ("PUT", "/v1/config"),
+    ("POST", "/v1/namespaces/lake/properties"), ("POST", "/v1/namespaces/lake/register"), ("POST", "/v1/tables/rename"),
+    ("POST", "/v1/transactions/commit"),
 ])  # fmt: skip
 def test_what_would_write_is_refused(client, method, uri):
     assert error_of(client(uri, method)) == (406, "UnsupportedOperationException")
@@ -325,6 +336,10 @@ def test_metadata_is_read_once_and_the_cache_is_bounded():
     assert read == ["a", "b", "c", "d", "e", "a"]
     assert cache.get("large", lambda: b"x" * 200) == b"x" * 200
     assert cache.get("large", lambda: b"y") == b"y"
+    assert [cache.get("a", file("a"), stamp) for stamp in (1, 1, 2)] == [b"x" * 90] * 3
+    assert read[6:] == ["a", "a"], "with another stamp it is another file"
+    cache.put("a", b"new", 2)
+    assert cache.get("a", file("a"), 2) == b"new"
 
 
 @pytest.mark.parametrize("text", ["orders=/x", "lake.orders", "lake.=/x", ".orders=/x", "lake.orders="])
