@@ -5,6 +5,8 @@ Of the calls, every twelfth is tried, beginning with another one for each kind o
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from pydelta.api.python.local import LocalTable
@@ -32,10 +34,8 @@ def test_a_fault_at_a_call_of_an_erasure(kind, fault):
         store = copy_of(template)
         faulty = FaultyStore(store, Fault(kind=fault, call=number))
         proven = False
-        try:
+        with contextlib.suppress(SimulatedCrash, DeltaError):
             proven = erase(LocalTable(DeltaLog(faulty))).is_proven
-        except (SimulatedCrash, DeltaError):
-            pass
         what = f"{fault.value} at call {number} of {len(counting.calls)}"
         fired += faulty.fired
         if proven:

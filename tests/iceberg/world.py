@@ -112,7 +112,7 @@ class World(ChangingTable):
             self.check_snapshots()
 
     def _check_engine(self, expected: Rows) -> None:
-        """Compare with the engine's own reader. It leaves older files of wider columns, or with fewer parts, to Spark."""
+        """Compare with the engine's own reader. It leaves files with narrower or fewer columns to Spark."""
         try:
             found = self.table.scan()
         except UnsupportedFeatureError as error:

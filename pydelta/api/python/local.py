@@ -408,7 +408,7 @@ class LocalTable:
         return run(Vacuum(retention_hours=hours_of(retention_hours), dry_run=dry_run), self._context)
 
     def erase(self, keys: Mapping[str, Sequence[str]], *, history: str | None = None, dry_run: bool = False) -> Erasure:
-        """Erase the rows of keys for good: from files, history and log; then search what is left.
+        """Delete the rows of keys for good: from files, history and log; then search what is left.
 
         Args:
             keys: Keys as text, by the name of the column that holds them.

@@ -116,7 +116,8 @@ def policy_of(history: Any) -> History | None:
     """
     if history not in (None, "drop"):
         raise InvalidArgumentError(
-            f"There is no policy {history!r} for earlier versions.", hint="Use history='drop', which gives them up."
+            f"There is no policy {history!r} for earlier versions.",
+            hint="Use history='drop' (--history drop), which gives them up.",
         )
     return cast("History | None", history)
 

@@ -1,4 +1,4 @@
-"""Erase the rows of keys from a table for good: from its files, its history and its log, and search what is left.
+"""Delete the rows of keys from a table for good: from its files, its history and its log, and search what is left.
 
 ::
 
@@ -9,7 +9,7 @@
     files        those of earlier versions, of the change feed and old strays with rows of the keys are deleted
     log          the files of the versions before are deleted, or replaced by markers
     ERASE END    other processes read the log from the start
-    look again --> clean, or once more: a writer may have added a key meanwhile
+    look again --> clean, or once more: a writer may have added a key at the same time
 
 Each step leaves a table that reads right, and a run after an interruption begins with a look, so that it does what is
 left. A deletion waits for nothing but the commits before it: a version that was not given up never loses a file.
@@ -140,7 +140,7 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erase(Task[Erasure]):
-    """Erase the rows of keys from a table, and everything that names them.
+    """Delete the rows of keys from a table, and everything that names them.
 
     Args:
         keys: Texts by the name of the column that holds them.
@@ -272,7 +272,7 @@ class _Run:
     # -- erasing --------------------------------------------------------------------------------------------------
 
     def _erase(self, plan: ErasurePlan) -> None:
-        """Erase what a look at the table finds, in the order that keeps every state readable."""
+        """Delete what a look at the table finds, in the order that keeps every state readable."""
         request = self.subject.digests(self.salt)
         digest = _digest_of(request)
         rows = run(EraseRows(subject=self.subject, digest=digest), self.context)

@@ -19,7 +19,7 @@ import polars as pl
 from pydelta.commands.erase.keys import KeyColumn, Subject
 from pydelta.commands.erase.parquet import find_keys
 from pydelta.commands.erase.rows import may_hold, with_bounds_of
-from pydelta.commands.erase.texts import Texts, is_key_text, kinds_in_actions, named_partitions, texts_of_parquet
+from pydelta.commands.erase.texts import KeyTexts, is_key_text, kinds_in_actions, named_partitions, texts_of_parquet
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, names_of, nested_tables, outside
@@ -162,7 +162,7 @@ class _Search:
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, subject: Subject) -> None:
         self._log, self._snapshot, self._subject = log, snapshot, subject
-        self._texts = Texts.of(subject)
+        self._texts = KeyTexts.of(subject)
         self._inside = [column for column in subject.columns if not column.is_partition]
         self._partitions = [column for column in subject.columns if column.is_partition]
         self.places: list[Place] = []

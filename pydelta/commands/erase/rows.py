@@ -98,7 +98,7 @@ class _Touched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseRows(Command[ErasedRows]):
-    """Erase the rows of keys from the live files of a table.
+    """Delete the rows of keys from the live files of a table.
 
     Args:
         subject: The keys.

@@ -23,7 +23,7 @@ from pydelta.protocol.actions import Action, AddCDCFile, AddFile, RemoveFile
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.partitions import hive_escape, hive_unescape, parse_partition_value
 
-__all__ = ["Texts", "is_key_text", "kinds_in_actions", "named_partitions", "texts_of_parquet"]
+__all__ = ["KeyTexts", "is_key_text", "kinds_in_actions", "named_partitions", "texts_of_parquet"]
 
 _SHORTEST: Final = 4
 _TOGETHER: Final = 500
@@ -32,7 +32,7 @@ _SAFE: Final = "/:=@!$&'()*+,;~"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
+class KeyTexts:
     """The spellings of text keys, as characters that stand for single bytes.
 
     Args:
@@ -44,7 +44,7 @@ class Texts:
     whole: tuple[re.Pattern[str], ...] = field(repr=False)
 
     @classmethod
-    def of(cls, subject: Subject) -> Texts:
+    def of(cls, subject: Subject) -> KeyTexts:
         """Find the spellings of the keys that are long enough to be searched for."""
         keys = [text for column in subject.columns if column.is_text for text in column.texts]
         found = {spelt for key in keys if len(key) >= _SHORTEST for spelt in _spellings(key)}

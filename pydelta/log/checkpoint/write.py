@@ -103,7 +103,7 @@ def write_checkpoint(
         now_ms: Current time for the expiry of tombstones, epoch milliseconds; None reads the clock.
         whole: Whether to write all sidecars instead of reusing unchanged ones.
         tombstones: Whether to write the tombstones that have not expired. Without them the versions before are given
-            up. An existing checkpoint stays as it is.
+            up. An existing checkpoint stays unchanged.
 
     Raises:
         LogCorruptedError: What was read back differs from the snapshot. The written files are deleted again.

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pydelta.api.console.command_line import AsJson, DryRun, StorageOptions, storage_options
 from pydelta.api.console.output import print_json, print_table
+from pydelta.api.python.local_arguments import policy_of
 from pydelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from pydelta.commands.erase.command import Erasure
+    from pydelta.commands.erase.command import Erasure, History
     from pydelta.log import DeltaLog
 
 __all__ = ["add_erase"]
@@ -70,14 +71,17 @@ def add_erase(app: typer.Typer) -> None:
         as_json: AsJson = False,
         option: StorageOptions = None,
     ) -> None:
-        """Erase the rows of keys from tables for good: files, history and log; then search what is left.
+        """Delete the rows of keys from tables for good: files, history and log; then search what is left.
 
         Exits with 4 if the search found something, or if --verify did.
         """
         if verify is not None:
             _verify(verify, public_key)
             return
-        _check(tables, keys, column, where, history, sign=sign, report=report)
+        _check(tables, by_file=keys is not None, by_condition=where is not None, names_column=column is not None)
+        policy = policy_of(history)
+        if sign is not None and report is None:
+            raise InvalidArgumentError("There is no report to sign.", hint="Name a folder with --report.")
         from pydelta.tools.erasure.report import is_proven, report_of, write_report
 
         logs = _logs(tables or (), option)
@@ -86,9 +90,9 @@ def add_erase(app: typer.Typer) -> None:
         if dry_run:
             _show_plans(planned, as_json)
             return
-        _consent(planned, history, yes=yes, as_json=as_json)
-        done = [_run(log, wanted[log.uri], history=history, dry_run=False) for log in logs]
-        document = report_of(done, history=history)
+        _consent(planned, policy, yes=yes, as_json=as_json)
+        done = [_run(log, wanted[log.uri], history=policy, dry_run=False) for log in logs]
+        document = report_of(done, history=policy)
         written = None if report is None else write_report(document, report, key_file=sign)
         if as_json:
             print_json(document)
@@ -98,30 +102,15 @@ def add_erase(app: typer.Typer) -> None:
             raise typer.Exit(4)
 
 
-def _check(
-    tables: Sequence[str] | None,
-    keys: str | None,
-    column: str | None,
-    where: str | None,
-    history: str | None,
-    *,
-    sign: Path | None,
-    report: Path | None,
-) -> None:
+def _check(tables: Sequence[str] | None, *, by_file: bool, by_condition: bool, names_column: bool) -> None:
     if not tables:
         raise InvalidArgumentError("No table was given.", hint="Name the location of at least one table.")
-    if (keys is None) == (where is None):
+    if by_file == by_condition:
         raise InvalidArgumentError(
             "Keys are given in one way: by --keys or by --where.", hint="Give one of them, not both."
         )
-    if where is not None and column is not None:
+    if by_condition and names_column:
         raise InvalidArgumentError("--where names its columns itself.", hint="Leave --column out.")
-    if history not in (None, "drop"):
-        raise InvalidArgumentError(
-            f"There is no policy {history!r} for earlier versions.", hint="Use --history drop, which gives them up."
-        )
-    if sign is not None and report is None:
-        raise InvalidArgumentError("There is no report to sign.", hint="Name a folder with --report.")
 
 
 def _logs(tables: Sequence[str], option: Sequence[str] | None) -> list[DeltaLog]:
@@ -143,7 +132,7 @@ def _wanted(log: DeltaLog, keys: str | None, column: str | None, where: str | No
     return keys_of_condition(where, log.update())
 
 
-def _run(log: DeltaLog, keys: Mapping[str, Sequence[str]], *, history: Any, dry_run: bool) -> Erasure:
+def _run(log: DeltaLog, keys: Mapping[str, Sequence[str]], *, history: History | None, dry_run: bool) -> Erasure:
     from pydelta.commands.erase.command import Erase
     from pydelta.commands.run import Context, run
     from pydelta.engines.arrow.engine import ArrowEngine

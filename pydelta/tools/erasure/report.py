@@ -1,9 +1,9 @@
 """Write, sign, chain and verify the reports of erasures.
 
-A report is a JSON document. It shows keys and paths as keyed digests alone, so that it can be kept after the rows are
-gone; its salt lets whoever knows a key check that it was in the request. ``previous`` is the digest of the report
-before it in the same folder: a report that is taken out, or changed, breaks the chain. The signature (Ed25519) covers
-every byte of the document but itself.
+A report is a JSON document. It shows keys and paths only as keyed digests, so that it can be kept after the rows are
+gone; with its salt, a user who knows a key can check that it was in the request. ``previous`` is the digest of the
+report before it in the same folder: a report that is taken out, or changed, breaks the chain. The signature (Ed25519)
+covers every byte of the document but itself.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _time(epoch_ms: int) -> str:
 
 
 def write_report(document: Mapping[str, Any], folder: Path, *, key_file: Path | None) -> Path:
-    """Chain a report to the last one of a folder, sign it, and write it as JSON and as HTML.
+    """Write a report as JSON and as HTML: signed, with the digest of the last one of its folder.
 
     Args:
         document: The report.

@@ -25,7 +25,7 @@ KINDS = {"rewritten": {}, "vectors": {"delta.enableDeletionVectors": "true"}}
 
 
 def made(kind: str) -> MemoryStore:
-    store = MemoryStore(f"memory://race{next(_NAMES)}/t")
+    store = MemoryStore(f"memory://erasure{next(_NAMES)}/t")
     table = LocalTable.create(store.root, rows("bob", KEY, "eve"), properties=KINDS[kind])
     table.append(rows("bob", KEY, first=10))
     table.append(rows("zoe", "dan", first=20))
@@ -33,7 +33,7 @@ def made(kind: str) -> MemoryStore:
 
 
 def copy_of(store: MemoryStore) -> MemoryStore:
-    twin = MemoryStore(f"memory://race{next(_NAMES)}/t")
+    twin = MemoryStore(f"memory://erasure{next(_NAMES)}/t")
     for item in store.list_all():
         twin.put(item.path, store.read(item.path))
     return twin
