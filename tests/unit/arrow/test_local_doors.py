@@ -116,6 +116,8 @@ def test_rows_of_a_file_of_text_come_in_and_define_no_columns(table, tmp_path):
         table.overwrite(given, overwrite_schema=True)
     with pytest.raises(InvalidArgumentError, match="overwrite_schema must be True or False"):
         table.overwrite(ROWS, overwrite_schema="yes")
+    with pytest.raises(InvalidArgumentError, match="repair must be True or False"):
+        table.fsck(repair="yes")
     table.overwrite(given)
     assert rows(table) == [(2, "B"), (7, "c")]
 
