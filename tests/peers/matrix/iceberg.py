@@ -1,4 +1,4 @@
-"""Read the tables through an Iceberg entry, made by pydelta whichever engine wrote the table: PyIceberg, and DuckDB's extension."""
+"""Read the tables through an Iceberg entry, made by pydelta for tables of any writer: PyIceberg, and DuckDB's extension."""
 
 from __future__ import annotations
 

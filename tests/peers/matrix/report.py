@@ -43,7 +43,7 @@ this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Tr
 """
 _ENTRY = """## Through the Iceberg entry
 
-The same tables, each with [the Iceberg entry](../guides/iceberg.md) that pydelta makes of it, whichever engine wrote it. PyIceberg and DuckDB read the entry's
+The same tables, each with [the Iceberg entry](../guides/iceberg.md) that pydelta makes of it, of any writer. PyIceberg and DuckDB read the entry's
 folder, Trino and Presto by the metastore.
 """
 

@@ -38,6 +38,11 @@ def stack():
             key=(os.environ["S3_ACCESS_KEY"], os.environ["S3_SECRET_KEY"]),
             token=os.environ["ICEBERG_TOKEN"],
         )
+        entries = f"{DATABASE}_iceberg"
+        if not metastore.database_exists(
+            entries
+        ):  # Versity lets the metastore make a folder in the warehouse, not deeper.
+            metastore.create_database(entries, f"s3a://warehouse/{entries}")
         with mock.patch.dict(os.environ, found.environment()):
             yield found
 
