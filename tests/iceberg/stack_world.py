@@ -34,6 +34,8 @@ from tests.iceberg.world import World, WrongRowsError
 
 __all__ = ["DATABASE", "Stack", "StackWorld", "run_stack_seed"]
 
+_NO_RANGES = "cannot use empty ranges"
+
 DATABASE = "stack_tests"
 _FAR = 1 << 45
 
@@ -262,9 +264,29 @@ class StackWorld(World):
                 wanted = sorted(row["id"] for row in rows if _holds(sign, row, part.name, value))
                 asked.append(condition)
                 expected.append(wanted)
-        for condition, wanted, found in zip(asked, expected, engine.ids(self.entry, asked), strict=True):
-            assert found == wanted, f"{engine.name}, where {condition}: {found}, not {wanted}"
+        for condition, wanted, found in zip(asked, expected, self._ids(engine, asked), strict=True):
+            assert found is None or found == wanted, f"{engine.name}, where {condition}: {found}, not {wanted}"
         self._count(f"{engine.name}, conditions", len(asked))
+
+    def _ids(self, engine: Engine, conditions: list[str]) -> list[list[int] | None]:
+        """Ask for the ids under conditions in one statement, or one by one where Presto 0.287 fails over some.
+
+        It fails over IS NULL where a column is null in a whole row group that has page indexes.
+        """
+        try:
+            return [*engine.ids(self.entry, conditions)]
+        except TrinoError as error:
+            if not engine.is_presto or _NO_RANGES not in str(error):
+                raise
+        found: list[list[int] | None] = []
+        for condition in conditions:
+            try:
+                found += engine.ids(self.entry, [condition])
+            except TrinoError as error:
+                assert condition.endswith(" IS NULL") and _NO_RANGES in str(error), f"where {condition}: {error}"
+                self._count("Presto fails over IS NULL")
+                found.append(None)
+        return found
 
     def _is_widened(self, name: str) -> bool:
         field = self.log.update().schema.field(name)
