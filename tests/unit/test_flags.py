@@ -126,7 +126,6 @@ def test_an_old_name_is_gone_from_its_parser_and_its_new_name_is_there():
         "--all",
         "--book",
         "--workers",
-        "--yes",
         "--confirm",
         "--debug",
         "--dryrun",

@@ -11,7 +11,6 @@ import typer
 
 from pydelta.api.console.command_line import AsJson, DryRun, StorageOptions, storage_options
 from pydelta.api.console.output import print_json, print_table
-from pydelta.api.python.local_arguments import policy_of
 from pydelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -79,11 +78,12 @@ def add_erase(app: typer.Typer) -> None:
             _verify(verify, public_key)
             return
         _check(tables, by_file=keys is not None, by_condition=where is not None, names_column=column is not None)
-        policy = policy_of(history)
         if sign is not None and report is None:
             raise InvalidArgumentError("There is no report to sign.", hint="Name a folder with --report.")
+        from pydelta.api.python.local_arguments import policy_of
         from pydelta.tools.erasure.report import is_proven, report_of, write_report
 
+        policy = policy_of(history)
         logs = _logs(tables or (), option)
         wanted = {log.uri: _wanted(log, keys, column, where) for log in logs}
         planned = [_run(log, wanted[log.uri], history=None, dry_run=True) for log in logs]
