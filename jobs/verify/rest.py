@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -90,23 +89,11 @@ def _file_io(store: Store, folder: str) -> Any:
     """Build PyIceberg's access to the files of a table from a store, which may be one that PyIceberg does not know."""
     from pyiceberg.io import FileIO, InputFile
 
-    class Found(InputFile):
-        def __init__(self, location: str) -> None:
-            super().__init__(location)
-            self._data = store.read(location.removeprefix(f"{folder}/"))
-
-        def __len__(self) -> int:
-            return len(self._data)
-
-        def exists(self) -> bool:
-            return True
-
-        def open(self, seekable: bool = True) -> Any:
-            return io.BytesIO(self._data)
+    from pydelta.manifests.iceberg.manifests import BytesInput
 
     class Files(FileIO):
         def new_input(self, location: str) -> InputFile:
-            return Found(location)
+            return BytesInput(location, store.read(location.removeprefix(f"{folder}/")))
 
         def new_output(self, location: str) -> Any:
             raise NotImplementedError(f"{location} is only read.")

@@ -56,7 +56,7 @@ from pydelta.settings import Settings
 from pydelta.settings.clock import Clock, elapsed_ms, epoch_ms
 from pydelta.storage.discarding import discard
 from pydelta.storage.interface import Store
-from pydelta.txn import Begin, Committed, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = [
     "ANY",
@@ -70,6 +70,7 @@ __all__ = [
     "Task",
     "announced",
     "changes_under_way",
+    "commit_alone",
     "existing_table",
     "give_way",
     "refuse_append_only",
@@ -89,6 +90,7 @@ _YOUNG_MS: Final = 30_000
 _LOOK_AGAIN_MS: Final = 50
 FOLDER: Final = "_pydelta/changing"
 _STALE_MS: Final = 15 * 60_000
+_COMMITS_ALONE: Final = 5
 _OVER_ROWS: Final = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
 
 
@@ -516,6 +518,16 @@ def _attempt(command: Command[R], attempt: Attempt) -> R:
         if isinstance(error, DeltaError) and attempt.num_staged:
             error.hint = f"{error.hint or ''} {_count(attempt.num_staged)} staged; no version was made of them.".strip()
         raise
+
+
+def commit_alone(context: Context, operation: Operation) -> int:
+    """Commit an operation without actions, and return its version. No other commit conflicts with it for long."""
+    for _ in range(_COMMITS_ALONE - 1):
+        try:
+            return context.start().commit([], operation, blind_append=True).version
+        except DeltaConcurrentModificationException:
+            continue
+    return context.start().commit([], operation, blind_append=True).version
 
 
 def existing_table(snapshot: Snapshot, *, condition: Condition | None = None) -> Snapshot:

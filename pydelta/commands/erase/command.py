@@ -18,30 +18,27 @@ left. A deletion waits for nothing but the commits before it: a version that was
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 
 from pydelta.commands.erase.keys import Subject, bind_keys
-from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, look
-from pydelta.commands.erase.rows import ErasedRows, EraseRows
+from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, files_with_keys, look
+from pydelta.commands.erase.rows import APPEND_ONLY, ErasedRows, EraseRows
 from pydelta.commands.generate import Generate, GenerateIceberg
-from pydelta.commands.run import Context, Task, existing_table, refuse_append_only, run
-from pydelta.commands.run import Refusal as AppendOnly
-from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files
+from pydelta.commands.run import Context, Task, commit_alone, existing_table, refuse_append_only, run
+from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files, not_deleted
 from pydelta.commands.vacuum.iceberg import delete_unreferenced, expire_entry
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.notes import noted_clones
-from pydelta.commands.vacuum.plan import checksums_of
+from pydelta.commands.vacuum.plan import checksums_of, directories_above
 from pydelta.errors import (
     DeltaConcurrentModificationException,
     ObjectNotFoundError,
     StorageError,
-    StoragePermissionError,
     UnsafeOperationError,
 )
 from pydelta.log import CheckpointResult, DeltaLog, Snapshot
@@ -63,6 +60,7 @@ _START: Final = "ERASE START"
 _ATTEMPTS: Final = 5
 _ROUNDS: Final = 3
 _SHOWN: Final = 5
+_SALT_BYTES: Final = 16
 _FAR_MS: Final = 1 << 60
 
 
@@ -71,19 +69,22 @@ class ErasurePlan:
     """What an erasure would touch.
 
     Args:
-        version: The newest version.
         first_version: The oldest version that can be read.
         look: Where the keys are.
         clones: Shallow clones that read files of this table.
         has_manifests, has_iceberg_entry: Whether these are published again.
     """
 
-    version: int
     first_version: int
     look: Look
     clones: tuple[str, ...] = ()
     has_manifests: bool = False
     has_iceberg_entry: bool = False
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.look.version
 
     @property
     def is_needed(self) -> bool:
@@ -109,8 +110,7 @@ class Erasure:
         dry_run: Whether nothing was changed.
         rows: The commits that rewrote files.
         given_up: Versions that were given up, both ends included.
-        deleted_files, deleted_bytes: Files with rows of the keys that were deleted.
-        removed: Path, size and digest (SHA-256, hexadecimal) of each of them.
+        removed: Path, size and digest (SHA-256, hexadecimal) of each file with rows of the keys that was deleted.
         left: The last look.
         version: The newest version afterwards.
         began_ms, ended_ms: Epoch milliseconds.
@@ -126,11 +126,19 @@ class Erasure:
     version: int
     rows: tuple[ErasedRows, ...] = ()
     given_up: tuple[int, int] | None = None
-    deleted_files: int = 0
-    deleted_bytes: int = 0
     removed: tuple[tuple[str, int, str], ...] = ()
     began_ms: int = 0
     ended_ms: int = 0
+
+    @property
+    def deleted_files(self) -> int:
+        """Number of files with rows of the keys that were deleted."""
+        return len(self.removed)
+
+    @property
+    def deleted_bytes(self) -> int:
+        """Their size."""
+        return sum(size for _, size, _ in self.removed)
 
     @property
     def is_proven(self) -> bool:
@@ -146,7 +154,6 @@ class Erase(Task[Erasure]):
         keys: Texts by the name of the column that holds them.
         history: What becomes of earlier versions. None refuses an erasure that needs an answer.
         dry_run: Whether only to look.
-        salt: Key of the digests; None for a random one.
         options: Parallelism, limits and retries of deletions.
 
     Returns:
@@ -166,7 +173,6 @@ class Erase(Task[Erasure]):
     keys: Mapping[str, Sequence[str]] = field(repr=False)
     history: History | None = None
     dry_run: bool = False
-    salt: bytes | None = field(default=None, repr=False)
     options: VacuumOptions = field(default_factory=VacuumOptions)
 
     def perform(self, context: Context) -> Erasure:
@@ -175,13 +181,13 @@ class Erase(Task[Erasure]):
         snapshot = existing_table(log.update())
         assert snapshot.protocol is not None and snapshot.metadata is not None
         ensure_writable(snapshot.protocol, table=log.uri)
-        refuse_append_only(snapshot, AppendOnly("no row can be erased from it"))
+        refuse_append_only(snapshot, APPEND_ONLY)
         subject = bind_keys(snapshot, self.keys)
         return _Run(
             request=self,
             context=context,
             subject=subject,
-            salt=self.salt if self.salt is not None else secrets.token_bytes(16),
+            salt=secrets.token_bytes(_SALT_BYTES),
             table_id=snapshot.metadata.id,
         ).run()
 
@@ -196,8 +202,6 @@ class _Run:
     salt: bytes
     table_id: str
     rows: list[ErasedRows] = field(default_factory=list)
-    deleted_files: int = 0
-    deleted_bytes: int = 0
     removed: list[tuple[str, int, str]] = field(default_factory=list)
     given_up: tuple[int, int] | None = None
 
@@ -228,8 +232,6 @@ class _Run:
             dry_run=self.request.dry_run,
             rows=tuple(self.rows),
             given_up=self.given_up,
-            deleted_files=self.deleted_files,
-            deleted_bytes=self.deleted_bytes,
             removed=tuple(self.removed),
             left=left,
             version=self.log.update().version,
@@ -241,11 +243,8 @@ class _Run:
 
     def _plan(self) -> ErasurePlan:
         found = self._look(all_files=False)
-        held = self.log.held()
-        first = min(held.commits, default=0)
         return ErasurePlan(
-            version=found.version,
-            first_version=first,
+            first_version=min(self.log.held().commits, default=0),
             look=found,
             clones=tuple(clone.uri for clone in noted_clones(self.log)),
             has_manifests=bool(listed_manifests(self.log.store)),
@@ -254,8 +253,12 @@ class _Run:
 
     def _look(self, *, all_files: bool) -> Look:
         snapshot = self.log.update()
-        old = self.context.clock() - snapshot.properties.deleted_file_retention_ms
+        old = self._old_before_ms(snapshot)
         return look(self.log, snapshot, self.subject, old_before_ms=old, all_files=all_files)
+
+    def _old_before_ms(self, snapshot: Snapshot) -> int:
+        """Return the time before which no transaction that still runs began."""
+        return self.context.clock() - snapshot.properties.deleted_file_retention_ms
 
     def _refuse(self, plan: ErasurePlan) -> None:
         """Refuse what needs consent."""
@@ -273,8 +276,7 @@ class _Run:
 
     def _erase(self, plan: ErasurePlan) -> None:
         """Delete what a look at the table finds, in the order that keeps every state readable."""
-        request = self.subject.digests(self.salt)
-        digest = _digest_of(request)
+        digest = _digest_of(self.subject.digests(self.salt))
         rows = run(EraseRows(subject=self.subject, digest=digest), self.context)
         if rows.version is not None:
             self.rows.append(rows)
@@ -283,23 +285,28 @@ class _Run:
         if plan.has_iceberg_entry:
             run(GenerateIceberg(), self.context)
         started, checkpoint = self._start(digest)
-        found = self._look(all_files=False)
-        doomed = found.of(EARLIER, STRAY)
+        found = files_with_keys(self.log, started, self.subject, old_before_ms=self._old_before_ms(started))
+        doomed = found.filter(pl.col("state").is_in([EARLIER, STRAY]))
         self._refuse_readers(started, doomed)
         if plan.has_iceberg_entry:
             expire_entry(self.log, newest=started.version, cutoff_ms=_FAR_MS)
         self._delete(doomed, started.version)
         self._give_up(checkpoint)
-        self._record(GIVEN_UP_END, {"startVersion": started.version}, {"numDeletedFiles": self.deleted_files})
+        ended = Operation(
+            name=GIVEN_UP_END,
+            parameters={"startVersion": started.version},
+            metrics={"numDeletedFiles": len(self.removed)},
+        )
+        commit_alone(self.context, ended)
         if plan.has_iceberg_entry:
             delete_unreferenced(self.log, cutoff_ms=_FAR_MS)
 
     def _start(self, digest: str) -> tuple[Snapshot, CheckpointResult]:
         """Commit the version from which the table can be read afterwards, and write its checkpoint."""
+        started = Operation(name=_START, parameters={"request": digest})
         silent = self.context.beginning(lambda log: start_transaction(log, hooks=()))
         for _ in range(_ATTEMPTS):
-            committed = _commit(silent, _START, {"request": digest})
-            snapshot = self.log.snapshot(committed)
+            snapshot = self.log.snapshot(commit_alone(silent, started))
             checkpoint = self.log.checkpoint(snapshot, whole=True, tombstones=False)
             if checkpoint.num_removes == 0:
                 return snapshot, checkpoint
@@ -336,19 +343,20 @@ class _Run:
         state = Deletion()
         plan = Doomed(files=files, uncounted=beside.select("path", "size"), version=version)
         delete_files(self.log, plan, self.request.options, on_deleted=lambda _: None, state=state)
-        self.deleted_files += state.files
-        self.deleted_bytes += state.bytes
         if state.failed or state.untouched:
-            raise _incomplete(state, files.height)
-        self.removed += zip(files["path"], files["size"], digests, strict=True)
+            shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])
+            left = len(state.failed) + state.untouched
+            raise not_deleted(state, f"{left} of {files.height} files with rows of the keys are still there. {shown}")
+        for path, size, digest in zip(files["path"], files["size"], digests, strict=True):
+            if not state.spared or self.log.store.head(path) is None:  # A commit may have made a file live again.
+                self.removed.append((path, size, digest))
         store = paged(self.log.store)
         if store is not None and store.has_directories:
-            store.remove_directories(_folders_above(files["path"]))
+            folders = directories_above(files["path"])
+            store.remove_directories(sorted(folders, key=lambda folder: (-folder.count("/"), folder)))
 
     def _give_up(self, checkpoint: CheckpointResult) -> None:
-        snapshot = self.log.update()
-        young_since = self.context.clock() - snapshot.properties.deleted_file_retention_ms
-        plan = self.log.plan_giving_up(checkpoint, young_since_ms=young_since)
+        plan = self.log.plan_giving_up(checkpoint, young_since_ms=self._old_before_ms(self.log.update()))
         first = min(self.log.held().commits, default=checkpoint.version)
         done = self.log.give_up(plan)
         if done.failed:
@@ -360,23 +368,6 @@ class _Run:
             )
         before = self.given_up
         self.given_up = (before[0] if before else first, checkpoint.version - 1)
-
-    def _record(self, name: str, parameters: Mapping[str, Any], metrics: Mapping[str, str | int]) -> int:
-        return _commit(self.context, name, parameters, metrics)
-
-
-def _commit(
-    context: Context, name: str, parameters: Mapping[str, Any], metrics: Mapping[str, str | int] | None = None
-) -> int:
-    """Commit without changes. No other commit conflicts with it for long."""
-    operation = Operation(name=name, parameters=parameters, metrics=metrics or {})
-    for attempt in range(_ATTEMPTS):
-        try:
-            return context.start().commit([], operation, blind_append=True).version
-        except DeltaConcurrentModificationException:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError("the last attempt returns or raises")
 
 
 def _digest_of_file(log: DeltaLog, path: str) -> str:
@@ -392,25 +383,3 @@ def _digest_of(digests: Mapping[str, Sequence[str]]) -> str:
     """Return one digest for all keys of a request."""
     text = "\n".join(f"{name}:{digest}" for name, found in sorted(digests.items()) for digest in found)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _folders_above(paths: pl.Series) -> list[str]:
-    """Return the folders above files, the deepest first."""
-    found: set[str] = set()
-    for path in paths:
-        folder = os.path.dirname(path)
-        while folder and folder not in found:
-            found.add(folder)
-            folder = os.path.dirname(folder)
-    return sorted(found, key=lambda folder: (-folder.count("/"), folder))
-
-
-def _incomplete(state: Deletion, total: int) -> StorageError:
-    shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])
-    left = len(state.failed) + state.untouched
-    message = f"{left} of {total} files with rows of the keys are still there. {shown}"
-    if state.denied:
-        return StoragePermissionError(
-            message, hint="Run it with a key that may delete data files; in the stack: AS_USER=vacuum."
-        )
-    return StorageError(message, retryable=True, hint="Run it again: it does what is left.")

@@ -23,15 +23,16 @@ from pydelta.commands.erase.texts import KeyTexts, is_key_text, kinds_in_actions
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, names_of, nested_tables, outside
-from pydelta.errors import DeltaError, ObjectNotFoundError, VersionNotFoundError
+from pydelta.errors import DeltaError, LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import PV_PREFIX
+from pydelta.log.runs import decode_actions
 from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, decoded_paths, parse_log_name
 from pydelta.storage import ObjectInfo
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
 
-__all__ = ["EARLIER", "FOREIGN", "FOUND_SCHEMA", "LIVE", "STRAY", "YOUNG", "Look", "Place", "look"]
+__all__ = ["EARLIER", "FOREIGN", "FOUND_SCHEMA", "LIVE", "STRAY", "YOUNG", "Look", "Place", "files_with_keys", "look"]
 
 FOUND_SCHEMA: Final[dict[str, pl.DataType]] = {
     "path": pl.String(),
@@ -52,7 +53,9 @@ FOREIGN: Final = "foreign"
 """The file lies in a hidden folder, where nothing of the table is."""
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
-_NOTES: Final = ("_pydelta/", "_symlink_format_manifest/")
+_NOTES: Final = (f"{LOG_DIR}/", "_pydelta/", "_symlink_format_manifest/")
+_IS_NOTE: Final = pl.any_horizontal(pl.col("path").str.starts_with(prefix) for prefix in _NOTES)
+"""Whether a file belongs to the log, or to what lies beside it, instead of the data."""
 _ROW: Final = ("path", "size", "modification_time")
 
 
@@ -115,19 +118,13 @@ def look(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: 
         LogCorruptedError: The log is damaged, so that it is not known which files are live.
         StorageError: The store failed.
     """
-    batches = list(list_batches(log.store))
-    listed = pl.concat([pl.DataFrame(schema=LISTED_SCHEMA), *(batch.files for batch in batches)])
-    listed = listed.unique("path", maintain_order=True)
-    folders = pl.Series("path", [folder for batch in batches for folder, _ in batch.directories], dtype=pl.String)
-    nested = nested_tables(pl.concat([listed["path"], folders]))
-    listed = outside(listed, nested)
+    listed, folders = _listed(log)
     search = _Search(log, snapshot, subject)
-    is_note = pl.any_horizontal(pl.col("path").str.starts_with(prefix) for prefix in (f"{LOG_DIR}/", *_NOTES))
-    counted = search.data_files(listed.filter(~is_note), all_files=all_files)
-    files = _with_states(log, snapshot, counted, old_before_ms=old_before_ms)
-    search.notes(listed.filter(is_note))
+    data = listed.filter(~_IS_NOTE)
+    files = _with_states(log, snapshot, search.data_files(data, all_files=all_files), old_before_ms=old_before_ms)
+    search.notes(listed.filter(_IS_NOTE))
     search.bounds()
-    search.names(pl.concat([listed["path"], outside(folders.to_frame(), nested)["path"]]), known=files["path"])
+    search.names(pl.concat([listed["path"], folders]), known=files["path"])
     return Look(
         version=snapshot.version,
         files=files,
@@ -137,6 +134,23 @@ def look(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: 
         num_bytes=int(listed["size"].sum() or 0),
         num_opened=search.opened,
     )
+
+
+def files_with_keys(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: int) -> pl.DataFrame:
+    """Find the files with rows of keys alone, without a search of the log: the ``files`` of a ``look``."""
+    listed, _ = _listed(log)
+    counted = _Search(log, snapshot, subject).data_files(listed.filter(~_IS_NOTE), all_files=False)
+    return _with_states(log, snapshot, counted, old_before_ms=old_before_ms)
+
+
+def _listed(log: DeltaLog) -> tuple[pl.DataFrame, pl.Series]:
+    """List the files and the folders below a table's root, without those of other tables."""
+    batches = list(list_batches(log.store))
+    listed = pl.concat([pl.DataFrame(schema=LISTED_SCHEMA), *(batch.files for batch in batches)])
+    listed = listed.unique("path", maintain_order=True)
+    folders = pl.Series("path", [folder for batch in batches for folder, _ in batch.directories], dtype=pl.String)
+    nested = nested_tables(pl.concat([listed["path"], folders]))
+    return outside(listed, nested), outside(folders.to_frame(), nested)["path"]
 
 
 def _with_states(log: DeltaLog, snapshot: Snapshot, files: pl.DataFrame, *, old_before_ms: int) -> pl.DataFrame:
@@ -252,21 +266,23 @@ class _Search:
         if info.path.endswith(".parquet"):
             self._read_parquet(info)
             return
-        self._read_bytes(info)
-        if file is not None and file.kind is LogFileKind.COMMIT:
+        data = self._read_bytes(info)
+        if data is not None and file is not None and file.kind is LogFileKind.COMMIT:
             try:
-                actions = self._log.actions(file.version)
-            except DeltaError:
-                return  # It is given up, or damaged: then the table's state is not read from it.
+                actions = decode_actions(data, source=info.path)
+            except LogCorruptedError:
+                return  # The table's state is not read from it.
             self.places += [Place(info.path, kind) for kind in kinds_in_actions(actions, self._subject)]
 
-    def _read_bytes(self, info: ObjectInfo) -> None:
+    def _read_bytes(self, info: ObjectInfo) -> bytes | None:
+        """Search a file for texts, and return what it holds; None if it was not read."""
         if info.size > _MOST_BYTES:
             self.unread.append((info.path, f"it has more than {_MOST_BYTES} bytes and is no Parquet file"))
-            return
+            return None
         data = self._data(info)
         if data is not None and self._texts.is_in(data):
             self.places.append(Place(info.path, "text"))
+        return data
 
     def _read_parquet(self, info: ObjectInfo) -> None:
         """Search a checkpoint or a sidecar."""

@@ -31,7 +31,7 @@ from pydelta.storage.ranges import RangeReader
 __all__ = ["FoundRows", "find_keys"]
 
 _BUFFER_BYTES: Final = 4 << 20
-_NAME: Final = b"PARQUET:field_id"
+_FIELD_ID: Final = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _leaves(fields: Any, names: tuple[str, ...] = (), at: tuple[int, ...] = (), 
         if pa.types.is_struct(field.type):
             yield from _leaves(list(field.type), path, where, first)
         elif field.type.num_fields == 0:
-            text = (field.metadata or {}).get(_NAME)
+            text = (field.metadata or {}).get(_FIELD_ID)
             yield _Leaf(number=first, path=where[1:], type=field.type), path, int(text) if text else None
         first += _width(field.type)
 

@@ -14,13 +14,13 @@ of the rows: the version is given up afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from pydelta.commands.change.reconcile import RowCounts, check_rows
+from pydelta.commands.change.reconcile import RowCounts, reconcile
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.erase.keys import KeyColumn, Subject
 from pydelta.commands.erase.parquet import FoundRows, find_keys
@@ -38,9 +38,11 @@ from pydelta.protocol.stats import MAX_STRING_LENGTH, stat_column, truncate_max,
 from pydelta.storage.readers import read_all
 from pydelta.txn import Operation
 
-__all__ = ["ERASE", "EraseRows", "ErasedRows", "live_files_with", "may_hold", "with_bounds_of"]
+__all__ = ["APPEND_ONLY", "ERASE", "EraseRows", "ErasedRows", "live_files_with", "may_hold", "with_bounds_of"]
 
 ERASE: Final = "ERASE"
+APPEND_ONLY: Final = Refusal("no row can be erased from it")
+"""How an append-only table refuses an erasure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ class EraseRows(Command[ErasedRows]):
 
     def append_only(self) -> Refusal:
         """See ``Command.append_only``."""
-        return Refusal("no row can be erased from it")
+        return APPEND_ONLY
 
     def execute(self, attempt: Attempt) -> ErasedRows:
         """See ``Command.execute``."""
@@ -127,7 +129,8 @@ class EraseRows(Command[ErasedRows]):
             return ErasedRows()
         attempt.txn.mark_read(touched.frame)
         written = self._rewrite(attempt, touched)
-        _check(attempt, touched, written)
+        counts = RowCounts(live=touched.num_live, deleted=touched.num_rows, written=written.num_rows)
+        reconcile(counts, table=attempt.log.uri)  # The files' footers counted them, not the log.
         result = ErasedRows(
             num_rows=touched.num_rows,
             num_hidden_rows=sum(len(rows.rows) for rows in touched.found) - touched.num_rows,
@@ -139,7 +142,7 @@ class EraseRows(Command[ErasedRows]):
         )
         removes = removes_of(touched.adds, deletion_timestamp=attempt.now_ms())
         committed = attempt.txn.commit(joined(removes, written.adds), self._operation(attempt, result))
-        return ErasedRows(**{**_fields(result), "version": committed.version})
+        return replace(result, version=committed.version)
 
     def _rewrite(self, attempt: Attempt, touched: _Touched) -> RewriteOutput:
         rows = {place: RowSet.of(found.rows) for place, found in enumerate(touched.found)}
@@ -165,16 +168,6 @@ class EraseRows(Command[ErasedRows]):
                 **attempt.statement.metrics,
             },
         )
-
-
-def _fields(result: ErasedRows) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in result.__slots__}
-
-
-def _check(attempt: Attempt, touched: _Touched, written: RewriteOutput) -> None:
-    """Check that no live row of another key is lost or doubled."""
-    counts = RowCounts(live=touched.num_live, deleted=touched.num_rows, written=written.num_rows)
-    check_rows(counts, lambda: touched.num_live, table=attempt.log.uri)
 
 
 def _touched(log: DeltaLog, snapshot: Snapshot, subject: Subject) -> _Touched:

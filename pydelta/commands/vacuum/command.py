@@ -16,8 +16,8 @@ from typing import Final, Literal
 
 import polars as pl
 
-from pydelta.commands.run import Context, Task, existing_table
-from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files
+from pydelta.commands.run import Context, Task, commit_alone, existing_table
+from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files, not_deleted
 from pydelta.commands.vacuum.iceberg import delete_unreferenced, expire_clones, expire_entry, unreferenced
 from pydelta.commands.vacuum.inventory import Inventory, InventoryReader
 from pydelta.commands.vacuum.listing import ListedBatch, Sieve, key_ranges, left_empty, list_batches, tables_among
@@ -43,11 +43,9 @@ from pydelta.commands.vacuum.plan import (
 )
 from pydelta.errors import (
     BindError,
-    DeltaConcurrentModificationException,
     DeltaError,
     InvalidArgumentError,
     StorageError,
-    StoragePermissionError,
     UnsafeOperationError,
 )
 from pydelta.errors.conditions import Condition
@@ -64,7 +62,6 @@ __all__ = ["Vacuum", "VacuumMode", "VacuumOptions", "VacuumProgress", "VacuumRes
 
 _HOUR_MS: Final = 3_600_000
 _LONGEST_HOURS: Final = 10**9  # This is longer than tables have existed.
-_ATTEMPTS: Final = 5
 _SHOWN: Final = 5
 _CLOCKS_DIFFER_MS: Final = 60_000
 
@@ -553,14 +550,8 @@ class _Run:
             return
 
     def _record(self, name: str, parameters: Mapping[str, object], metrics: Mapping[str, str | int]) -> int:
-        """Commit without changes. No other commit conflicts with it for long."""
-        operation = Operation(name=name, parameters=parameters, metrics=metrics)
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return self.context.start().commit([], operation, blind_append=True).version
-            except DeltaConcurrentModificationException:
-                continue
-        return self.context.start().commit([], operation, blind_append=True).version
+        """Commit without changes."""
+        return commit_alone(self.context, Operation(name=name, parameters=parameters, metrics=metrics))
 
     def _incomplete(self, found: _Found, state: Deletion) -> StorageError:
         shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])
@@ -569,11 +560,7 @@ class _Run:
             f"VACUUM deleted {state.files} files ({state.bytes} bytes), and {left} of {found.result.files.height} are "
             f"still there. {shown}{'; …' if len(state.failed) > _SHOWN else ''}"
         )
-        if state.denied:
-            return StoragePermissionError(
-                message, hint="Run it with a key that may delete data files; in the stack: AS_USER=vacuum."
-            )
-        return StorageError(message, retryable=True, hint="Run it again: it deletes what is left.")
+        return not_deleted(state, message)
 
     def _progress(self, found: _Found, phase: str, state: Deletion | None = None) -> VacuumProgress:
         listed, doomed = found.result.listed, found.result.files.height

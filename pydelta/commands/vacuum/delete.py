@@ -16,10 +16,11 @@ import polars as pl
 
 from pydelta.commands.vacuum.needed import files_of_commits
 from pydelta.commands.vacuum.paths import PlainPaths
+from pydelta.errors import StorageError, StoragePermissionError
 from pydelta.log import DeltaLog
 from pydelta.storage.backoff import Backoff
 
-__all__ = ["Deletion", "Doomed", "VacuumOptions", "delete_files"]
+__all__ = ["Deletion", "Doomed", "VacuumOptions", "delete_files", "not_deleted"]
 
 _KEYS: Final = 1000
 _LOOK_AGAIN_S: Final = 1.0
@@ -123,6 +124,15 @@ def delete_files(
         except BaseException:
             work.stop.set()  # The pool finishes running requests and starts no new ones.
             raise
+
+
+def not_deleted(state: Deletion, message: str) -> StorageError:
+    """Return the error of a deletion that left files, by why it left them."""
+    if state.denied:
+        return StoragePermissionError(
+            message, hint="Run it with a key that may delete data files; in the stack: AS_USER=vacuum."
+        )
+    return StorageError(message, retryable=True, hint="Run it again: it deletes what is left.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

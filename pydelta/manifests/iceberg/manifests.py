@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from pydelta.manifests.iceberg.entry import FormatVersion
 
-__all__ = ["decode_list", "decode_manifest", "encode_list", "encode_manifest", "with_row_ids"]
+__all__ = ["BytesInput", "decode_list", "decode_manifest", "encode_list", "encode_manifest", "with_row_ids"]
 
 _BLOCK_ENTRIES: Final = 1000
 _CODEC: Final = "deflate"
@@ -83,7 +83,7 @@ class _Output(OutputFile):
 
     def to_input_file(self) -> InputFile:
         """Return what was written."""
-        return _Input(self.location, self.buffer.getvalue())
+        return BytesInput(self.location, self.buffer.getvalue())
 
     def create(self, overwrite: bool = False) -> OutputStream:
         """Return the stream."""
@@ -91,7 +91,7 @@ class _Output(OutputFile):
         return self.buffer
 
 
-class _Input(InputFile):
+class BytesInput(InputFile):
     """Bytes in memory that PyIceberg reads from."""
 
     def __init__(self, location: str, data: bytes) -> None:
@@ -349,7 +349,7 @@ def _with_sequence(manifest: ManifestFile, sequence_number: int) -> ManifestFile
 def decode_list(data: bytes) -> list[ManifestFile]:
     """Read a manifest list of any format version."""
     with AvroFile[ManifestFile](
-        _Input("list", data),
+        BytesInput("list", data),
         MANIFEST_LIST_FILE_SCHEMAS[_NEWEST],
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},

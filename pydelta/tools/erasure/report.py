@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
+
 from pydelta.commands.erase.command import Erasure
 from pydelta.commands.erase.look import Look
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
@@ -115,15 +117,10 @@ def plan_of(found: Erasure) -> dict[str, Any]:
 
 
 def _by_state(found: Look) -> dict[str, dict[str, int]]:
-    result: dict[str, dict[str, int]] = {}
-    for state, rows, size in found.files.select("state", "rows", "size").iter_rows():
-        counts = result.setdefault(state, {"files": 0, "rows": 0, "bytes": 0})
-        counts["files"], counts["rows"], counts["bytes"] = (
-            counts["files"] + 1,
-            counts["rows"] + rows,
-            counts["bytes"] + size,
-        )
-    return result
+    counts = found.files.group_by("state", maintain_order=True).agg(
+        files=pl.len(), rows=pl.col("rows").sum(), bytes=pl.col("size").sum()
+    )
+    return {row.pop("state"): row for row in counts.to_dicts()}
 
 
 def _left(left: Look, salt: bytes) -> list[dict[str, Any]]:
