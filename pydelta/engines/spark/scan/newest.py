@@ -12,7 +12,7 @@ compiles ``_SOURCE``. A plan is moved as a whole, so within one query a table ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -53,6 +53,8 @@ public final class {_CLASS} extends org.apache.spark.sql.catalyst.rules.Rule {{
 """
 _ATTRIBUTE: Final = "_pydelta_newest_versions"
 _RAISED: Final[LruCache[str, DeltaError]] = LruCache(1000)
+_Sessions: TypeAlias = LruCache[str, SparkSession]
+_RECENT_SESSIONS: Final = 64
 
 
 def follow_newest(jvm: Jvm) -> None:
@@ -67,11 +69,12 @@ def follow_newest(jvm: Jvm) -> None:
     fields = state.getClass().getDeclaredFields()
     field = next(item for item in fields if str(item.getName()).endswith("planNormalizationRules"))
     field.setAccessible(True)
-    field.set(state, rules.prepended(_rule(jvm, jvm.session)))
-    jvm.session.extensions().injectPlanNormalizationRule(_Builder(jvm))
+    recent: _Sessions = LruCache(_RECENT_SESSIONS)
+    field.set(state, rules.prepended(_rule(jvm, jvm.session, recent)))
+    jvm.session.extensions().injectPlanNormalizationRule(_Builder(jvm, recent))
 
 
-def _rule(jvm: Jvm, session: Any) -> Any:
+def _rule(jvm: Jvm, session: Any, recent: _Sessions) -> Any:
     made = vars(jvm.gateway).get(_ATTRIBUTE)
     if made is None:
         compiler = jvm.view.org.codehaus.janino.SimpleCompiler()
@@ -80,7 +83,7 @@ def _rule(jvm: Jvm, session: Any) -> Any:
         made = compiler.getClassLoader().loadClass(_CLASS).getConstructors()[0]
         setattr(jvm.gateway, _ATTRIBUTE, made)
     arguments = jvm.new_list()
-    arguments.add(_Move(jvm, session))
+    arguments.add(_Move(jvm, session, recent))
     return made.newInstance(arguments.toArray())
 
 
@@ -92,26 +95,29 @@ class _Builder(JavaObject):
 
         implements = ("scala.Function1",)
 
-    def __init__(self, jvm: Jvm) -> None:
+    def __init__(self, jvm: Jvm, recent: _Sessions) -> None:
         self._jvm = jvm
+        self._recent = recent
 
     def apply(self, session: Any) -> Any:
         """Return the rule."""
-        return _rule(self._jvm, session)
+        return _rule(self._jvm, session, self._recent)
 
 
 class _Move(JavaObject):
-    """The function that the rule of a session applies."""
+    """The function that the rule of a session applies. It holds the session weakly, since the session holds the rule."""
 
     class Java:
         """py4j: the interface that this object implements for the JVM."""
 
         implements = ("java.util.function.UnaryOperator",)
 
-    def __init__(self, jvm: Jvm, session: Any) -> None:
+    def __init__(self, jvm: Jvm, session: Any, recent: _Sessions) -> None:
         self._root = jvm
+        self._key = str(session.sessionUUID())
         self._session = jvm.view.java.lang.ref.WeakReference(session)
         self._spark: SparkSession | None = jvm.spark if session is jvm.session else None
+        self._recent = recent
 
     def apply(self, plan: Any) -> Any:
         """Return the plan over the newest versions, or the error that the JVM must throw."""
@@ -121,14 +127,19 @@ class _Move(JavaObject):
                 plan = lowered(self._root, plan, scans)
                 if not following(scans) or plans_stay(self._root.spark):
                     return plan
-                if self._spark is None:
-                    self._spark = SparkSession(self._root.spark.sparkContext, self._session.get())
-                return moved(self._spark, plan)
+                return moved(self._of_session(), plan)
         except Py4JJavaError as error:
             return error.java_exception
         except DeltaError as error:
             _RAISED.put(str(error), error, 1)
             return throwable(self._root, error)
+
+    def _of_session(self) -> SparkSession:
+        found = self._spark or self._recent.get(self._key)
+        if found is None:
+            found = SparkSession(self._root.spark.sparkContext, self._session.get())
+            self._recent.put(self._key, found, 1)
+        return found
 
 
 def raised_while_planning(message: str) -> DeltaError | None:
