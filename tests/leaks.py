@@ -158,9 +158,10 @@ def look_at_stores() -> int:
         for account in sys.modules["moto.s3.models"].s3_backends.values():
             for backend in account.values():
                 for name, bucket in list(backend.buckets.items()):
-                    for key, item in list(bucket.keys.items()):
-                        count += 1
-                        look(f"the object s3://{name}/{key}", item.value)
+                    for key in list(bucket.keys):
+                        for item in bucket.keys.getlist(key):  # with older versions and delete markers
+                            count += 1
+                            look(f"the object s3://{name}/{key}", getattr(item, "value", b""))
     return count
 
 

@@ -299,9 +299,11 @@ class ChangingTable:
         enable_row_tracking(self.log)
 
     def _drop_widening(self) -> None:
-        """Drop the feature, which rewrites older files, and set its property again."""
-        run_command(DropFeature(name="typeWidening"), self.table._context)
-        self._alter(SetProperties(properties={"delta.enableTypeWidening": "true"}))
+        """Drop the feature, which rewrites older files, and set its property again, also if a file needs Spark."""
+        try:
+            run_command(DropFeature(name="typeWidening"), self.table._context)
+        finally:
+            self._alter(SetProperties(properties={"delta.enableTypeWidening": "true"}))
 
 
 def _quoted(name: str) -> str:

@@ -20,12 +20,15 @@ from typing import Any, Final, TypeVar, cast
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from pydelta.api.python.local_arguments import keys_of, object_versions_of, policy_of
 from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.engines.spark.errors import to_spark
+from pydelta.engines.spark.logs import user_errors
 from pydelta.errors import DeltaError, InvalidArgumentError
 
 __all__ = [
     "CLONE",
+    "ERASE",
     "VACUUM",
     "ArgumentTypeError",
     "accepted",
@@ -315,3 +318,22 @@ VACUUM: Final[Mapping[str, Rule]] = {
     "retentionHours": hours_of,
 }
 """The arguments of VACUUM. An inventory that is text is the name of a table."""
+
+
+def _as_without_session(read: Callable[[Any], Any]) -> Rule:
+    """Return the rule of an argument that ``pydelta.open`` has, too."""
+
+    def rule(value: Any, _: str) -> Any:
+        with user_errors():
+            return read(value)
+
+    return rule
+
+
+ERASE: Final[Mapping[str, Rule]] = {
+    "keys": _as_without_session(keys_of),
+    "history": _as_without_session(policy_of),
+    "objectVersions": _as_without_session(object_versions_of),
+    "dryRun": of_type(bool),
+}
+"""The arguments of an erasure."""

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from pyspark.sql.types import DataType
 
-from pydelta.api.python.arguments import check_columns, check_fields, check_type, checked, of_type
+from pydelta.api.python.arguments import check_columns, check_fields, check_session, check_type, checked, of_type
 from pydelta.api.python.remote import further, nothing, sent
-from pydelta.api.python.remote_calls import Chain
+from pydelta.api.python.remote_calls import Chain, active_remote, is_remote
 from pydelta.api.python.wire import Call
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.engines.spark.catalog.databases import refuse_default_collation
 from pydelta.engines.spark.catalog.define import define_table
 from pydelta.engines.spark.catalog.lookup import parse_identifier
-from pydelta.engines.spark.logs import user_errors
+from pydelta.engines.spark.logs import active_session, user_errors
 from pydelta.engines.spark.types import make_field, schema_of
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaTableBuilder", "IdentityGenerator", "RemoteTableBuilder"]
+__all__ = ["CreatesTables", "DeltaTableBuilder", "IdentityGenerator", "RemoteTableBuilder"]
 
 _T = TypeVar("_T")
 
@@ -238,3 +238,39 @@ class RemoteTableBuilder:
     clusterBy = sent(DeltaTableBuilder.clusterBy, further)
     property = sent(DeltaTableBuilder.property, further)
     execute = sent(DeltaTableBuilder.execute, _created)
+
+
+class CreatesTables:
+    """The methods of ``DeltaTable`` that start a builder."""
+
+    def __init__(self, spark: SparkSession, log: DeltaLog) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[Self]:
+        """Start a builder that creates a table, and refuses an existing one."""
+        return cls._builder(sparkSession, "create", CreateMode.CREATE)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[Self]:
+        """Start a builder that creates a table, and leaves an existing one unchanged."""
+        return cls._builder(sparkSession, "createIfNotExists", CreateMode.CREATE_IF_NOT_EXISTS)
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[Self]:
+        """Start a builder that replaces a table, and refuses if there is none."""
+        return cls._builder(sparkSession, "replace", CreateMode.REPLACE)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[Self]:
+        """Start a builder that replaces a table, or creates it if there is none."""
+        return cls._builder(sparkSession, "createOrReplace", CreateMode.CREATE_OR_REPLACE)
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, start: str, mode: CreateMode) -> DeltaTableBuilder[Self]:
+        if spark is not None:
+            check_session(spark, "sparkSession")
+        remote = spark if spark is not None else active_remote()
+        if is_remote(remote):
+            return cast("DeltaTableBuilder[Self]", RemoteTableBuilder(remote, start, cls))
+        return DeltaTableBuilder(active_session(spark), mode, cls)

@@ -35,6 +35,7 @@ from pydelta.api.python.local_arguments import (
     keys_of,
     location_of,
     names_of,
+    object_versions_of,
     optional_text,
     options_of,
     policy_of,
@@ -407,12 +408,20 @@ class LocalTable:
         """
         return run(Vacuum(retention_hours=hours_of(retention_hours), dry_run=dry_run), self._context)
 
-    def erase(self, keys: Mapping[str, Sequence[str]], *, history: str | None = None, dry_run: bool = False) -> Erasure:
+    def erase(
+        self,
+        keys: Mapping[str, Sequence[str]],
+        *,
+        history: str | None = None,
+        object_versions: str = "keep",
+        dry_run: bool = False,
+    ) -> Erasure:
         """Delete the rows of keys for good: from files, history and log; then search what is left.
 
         Args:
             keys: Keys as text, by the name of the column that holds them.
             history: ``drop`` gives up all earlier versions. Without it an erasure that has to is refused.
+            object_versions: ``drop`` deletes the older versions of the table's objects in a bucket that keeps them.
             dry_run: Only find what would be touched; change nothing.
 
         Returns:
@@ -422,7 +431,12 @@ class LocalTable:
             UnsafeOperationError: Consent is missing, or a shallow clone or a manifest reads files that would go.
             BindError, InvalidArgumentError, UnsupportedFeatureError: The keys do not fit the table.
         """
-        command = Erase(keys=keys_of(keys), history=policy_of(history), dry_run=flag_of(dry_run, "dry_run"))
+        command = Erase(
+            keys=keys_of(keys),
+            history=policy_of(history),
+            object_versions=object_versions_of(object_versions),
+            dry_run=flag_of(dry_run, "dry_run"),
+        )
         return run(command, self._context)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:

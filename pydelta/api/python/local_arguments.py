@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from pydelta.commands.erase.command import History
+from pydelta.commands.erase.command import History, KeptObjects
 from pydelta.engines.arrow.sources import schema_of_arrow
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.types import StructField, StructType, parse_type
@@ -25,6 +25,7 @@ __all__ = [
     "keys_of",
     "location_of",
     "names_of",
+    "object_versions_of",
     "optional_text",
     "options_of",
     "policy_of",
@@ -120,6 +121,20 @@ def policy_of(history: Any) -> History | None:
             hint="Use history='drop' (--history drop), which gives them up.",
         )
     return cast("History | None", history)
+
+
+def object_versions_of(policy: Any) -> KeptObjects:
+    """Return a policy for the older versions of objects.
+
+    Raises:
+        InvalidArgumentError: There is no such policy.
+    """
+    if policy not in ("keep", "drop"):
+        raise InvalidArgumentError(
+            f"There is no policy {policy!r} for older versions of objects.",
+            hint="Use 'keep' (the default), or 'drop', which deletes them.",
+        )
+    return cast("KeptObjects", policy)
 
 
 def columns_of(columns: Any) -> StructType:

@@ -6,6 +6,7 @@
                                     --> delete(condition)      at most one commit
                                     --> optimize()             small files are merged, rows sorted
                                     --> vacuum(hours)          files that no retained version needs are deleted
+                                    --> erase(keys)            rows of keys leave files, history and log
                                     --> history() / detail()   read only the log
                                     --> restoreToVersion(n)    one commit
     DeltaTable.create(spark).location(path).addColumn(…).execute()
@@ -14,7 +15,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Literal, cast
@@ -23,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from pydelta.api.python.arguments import (
     CLONE,
+    ERASE,
     VACUUM,
     check_condition,
     check_session,
@@ -33,12 +35,12 @@ from pydelta.api.python.arguments import (
     needed,
     of_type,
 )
-from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator, RemoteTableBuilder
+from pydelta.api.python.builder import CreatesTables, DeltaTableBuilder, IdentityGenerator
 from pydelta.api.python.merge import DeltaMergeBuilder, merging
 from pydelta.api.python.optimize import DeltaOptimizeBuilder, optimizing
 from pydelta.api.python.own_columns import OwnColumns
 from pydelta.api.python.remote import Remote, counts, named, nothing, rows, sent
-from pydelta.api.python.remote_calls import Chain, active_remote, is_remote
+from pydelta.api.python.remote_calls import Chain, is_remote
 from pydelta.api.python.wire import Call
 from pydelta.api.sql.targets import clone_target, log_for_name, register_table
 from pydelta.api.sql.vacuum import run_fsck, run_vacuum, vacuum_frame
@@ -47,7 +49,7 @@ from pydelta.commands.alter.track_rows import EnableRowTracking
 from pydelta.commands.change.delete import Delete, DeleteResult
 from pydelta.commands.change.update import Update, UpdateResult
 from pydelta.commands.clone import Clone
-from pydelta.commands.create import CreateMode
+from pydelta.commands.erase.command import Erase, ErasureResult
 from pydelta.commands.generate import generation
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
 from pydelta.commands.restore import Restore, RestoreResult
@@ -55,7 +57,7 @@ from pydelta.commands.vacuum.command import Vacuum
 from pydelta.engines.spark.catalog.lookup import parse_identifier
 from pydelta.engines.spark.change.merge import TARGET_ALIAS
 from pydelta.engines.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
-from pydelta.engines.spark.logs import active_session, log_for_path, timestamp_ms, user_errors
+from pydelta.engines.spark.logs import log_for_path, timestamp_ms, user_errors
 from pydelta.engines.spark.maintenance.clone import SparkCopier
 from pydelta.engines.spark.maintenance.convert import convert, partition_fields
 from pydelta.engines.spark.running import run_in_session
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
 __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
-class DeltaTable:
+class DeltaTable(CreatesTables):
     """A Delta table in a Spark session. Made by ``forPath``, ``forName`` or a builder, not directly."""
 
     def __init__(
@@ -158,35 +160,6 @@ class DeltaTable:
             parts = parse_identifier(sparkSession, identifier)
             log = convert(sparkSession, parts, partition_schema=partition_fields(partitionSchema))
             return cls(sparkSession, log)
-
-    @classmethod
-    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder that creates a table, and refuses an existing one."""
-        return cls._builder(sparkSession, "create", CreateMode.CREATE)
-
-    @classmethod
-    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder that creates a table, and leaves an existing one unchanged."""
-        return cls._builder(sparkSession, "createIfNotExists", CreateMode.CREATE_IF_NOT_EXISTS)
-
-    @classmethod
-    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder that replaces a table, and refuses if there is none."""
-        return cls._builder(sparkSession, "replace", CreateMode.REPLACE)
-
-    @classmethod
-    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Start a builder that replaces a table, or creates it if there is none."""
-        return cls._builder(sparkSession, "createOrReplace", CreateMode.CREATE_OR_REPLACE)
-
-    @classmethod
-    def _builder(cls, spark: SparkSession | None, start: str, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
-        if spark is not None:
-            check_session(spark, "sparkSession")
-        remote = spark if spark is not None else active_remote()
-        if is_remote(remote):
-            return cast("DeltaTableBuilder[DeltaTable]", RemoteTableBuilder(remote, start, cls))
-        return DeltaTableBuilder(active_session(spark), mode, cls)
 
     def toDF(self) -> DataFrame:
         """Return the table as a DataFrame, which reads the newest version each time it is evaluated."""
@@ -358,6 +331,31 @@ class DeltaTable:
             command = Vacuum(retention_hours=retentionHours, dry_run=dryRun, mode=mode, where=where)
             result = run_vacuum(self._spark, self._log, command, inventory=inventory)
             return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
+
+    @checked(**ERASE)
+    def erase(
+        self,
+        keys: Mapping[str, Sequence[str]],
+        history: Literal["drop"] | None = None,
+        *,
+        objectVersions: Literal["keep", "drop"] = "keep",
+        dryRun: bool = False,
+    ) -> ErasureResult:
+        """Delete the rows of keys for good: from files, history and log; then search what is left.
+
+        Args:
+            keys: Keys as text, by the name of the column that holds them.
+            history: ``drop`` gives up all earlier versions. Without it an erasure that has to is refused.
+            objectVersions: ``drop`` deletes the older versions of the table's objects in a bucket that keeps them.
+            dryRun: Only find what would be touched; change nothing.
+
+        Raises:
+            UnsafeOperationError: Consent is missing, or a shallow clone or a manifest reads files that would go.
+            BindError, InvalidArgumentError, UnsupportedFeatureError: The keys do not fit the table.
+        """
+        with user_errors(self._log):
+            command = Erase(keys=keys, history=history, object_versions=objectVersions, dry_run=dryRun)
+            return run_in_session(self._spark, command, self._log).result
 
     @checked(limit=of_type(int, NoneType))
     def history(self, limit: int | None = None) -> DataFrame:
@@ -574,6 +572,7 @@ class RemoteDeltaTable(Remote):
     optimize = sent(DeltaTable.optimize, optimizing)
     purge = sent(DeltaTable.purge, counts)
     vacuum = sent(DeltaTable.vacuum, rows)
+    erase = sent(DeltaTable.erase, counts)
     history = sent(DeltaTable.history, rows)
     detail = sent(DeltaTable.detail, rows)
     generate = sent(DeltaTable.generate, nothing)

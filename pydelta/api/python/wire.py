@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from pydelta.commands.change.delete import DeleteResult
 from pydelta.commands.change.update import UpdateResult
+from pydelta.commands.erase.command import ErasureResult
 from pydelta.commands.optimize.reorg import PurgeResult
 from pydelta.log import CheckpointResult, CleanupResult
 
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 COMMAND_URL: Final = "type.googleapis.com/pydelta.Command"
-RESULTS: Final = (CheckpointResult, CleanupResult, DeleteResult, PurgeResult, UpdateResult)
+RESULTS: Final = (CheckpointResult, CleanupResult, DeleteResult, ErasureResult, PurgeResult, UpdateResult)
 """Results that a remote call returns as objects, like a local one, instead of rows."""
 
 

@@ -8,6 +8,7 @@
     ERASE START  a commit without files, and its checkpoint without tombstones: all versions before are given up
     files        those of earlier versions, of the change feed and old strays with rows of the keys are deleted
     log          the files of the versions before are deleted, or replaced by markers
+    older        with ``object_versions="drop"``: the older versions of a bucket's objects, and delete markers
     ERASE END    other processes read the log from the start
     look again --> clean, or once more: a writer may have added a key at the same time
 
@@ -20,13 +21,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import polars as pl
 
 from pydelta.commands.erase.keys import Subject, bind_keys
-from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, files_with_keys, look
+from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, files_with_keys, look, older_versions
 from pydelta.commands.erase.rows import APPEND_ONLY, ErasedRows, EraseRows
 from pydelta.commands.generate import Generate, GenerateIceberg
 from pydelta.commands.run import Context, Task, commit_alone, existing_table, refuse_append_only, run
@@ -37,6 +38,7 @@ from pydelta.commands.vacuum.notes import noted_clones
 from pydelta.commands.vacuum.plan import checksums_of, directories_above
 from pydelta.errors import (
     DeltaConcurrentModificationException,
+    DeltaEnvironmentError,
     ObjectNotFoundError,
     StorageError,
     UnsafeOperationError,
@@ -46,15 +48,21 @@ from pydelta.log.given_up import GIVEN_UP_END
 from pydelta.manifests.iceberg.entry import find_newest
 from pydelta.manifests.publish import listed_manifests
 from pydelta.protocol.features import ensure_writable
+from pydelta.protocol.names import camel_case
+from pydelta.storage.kinds import kind_of
+from pydelta.storage.object_versions import DeletedVersions, ObjectVersions, open_versions
 from pydelta.storage.pages import paged
 from pydelta.storage.ranges import open_stream
 from pydelta.storage.readers import read_all
+from pydelta.storage.uris import scheme_of
 from pydelta.txn import Operation, start_transaction
 
-__all__ = ["Erase", "Erasure", "ErasurePlan", "History"]
+__all__ = ["Erase", "Erasure", "ErasurePlan", "ErasureResult", "History", "KeptObjects"]
 
 History = Literal["drop"]
 """What becomes of earlier versions: ``drop`` gives all of them up."""
+KeptObjects = Literal["keep", "drop"]
+"""What becomes of the older versions of objects in a bucket that keeps them."""
 
 _START: Final = "ERASE START"
 _ATTEMPTS: Final = 5
@@ -89,12 +97,41 @@ class ErasurePlan:
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to erase."""
-        return not (self.look.files.is_empty() and not self.look.places)
+        return not self.look.files.is_empty() or bool(self.look.places)
 
     @property
     def gives_up(self) -> tuple[int, int] | None:
         """The versions that would be given up, both ends included; None if nothing is to be erased."""
         return (self.first_version, self.version) if self.is_needed else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureResult:
+    """The counts of an erasure.
+
+    ``is_proven`` says whether a search of everything that is left found no key. ``first_given_up`` and
+    ``last_given_up`` are the versions that were given up, or would be by a dry run; None if there are none.
+    ``num_left`` counts files and places that hold a key, or could not be read, after the erasure.
+    """
+
+    version: int
+    is_proven: bool
+    dry_run: bool
+    num_files_found: int
+    num_places_found: int
+    num_deleted_rows: int = 0
+    num_hidden_rows: int = 0
+    num_rewritten_files: int = 0
+    num_deleted_files: int = 0
+    num_deleted_bytes: int = 0
+    num_deleted_versions: int = 0
+    first_given_up: int | None = None
+    last_given_up: int | None = None
+    num_left: int = 0
+
+    def as_dict(self) -> dict[str, int | bool | None]:
+        """Return the fields under the names that a history would have: ``isProven``, ``numDeletedRows`` …"""
+        return {camel_case(name): getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +148,7 @@ class Erasure:
         rows: The commits that rewrote files.
         given_up: Versions that were given up, both ends included.
         removed: Path, size and digest (SHA-256, hexadecimal) of each file with rows of the keys that was deleted.
+        older: Older versions of objects that were deleted.
         left: The last look.
         version: The newest version afterwards.
         began_ms, ended_ms: Epoch milliseconds.
@@ -127,6 +165,7 @@ class Erasure:
     rows: tuple[ErasedRows, ...] = ()
     given_up: tuple[int, int] | None = None
     removed: tuple[tuple[str, int, str], ...] = ()
+    older: DeletedVersions = field(default_factory=DeletedVersions)
     began_ms: int = 0
     ended_ms: int = 0
 
@@ -145,6 +184,28 @@ class Erasure:
         """Whether a search of everything that is left found no key."""
         return not self.dry_run and self.left.is_clean
 
+    @property
+    def result(self) -> ErasureResult:
+        """The counts."""
+        found, left = self.plan.look, self.left
+        first, last = (self.plan.gives_up if self.dry_run else self.given_up) or (None, None)
+        return ErasureResult(
+            version=self.version,
+            is_proven=self.is_proven,
+            dry_run=self.dry_run,
+            num_files_found=found.files.height,
+            num_places_found=len(found.places),
+            num_deleted_rows=sum(rows.num_rows for rows in self.rows),
+            num_hidden_rows=sum(rows.num_hidden_rows for rows in self.rows),
+            num_rewritten_files=sum(rows.num_removed_files for rows in self.rows),
+            num_deleted_files=self.deleted_files,
+            num_deleted_bytes=self.deleted_bytes,
+            num_deleted_versions=self.older.versions + self.older.markers,
+            first_given_up=first,
+            last_given_up=last,
+            num_left=left.files.height + len(left.places) + len(left.unread) + left.kept_versions,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erase(Task[Erasure]):
@@ -154,6 +215,9 @@ class Erase(Task[Erasure]):
         keys: Texts by the name of the column that holds them.
         history: What becomes of earlier versions. None refuses an erasure that needs an answer.
         dry_run: Whether only to look.
+        object_versions: ``drop`` deletes the older versions of all objects of the table, and delete markers, in a
+            bucket that keeps them. With ``keep`` they are counted, and the erasure is not proven while there are any.
+        deleting: The same table with options of a key that may delete; None if the log's own key may.
         options: Parallelism, limits and retries of deletions.
 
     Returns:
@@ -173,6 +237,8 @@ class Erase(Task[Erasure]):
     keys: Mapping[str, Sequence[str]] = field(repr=False)
     history: History | None = None
     dry_run: bool = False
+    object_versions: KeptObjects = "keep"
+    deleting: DeltaLog | None = field(default=None, repr=False)
     options: VacuumOptions = field(default_factory=VacuumOptions)
 
     def perform(self, context: Context) -> Erasure:
@@ -189,6 +255,7 @@ class Erase(Task[Erasure]):
             subject=subject,
             salt=secrets.token_bytes(_SALT_BYTES),
             table_id=snapshot.metadata.id,
+            deleting=self.deleting or log,
         ).run()
 
 
@@ -201,9 +268,13 @@ class _Run:
     subject: Subject
     salt: bytes
     table_id: str
+    deleting: DeltaLog
     rows: list[ErasedRows] = field(default_factory=list)
     removed: list[tuple[str, int, str]] = field(default_factory=list)
     given_up: tuple[int, int] | None = None
+    versions: ObjectVersions | None = None
+    unlisted: list[str] = field(default_factory=list)
+    older: DeletedVersions = field(default_factory=DeletedVersions)
 
     @property
     def log(self) -> DeltaLog:
@@ -212,6 +283,7 @@ class _Run:
     def run(self) -> Erasure:
         """Look, erase, and look again."""
         began = self.context.clock()
+        self._open_versions()
         plan = self._plan()
         left = plan.look
         if not self.request.dry_run and plan.is_needed:
@@ -222,6 +294,7 @@ class _Run:
                 if not left.of(LIVE, EARLIER, STRAY).height and not left.places:
                     break
         elif not self.request.dry_run:
+            self._delete_older()
             left = self._look(all_files=True)
         return Erasure(
             table=self.log.uri,
@@ -233,6 +306,7 @@ class _Run:
             rows=tuple(self.rows),
             given_up=self.given_up,
             removed=tuple(self.removed),
+            older=self.older,
             left=left,
             version=self.log.update().version,
             began_ms=began,
@@ -254,7 +328,30 @@ class _Run:
     def _look(self, *, all_files: bool) -> Look:
         snapshot = self.log.update()
         old = self._old_before_ms(snapshot)
-        return look(self.log, snapshot, self.subject, old_before_ms=old, all_files=all_files)
+        found = look(
+            self.log,
+            snapshot,
+            self.subject,
+            old_before_ms=old,
+            all_files=all_files,
+            versions=self.versions,
+            read_versions=all_files and self.request.object_versions == "drop",
+        )
+        return replace(found, unlisted=tuple(self.unlisted))
+
+    def _open_versions(self) -> None:
+        """Open the older versions of the table's objects, or note why they cannot be listed."""
+        try:
+            self.versions = open_versions(self.log.uri, self.deleting.options)
+            if self.versions is None and kind_of(scheme_of(self.log.uri)).buckets:
+                self.unlisted.append("Older versions of objects can only be listed in S3.")
+            elif self.versions is not None:
+                next(iter(self.versions.listed()), None)
+        except (DeltaEnvironmentError, StorageError) as error:
+            if self.request.object_versions == "drop" or getattr(error, "retryable", False):
+                raise
+            self.versions = None
+            self.unlisted.append(f"Older versions of objects cannot be listed: {error.message}")
 
     def _old_before_ms(self, snapshot: Snapshot) -> int:
         """Return the time before which no transaction that still runs began."""
@@ -289,7 +386,7 @@ class _Run:
         doomed = found.filter(pl.col("state").is_in([EARLIER, STRAY]))
         self._refuse_readers(started, doomed)
         if plan.has_iceberg_entry:
-            expire_entry(self.log, newest=started.version, cutoff_ms=_FAR_MS)
+            expire_entry(self.deleting, newest=started.version, cutoff_ms=_FAR_MS)
         self._delete(doomed, started.version)
         self._give_up(checkpoint)
         ended = Operation(
@@ -299,7 +396,8 @@ class _Run:
         )
         commit_alone(self.context, ended)
         if plan.has_iceberg_entry:
-            delete_unreferenced(self.log, cutoff_ms=_FAR_MS)
+            delete_unreferenced(self.deleting, cutoff_ms=_FAR_MS)
+        self._delete_older()
 
     def _start(self, digest: str) -> tuple[Snapshot, CheckpointResult]:
         """Commit the version from which the table can be read afterwards, and write its checkpoint."""
@@ -342,7 +440,7 @@ class _Run:
         beside = checksums_of(doomed) if self.log.uri.startswith("file:") else files.clear()
         state = Deletion()
         plan = Doomed(files=files, uncounted=beside.select("path", "size"), version=version)
-        delete_files(self.log, plan, self.request.options, on_deleted=lambda _: None, state=state)
+        delete_files(self.deleting, plan, self.request.options, on_deleted=lambda _: None, state=state)
         if state.failed or state.untouched:
             shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])
             left = len(state.failed) + state.untouched
@@ -350,15 +448,32 @@ class _Run:
         for path, size, digest in zip(files["path"], files["size"], digests, strict=True):
             if not state.spared or self.log.store.head(path) is None:  # A commit may have made a file live again.
                 self.removed.append((path, size, digest))
-        store = paged(self.log.store)
+        store = paged(self.deleting.store)
         if store is not None and store.has_directories:
             folders = directories_above(files["path"])
             store.remove_directories(sorted(folders, key=lambda folder: (-folder.count("/"), folder)))
 
+    def _delete_older(self) -> None:
+        """Delete the older versions of the table's objects, and the markers of those that are gone."""
+        if self.request.object_versions != "drop" or self.versions is None:
+            return
+        done = self.versions.delete(older_versions(self.log, self.versions))
+        self.older.versions += done.versions
+        self.older.markers += done.markers
+        self.older.size += done.size
+        if done.failed:
+            shown = "; ".join(f"{path}: {reason}" for path, reason in done.failed[:_SHOWN])
+            raise StorageError(
+                f"{len(done.failed)} older versions of objects are still there. {shown}",
+                hint="A lock of the bucket may hold them, or the key may not delete them (s3:DeleteObjectVersion). "
+                "Run it again afterwards: it does what is left.",
+                table=self.log.uri,
+            )
+
     def _give_up(self, checkpoint: CheckpointResult) -> None:
         plan = self.log.plan_giving_up(checkpoint, young_since_ms=self._old_before_ms(self.log.update()))
         first = min(self.log.held().commits, default=checkpoint.version)
-        done = self.log.give_up(plan)
+        done = self.deleting.give_up(plan)
         if done.failed:
             path, reason = done.failed[0]
             raise StorageError(

@@ -5,12 +5,15 @@
     listing --> data files, change files, strays --footers, key columns--> files with rows of the keys
             --> log, manifests, notes            --texts, bounds-------> places that name a key
             --> names of files and folders       ----------------------> paths that spell a key
+    older versions of a bucket's objects --counted, or read----------> those that hold or name a key
 
 Other tables below the root are left out. What cannot be read is reported, not passed over.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,10 +32,24 @@ from pydelta.log.columns import PV_PREFIX
 from pydelta.log.runs import decode_actions
 from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, decoded_paths, parse_log_name
 from pydelta.storage import ObjectInfo
+from pydelta.storage.memory import MemoryStore
+from pydelta.storage.object_versions import ObjectVersions, OlderVersion
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
 
-__all__ = ["EARLIER", "FOREIGN", "FOUND_SCHEMA", "LIVE", "STRAY", "YOUNG", "Look", "Place", "files_with_keys", "look"]
+__all__ = [
+    "EARLIER",
+    "FOREIGN",
+    "FOUND_SCHEMA",
+    "LIVE",
+    "STRAY",
+    "YOUNG",
+    "Look",
+    "Place",
+    "files_with_keys",
+    "look",
+    "older_versions",
+]
 
 FOUND_SCHEMA: Final[dict[str, pl.DataType]] = {
     "path": pl.String(),
@@ -65,7 +82,7 @@ class Place:
 
     Args:
         path: The file, relative to the table.
-        kind: ``path``, ``bounds``, ``partition`` or ``text``.
+        kind: ``path``, ``bounds``, ``partition``, ``text`` or ``older version``.
     """
 
     path: str
@@ -82,6 +99,8 @@ class Look:
             earlier version that cannot be read counts as one with 0 rows.
         places: Places outside of data files that name a key.
         unread: Files that were not searched, with the reason.
+        unlisted: What cannot be listed, so that it is not known whether it exists; a sentence each.
+        kept_versions, kept_bytes: Older versions of objects, and delete markers, that exist and were not read.
         num_files, num_bytes: Files below the root, and their size.
         num_opened: Data files that were opened.
     """
@@ -90,21 +109,33 @@ class Look:
     files: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FOUND_SCHEMA))
     places: tuple[Place, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
+    unlisted: tuple[str, ...] = ()
+    kept_versions: int = 0
+    kept_bytes: int = 0
     num_files: int = 0
     num_bytes: int = 0
     num_opened: int = 0
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything was searched, and nothing was found."""
-        return self.files.is_empty() and not self.places and not self.unread
+        """Whether everything that can be listed was searched, and nothing was found."""
+        return self.files.is_empty() and not self.places and not self.unread and not self.kept_versions
 
     def of(self, *states: str) -> pl.DataFrame:
         """Return the files in the given states."""
         return self.files.filter(pl.col("state").is_in(states))
 
 
-def look(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: int, all_files: bool) -> Look:
+def look(
+    log: DeltaLog,
+    snapshot: Snapshot,
+    subject: Subject,
+    *,
+    old_before_ms: int,
+    all_files: bool,
+    versions: ObjectVersions | None = None,
+    read_versions: bool = False,
+) -> Look:
     """Search a table for keys.
 
     Args:
@@ -113,23 +144,31 @@ def look(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: 
         subject: The keys.
         old_before_ms: Files that no version names and that are older, in epoch milliseconds, are strays.
         all_files: Whether to open all data files. Otherwise the statistics of live files are trusted.
+        versions: The older versions of its objects; None for a store without them.
+        read_versions: Whether to read them. Otherwise they are counted.
 
     Raises:
         LogCorruptedError: The log is damaged, so that it is not known which files are live.
         StorageError: The store failed.
     """
-    listed, folders = _listed(log)
+    listed, folders, nested = _listed(log)
     search = _Search(log, snapshot, subject)
     data = listed.filter(~_IS_NOTE)
     files = _with_states(log, snapshot, search.data_files(data, all_files=all_files), old_before_ms=old_before_ms)
     search.notes(listed.filter(_IS_NOTE))
     search.bounds()
     search.names(pl.concat([listed["path"], folders]), known=files["path"])
+    older = [] if versions is None else _older(versions, nested)
+    if read_versions and versions is not None:
+        read_all(lambda version: search.version(versions, version), older)
+        older = []
     return Look(
         version=snapshot.version,
         files=files,
         places=tuple(sorted(set(search.places))),
         unread=tuple(search.unread),
+        kept_versions=len(older),
+        kept_bytes=sum(version.size for version in older),
         num_files=listed.height,
         num_bytes=int(listed["size"].sum() or 0),
         num_opened=search.opened,
@@ -138,19 +177,33 @@ def look(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: 
 
 def files_with_keys(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_before_ms: int) -> pl.DataFrame:
     """Find the files with rows of keys alone, without a search of the log: the ``files`` of a ``look``."""
-    listed, _ = _listed(log)
+    listed, _, _ = _listed(log)
     counted = _Search(log, snapshot, subject).data_files(listed.filter(~_IS_NOTE), all_files=False)
     return _with_states(log, snapshot, counted, old_before_ms=old_before_ms)
 
 
-def _listed(log: DeltaLog) -> tuple[pl.DataFrame, pl.Series]:
-    """List the files and the folders below a table's root, without those of other tables."""
+def older_versions(log: DeltaLog, versions: ObjectVersions) -> list[OlderVersion]:
+    """List the older versions of a table's objects, without those of other tables below its root."""
+    _, _, nested = _listed(log)
+    return _older(versions, nested)
+
+
+def _older(versions: ObjectVersions, nested: Collection[str]) -> list[OlderVersion]:
+    found = list(versions.listed())
+    schema = {"path": pl.String()}
+    frame = pl.DataFrame({"path": [version.path for version in found]}, schema=schema).with_row_index()
+    own = outside(frame, {*nested, *nested_tables(frame["path"])})  # Some tables exist in older versions alone.
+    return [found[number] for number in own["index"]]
+
+
+def _listed(log: DeltaLog) -> tuple[pl.DataFrame, pl.Series, set[str]]:
+    """List the files and the folders below a table's root, without those of other tables, and their folders."""
     batches = list(list_batches(log.store))
     listed = pl.concat([pl.DataFrame(schema=LISTED_SCHEMA), *(batch.files for batch in batches)])
     listed = listed.unique("path", maintain_order=True)
     folders = pl.Series("path", [folder for batch in batches for folder, _ in batch.directories], dtype=pl.String)
     nested = nested_tables(pl.concat([listed["path"], folders]))
-    return outside(listed, nested), outside(folders.to_frame(), nested)["path"]
+    return outside(listed, nested), outside(folders.to_frame(), nested)["path"], nested
 
 
 def _with_states(log: DeltaLog, snapshot: Snapshot, files: pl.DataFrame, *, old_before_ms: int) -> pl.DataFrame:
@@ -250,6 +303,45 @@ class _Search:
         named = pl.DataFrame({"path": list(earlier), "text": list(earlier.values())}, schema=core.schema)
         both = pl.concat([core, named]).drop_nulls("text")
         return both.with_columns(path=decoded_paths(both["path"])).unique("path", keep="first")
+
+    def version(self, versions: ObjectVersions, version: OlderVersion) -> None:
+        """Search an older version of an object, or a delete marker."""
+        place = Place(version.path, "older version")
+        path = pl.Series("path", [version.path])
+        if self._texts.are_in(path)[0] or self._in_partitions(path)[0]:
+            self.places.append(place)
+        if version.is_marker:
+            return
+        try:
+            data = versions.read(version)
+        except ObjectNotFoundError:
+            return  # Another process deleted it since the listing.
+        except DeltaError as error:
+            self.unread.append((version.path, error.message))
+            return
+        if self._holds_key(version.path, data):
+            self.places.append(place)
+
+    def _holds_key(self, path: str, data: bytes) -> bool:
+        """Return whether the bytes of a file, whatever it is, hold a key. One that cannot be read is noted."""
+        if path.startswith(_NOTES) and path.endswith(".parquet"):
+            try:
+                return any(self._texts.are_in(column).any() for column in texts_of_parquet(data))
+            except (pl.exceptions.PolarsError, OSError) as error:
+                self.unread.append((path, str(error).splitlines()[0]))
+                return False
+        if not path.endswith(".parquet"):
+            return self._texts.is_in(data)
+        held = MemoryStore(f"memory://older-version/{uuid.uuid4()}")
+        held.put("file", data)
+        try:
+            found = find_keys(held, "file", len(data), self._inside)
+        except DeltaError as error:
+            self.unread.append((path, error.message))
+            return False
+        if found is None:
+            self.unread.append((path, "it does not end as a Parquet file does"))
+        return found is not None and len(found.rows) > 0
 
     # -- texts ----------------------------------------------------------------------------------------------------
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pydelta.api.console.command_line import AsJson, DryRun, StorageOptions, storage_options
 from pydelta.api.console.output import print_json, print_table
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from pydelta.commands.erase.command import Erasure, History
-    from pydelta.log import DeltaLog
+    from pydelta.commands.run import Context
+    from pydelta.tools.erasure.register import Filed
+    from pydelta.tools.erasure.running import Outcome, Request
 
 __all__ = ["add_erase"]
 
@@ -30,9 +33,33 @@ _Column = Annotated[str | None, typer.Option("--column", metavar="NAME", help="T
 _Where = Annotated[
     str | None, typer.Option("--where", "-w", help="Instead of a file: column = constant, or column IN (…).")
 ]
+_Map = Annotated[
+    str | None,
+    typer.Option("--map", metavar="FILE", help="TOML: which column of each table holds which key of the file."),
+]
 _History = Annotated[
     str | None,
     typer.Option("--history", metavar="POLICY", help="drop: give up all earlier versions. Required for an erasure."),
+]
+_ObjectVersions = Annotated[
+    str,
+    typer.Option(
+        "--object-versions",
+        metavar="POLICY",
+        help="drop: delete older versions of objects in a bucket that keeps them.",
+    ),
+]
+_DeletesWith = Annotated[
+    str | None,
+    typer.Option(
+        "--deletes-with",
+        metavar="FILE",
+        help="Storage options of the key that may delete, as NAME=VALUE lines; by default those of --option.",
+    ),
+]
+_Search = Annotated[
+    list[str] | None,
+    typer.Option("--search", metavar="LOCATION", help="Search this folder, too, such as event logs; delete nothing."),
 ]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _Report = Annotated[
@@ -40,6 +67,21 @@ _Report = Annotated[
 ]
 _Sign = Annotated[
     Path | None, typer.Option("--sign", metavar="FILE", help="Sign the report with this Ed25519 private key (PEM).")
+]
+_Register = Annotated[
+    str | None,
+    typer.Option("--register", metavar="LOCATION", help="The table of requests: note this one, or with --due read it."),
+]
+_Deadline = Annotated[
+    str | None,
+    typer.Option("--deadline", metavar="DAY", help="File the request for this day in the register; erase nothing yet."),
+]
+_Due = Annotated[
+    bool, typer.Option("--due", help="Run what the register has open, the earliest deadline first; --dry-run lists it.")
+]
+_Suppress = Annotated[
+    str | None,
+    typer.Option("--suppress", metavar="LOCATION", help="Add the keys to this list, which ingest jobs leave out."),
 ]
 _Verify = Annotated[
     Path | None,
@@ -51,6 +93,27 @@ _PublicKey = Annotated[
 _SHOWN = 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _How:
+    """What is done beside the erasure.
+
+    Args:
+        options: Storage options.
+        deletes_with, search, report, sign, suppress: See the options of the same names.
+        yes, dry_run, as_json: The flags.
+    """
+
+    options: Mapping[str, str]
+    deletes_with: str | None = None
+    search: Sequence[str] = ()
+    report: Path | None = None
+    sign: Path | None = None
+    suppress: str | None = None
+    yes: bool = False
+    dry_run: bool = False
+    as_json: bool = False
+
+
 def add_erase(app: typer.Typer) -> None:
     """Add the command to an application."""
 
@@ -60,11 +123,19 @@ def add_erase(app: typer.Typer) -> None:
         keys: _Keys = None,
         column: _Column = None,
         where: _Where = None,
+        mapping: _Map = None,
         history: _History = None,
+        object_versions: _ObjectVersions = "keep",
         dry_run: DryRun = False,
         yes: _Yes = False,
         report: _Report = None,
         sign: _Sign = None,
+        register: _Register = None,
+        deadline: _Deadline = None,
+        due: _Due = False,
+        suppress: _Suppress = None,
+        search: _Search = None,
+        deletes_with: _DeletesWith = None,
         verify: _Verify = None,
         public_key: _PublicKey = None,
         as_json: AsJson = False,
@@ -77,85 +148,129 @@ def add_erase(app: typer.Typer) -> None:
         if verify is not None:
             _verify(verify, public_key)
             return
-        _check(tables, by_file=keys is not None, by_condition=where is not None, names_column=column is not None)
+        how = _How(
+            options=storage_options(option),
+            deletes_with=deletes_with,
+            search=search or (),
+            report=report,
+            sign=sign,
+            suppress=suppress,
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
         if sign is not None and report is None:
             raise InvalidArgumentError("There is no report to sign.", hint="Name a folder with --report.")
-        from pydelta.api.python.local_arguments import policy_of
-        from pydelta.tools.erasure.report import is_proven, report_of, write_report
-
-        policy = policy_of(history)
-        logs = _logs(tables or (), option)
-        wanted = {log.uri: _wanted(log, keys, column, where) for log in logs}
-        planned = [_run(log, wanted[log.uri], history=None, dry_run=True) for log in logs]
-        if dry_run:
-            _show_plans(planned, as_json)
+        if register is None and (due or deadline is not None):
+            raise InvalidArgumentError("There is no register.", hint="Name its table with --register.")
+        if due:
+            assert register is not None
+            _run_due(register, how)
             return
-        _consent(planned, policy, yes=yes, as_json=as_json)
-        done = [_run(log, wanted[log.uri], history=policy, dry_run=False) for log in logs]
-        document = report_of(done, history=policy)
-        written = None if report is None else write_report(document, report, key_file=sign)
-        if as_json:
-            print_json(document)
-        else:
-            _show(done, written)
-        if not is_proven(document):
+        from pydelta.api.python.local_arguments import object_versions_of, policy_of
+        from pydelta.tools.erasure.running import Request
+
+        if not tables:
+            raise InvalidArgumentError("No table was given.", hint="Name the location of at least one table.")
+        request = Request(
+            keys_file=keys,
+            column=column,
+            where=where,
+            mapping_file=mapping,
+            history=policy_of(history),
+            object_versions=object_versions_of(object_versions),
+        )
+        if deadline is not None:
+            _file(register, request, tables, deadline, how)
+            return
+        status, written = _erase(request, list(dict.fromkeys(tables)), how)
+        if register is not None and not dry_run and keys is not None:
+            from pydelta.tools.erasure.register import Register
+
+            noted = Register(register, how.options)
+            noted.close(noted.file(request, tables=tables, deadline=None), status, written)
+        if status not in ("proven", "dry run"):
             raise typer.Exit(4)
 
 
-def _check(tables: Sequence[str] | None, *, by_file: bool, by_condition: bool, names_column: bool) -> None:
-    if not tables:
-        raise InvalidArgumentError("No table was given.", hint="Name the location of at least one table.")
-    if by_file == by_condition:
-        raise InvalidArgumentError(
-            "Keys are given in one way: by --keys or by --where.", hint="Give one of them, not both."
-        )
-    if by_condition and names_column:
-        raise InvalidArgumentError("--where names its columns itself.", hint="Leave --column out.")
+def _erase(request: Request, tables: Sequence[str], how: _How) -> tuple[str, Path | None]:
+    """Run a request; return the status of its report and the report's file.
+
+    Raises:
+        DeltaError: A table cannot be read, consent is missing, or the first erasure of a single table failed.
+    """
+    from pydelta.tools.erasure.elsewhere import search_places
+    from pydelta.tools.erasure.mapping import read_mapping
+    from pydelta.tools.erasure.report import report_of, write_report
+    from pydelta.tools.erasure.running import choose, erase_all, look_at
+    from pydelta.tools.erasure.suppression import add_to_list, keys_of_outcomes
+
+    deleting = None if how.deletes_with is None else {**how.options, **_properties(how.deletes_with)}
+    contexts = {table: _context(table, how.options) for table in tables}
+    targets = choose(request, contexts, named=tables, deleting=deleting)
+    planned = look_at(targets.chosen, request)
+    if how.dry_run:
+        _show_plans(planned, how.as_json)
+        return "dry run", None
+    _consent(planned, request, how)
+    done = erase_all(planned, request)
+    if len(done) == 1 and done[0].error is not None:
+        raise done[0].error
+    elsewhere = search_places(how.search, targets.chosen, how.options)
+    document = report_of(done, request, passed_over=targets.passed_over, elsewhere=elsewhere)
+    written = None if how.report is None else write_report(document, how.report, key_file=how.sign)
+    if how.suppress is not None:
+        names = None if request.mapping_file is None else read_mapping(request.mapping_file)
+        add_to_list(how.suppress, keys_of_outcomes(done, names), request=document["id"], options=how.options)
+    if how.as_json:
+        print_json(document)
+    else:
+        _show(done, document, written)
+    return str(document["status"]), written
 
 
-def _logs(tables: Sequence[str], option: Sequence[str] | None) -> list[DeltaLog]:
-    from pydelta.commands.run import existing_table
+def _context(table: str, options: Mapping[str, str]) -> Context:
+    from pydelta.commands.run import Context, existing_table
+    from pydelta.engines.arrow.engine import ArrowEngine
     from pydelta.log import DeltaLog
 
-    logs = [DeltaLog.for_table(table, options=storage_options(option)) for table in dict.fromkeys(tables)]
-    for log in logs:
-        existing_table(log.update())
-    return logs
+    log = DeltaLog.for_table(table, options=options)
+    existing_table(log.update())
+    return Context(log, ArrowEngine(log))
 
 
-def _wanted(log: DeltaLog, keys: str | None, column: str | None, where: str | None) -> dict[str, list[str]]:
-    from pydelta.tools.erasure.requests import keys_of_condition, keys_of_file
+def _properties(file: str) -> dict[str, str]:
+    from pydelta.api.console.command_line import named_values
 
-    if keys is not None:
-        return keys_of_file(keys, column)
-    assert where is not None
-    return keys_of_condition(where, log.update())
-
-
-def _run(log: DeltaLog, keys: Mapping[str, Sequence[str]], *, history: History | None, dry_run: bool) -> Erasure:
-    from pydelta.commands.erase.command import Erase
-    from pydelta.commands.run import Context, run
-    from pydelta.engines.arrow.engine import ArrowEngine
-
-    return run(Erase(keys=keys, history=history, dry_run=dry_run), Context(log, ArrowEngine(log)))
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(
+            f"The options in {file} cannot be read: {type(error).__name__}.", hint="Write a line NAME=VALUE for each."
+        ) from None
+    given = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return named_values(given, what=f"A line of {file}", hint="Write NAME=VALUE.")
 
 
-def _consent(planned: Sequence[Erasure], history: str | None, *, yes: bool, as_json: bool) -> None:
+def _consent(planned: Sequence[Outcome], request: Request, how: _How) -> None:
     """Ask whether to go on, unless there is nothing to erase.
 
     Raises:
         InvalidArgumentError: Consent is missing, and nobody can be asked.
     """
-    if not any(item.plan.is_needed for item in planned):
+    plans = [outcome.erasure.plan for outcome in planned if outcome.erasure is not None]
+    drops = request.object_versions == "drop" and any(plan.look.kept_versions for plan in plans)
+    needed = any(plan.is_needed for plan in plans)
+    if not needed and not drops:
         return
-    if history is None:
+    if needed and request.history is None:
         raise InvalidArgumentError(
             "Earlier versions hold rows of the keys or name them: what becomes of them has to be said.",
             hint="--history drop gives up all versions before the erasure. --dry-run shows what is touched.",
         )
-    if yes:
+    if how.yes:
         return
-    if as_json or not sys.stdin.isatty():
+    if how.as_json or not sys.stdin.isatty():
         raise InvalidArgumentError(
             "Nothing was erased: nobody was asked.", hint="Look at the plan with --dry-run, then add --yes."
         )
@@ -164,10 +279,73 @@ def _consent(planned: Sequence[Erasure], history: str | None, *, yes: bool, as_j
         raise typer.Exit(1)
 
 
-def _show_plans(planned: Sequence[Erasure], as_json: bool) -> None:
+# -- the register -----------------------------------------------------------------------------------------------------
+
+
+def _file(register: str | None, request: Request, tables: Sequence[str], deadline: str, how: _How) -> None:
+    from pydelta.tools.erasure.register import Register
+
+    assert register is not None
+    try:
+        day = dt.date.fromisoformat(deadline)
+    except ValueError:
+        raise InvalidArgumentError(f"--deadline is {deadline!r}.", hint="Write a day: 2027-01-31.") from None
+    if request.history is None:
+        raise InvalidArgumentError(
+            "A request that waits needs its consent now: nobody is asked when it runs.", hint="Add --history drop."
+        )
+    filed = Register(register, how.options).file(request, tables=tables, deadline=day)
+    print(f"Filed as {filed}, due on {day}. Run it with: pydelta erase --due --register {register} --yes")  # noqa: T201
+
+
+def _run_due(register: str, how: _How) -> None:
+    from pydelta.tools.erasure.register import Register
+
+    noted = Register(register, how.options)
+    waiting = noted.due()
+    if how.dry_run or not how.yes:
+        _show_due(waiting, as_json=how.as_json)
+        if waiting and not how.dry_run:
+            raise InvalidArgumentError("Nothing was erased.", hint="Add --yes to run these requests.")
+        return
+    states = []
+    for filed in waiting:
+        try:
+            state, written = _erase(filed.request, filed.tables, how)
+        except DeltaError as error:
+            state, written = "failed", None
+            print(f"{filed.id}: {error}", file=sys.stderr)  # noqa: T201
+        noted.close(filed.id, state, written)
+        states.append(state)
+    if any(state != "proven" for state in states):
+        raise typer.Exit(4)
+
+
+def _show_due(waiting: Sequence[Filed], *, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "id": filed.id,
+            "deadline": None if filed.deadline is None else filed.deadline.isoformat(),
+            "state": filed.state,
+            "tables": ", ".join((*filed.tables, *filed.databases)),
+        }
+        for filed in waiting
+    ]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_table(tuple(rows[0]), [list(row.values()) for row in rows])
+    else:
+        print("Nothing is due.")  # noqa: T201
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _show_plans(planned: Sequence[Outcome], as_json: bool) -> None:
     from pydelta.tools.erasure.report import plan_of
 
-    documents = [plan_of(item) for item in planned]
+    documents = [plan_of(outcome.erasure) for outcome in planned if outcome.erasure is not None]
     if as_json:
         print_json(documents)
         return
@@ -184,13 +362,25 @@ def _show_plans(planned: Sequence[Erasure], as_json: bool) -> None:
             lines.append(f"Shallow clones read its files: {', '.join(document['clones'])}.")
         if document["publishedAgain"]:
             lines.append(f"Published again: {', '.join(document['publishedAgain'])}.")
+        if number := document["olderVersions"]["number"]:
+            lines.append(
+                f"The bucket keeps {number} older versions of its objects: --object-versions drop deletes them."
+            )
+        lines += document["notListed"]
         print("\n".join(lines))  # noqa: T201
 
 
-def _show(done: Sequence[Erasure], written: Path | None) -> None:
-    for item in done:
-        rows = sum(rows.num_rows + rows.num_hidden_rows for rows in item.rows)
-        said = f"{item.table}: {rows} rows erased, {item.deleted_files} files deleted"
+def _show(done: Sequence[Outcome], document: Mapping[str, Any], written: Path | None) -> None:
+    for outcome in done:
+        item = outcome.erasure
+        if item is None:
+            print(f"{outcome.target.name}: {outcome.error}")  # noqa: T201
+            continue
+        counts = item.result
+        said = f"{item.table}: {counts.num_deleted_rows + counts.num_hidden_rows} rows erased, "
+        said += f"{item.deleted_files} files deleted"
+        if counts.num_deleted_versions:
+            said += f", {counts.num_deleted_versions} older versions of objects deleted"
         if item.given_up is not None:
             said += f", versions {item.given_up[0]} to {item.given_up[1]} given up"
         print(f"{said}.")  # noqa: T201
@@ -199,8 +389,16 @@ def _show(done: Sequence[Erasure], written: Path | None) -> None:
             continue
         found = [(path, f"{state} file") for path, state in item.left.files.select("path", "state").iter_rows()]
         found += [(place.path, place.kind) for place in item.left.places] + list(item.left.unread)
+        if item.left.kept_versions:
+            found.append(("the bucket", f"{item.left.kept_versions} older versions: --object-versions drop"))
         print(f"A search found {len(found)} places that are left:")  # noqa: T201
         print_table(("place", "what"), [list(pair) for pair in found[:_SHOWN]])
+    for place in document["elsewhere"]:
+        said = f"{place['location']}: {place['files']} files searched"
+        named = ", ".join(place["found"][:_SHOWN])
+        print(f"{said}, no key found." if not named else f"{said}; a key is in {named}.")  # noqa: T201
+        if place["notRead"]:
+            print(f"Not read: {', '.join(place['notRead'][:_SHOWN])}.")  # noqa: T201
     if written is not None:
         print(f"Report: {written}")  # noqa: T201
 

@@ -26,6 +26,9 @@ import polars as pl
 from pydelta.commands.erase.command import Erasure
 from pydelta.commands.erase.look import Look
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.settings.clock import epoch_ms
+from pydelta.tools.erasure.elsewhere import SearchedPlace
+from pydelta.tools.erasure.running import Outcome, Request
 from pydelta.txn.commit import author, engine_info
 
 __all__ = ["FORMAT", "as_html", "is_proven", "plan_of", "report_of", "verify", "write_report"]
@@ -33,31 +36,59 @@ __all__ = ["FORMAT", "as_html", "is_proven", "plan_of", "report_of", "verify", "
 FORMAT: Final = "pydelta erasure report 1"
 _SUFFIX: Final = ".erasure.json"
 _NOT_SEARCHED: Final = (
-    "older versions of objects in a bucket that keeps them",
-    "backups, copies and clones that are not in this report",
+    "backups, copies and clones that are not in this report, and snapshots of the file system",
     "event logs, metrics and messages of other systems",
 )
 
 
-def report_of(erasures: Sequence[Erasure], *, history: str | None) -> dict[str, Any]:
-    """Describe erasures of one request as a JSON document, without a signature.
+def report_of(
+    outcomes: Sequence[Outcome],
+    request: Request,
+    *,
+    passed_over: Mapping[str, str] | None = None,
+    elsewhere: Sequence[SearchedPlace] = (),
+) -> dict[str, Any]:
+    """Describe the erasures of one request as a JSON document, without a signature.
 
     Args:
-        erasures: One per table.
-        history: The policy for earlier versions.
+        outcomes: One per table.
+        request: The request.
+        passed_over: Tables that were not touched, with the reason.
+        elsewhere: What was found outside of the tables.
     """
-    tables = [_table(item) for item in erasures]
+    done = [outcome.erasure for outcome in outcomes if outcome.erasure is not None]
+    proven = all(outcome.erasure is not None and outcome.erasure.is_proven for outcome in outcomes)
+    proven = proven and all(place.is_clean for place in elsewhere)
+    now = epoch_ms()
     return {
         "format": FORMAT,
         "id": str(uuid.uuid4()),
-        "status": "proven" if all(item.is_proven for item in erasures) else "incomplete",
-        "began": _time(min(item.began_ms for item in erasures)),
-        "ended": _time(max(item.ended_ms for item in erasures)),
+        "status": "proven" if proven and outcomes else "incomplete",
+        "began": _time(min((item.began_ms for item in done), default=now)),
+        "ended": _time(max((item.ended_ms for item in done), default=now)),
         "by": {"user": author(), "host": socket.gethostname(), "engine": engine_info()},
-        "history": history,
-        "tables": tables,
+        "history": request.history,
+        "objectVersions": request.object_versions,
+        "tables": [_outcome(outcome) for outcome in outcomes],
+        "passedOver": dict(passed_over or {}),
+        "elsewhere": [
+            {
+                "location": place.location,
+                "files": place.num_files,
+                "found": list(place.found),
+                "notRead": [path for path, _ in place.unread],
+            }
+            for place in elsewhere
+        ],
         "notSearched": list(_NOT_SEARCHED),
     }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    if outcome.erasure is not None:
+        return _table(outcome.erasure)
+    assert outcome.error is not None
+    return {"table": outcome.target.context.log.uri, "status": "failed", "error": outcome.error.code}
 
 
 def _table(done: Erasure) -> dict[str, Any]:
@@ -85,6 +116,11 @@ def _table(done: Erasure) -> dict[str, Any]:
             "written": sum(rows.num_added_files for rows in done.rows),
             "deleted": done.deleted_files,
             "deletedBytes": done.deleted_bytes,
+            "olderVersions": {
+                "deleted": done.older.versions,
+                "markers": done.older.markers,
+                "bytes": done.older.size,
+            },
             "removed": [
                 {"path": _digest(salt, path), "size": size, "sha256": digest} for path, size, digest in done.removed
             ],
@@ -95,6 +131,8 @@ def _table(done: Erasure) -> dict[str, Any]:
             "bytes": done.left.num_bytes,
             "opened": done.left.num_opened,
             "left": _left(done.left, salt),
+            "olderVersions": done.left.kept_versions,
+            "notListed": list(done.left.unlisted),
             "notRead": [{"path": _digest(salt, path), "reason": "it cannot be read"} for path, _ in done.left.unread],
         },
     }
@@ -112,6 +150,8 @@ def plan_of(found: Erasure) -> dict[str, Any]:
         "givesUp": None if plan.gives_up is None else list(plan.gives_up),
         "clones": list(plan.clones),
         "publishedAgain": [name for name, is_there in again.items() if is_there],
+        "olderVersions": {"number": plan.look.kept_versions, "bytes": plan.look.kept_bytes},
+        "notListed": list(plan.look.unlisted),
         "notRead": [reason for _, reason in plan.look.unread],
     }
 
@@ -353,11 +393,13 @@ def as_html(document: Mapping[str, Any]) -> str:
         "table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{border:1px solid #bbb;padding:.25em .6em;"
         "text-align:left;vertical-align:top;word-break:break-all}</style>"
         f"<h1>Erasure: {_e(document['status'])}</h1>"
-        + _rows({name: document[name] for name in ("id", "began", "ended", "by", "history")})
+        + _rows({name: document[name] for name in ("id", "began", "ended", "by", "history", "objectVersions")})
         + "".join(_table_html(table) for table in document["tables"])
         + "<h2>Not searched</h2><ul>"
         + "".join(f"<li>{_e(text)}</li>" for text in document["notSearched"])
-        + "</ul><h2>Chain and signature</h2>"
+        + "</ul>"
+        + _rows({name: document[name] for name in ("passedOver", "elsewhere")})
+        + "<h2>Chain and signature</h2>"
         + _rows({name: document.get(name) for name in ("previous", "signature")})
     )
 

@@ -105,7 +105,7 @@ class _Builder(JavaObject):
 
 
 class _Move(JavaObject):
-    """The function that the rule of a session applies. It holds the session weakly, since the session holds the rule."""
+    """The function that a session's rule applies. It holds the session weakly, since the session holds the rule."""
 
     class Java:
         """py4j: the interface that this object implements for the JVM."""

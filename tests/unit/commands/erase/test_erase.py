@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import uuid
 from collections import Counter
 
 import pyarrow as pa
@@ -22,7 +22,6 @@ from pydelta.log import DeltaLog
 from pydelta.storage.memory import MemoryStore
 from tests.erased import names_of_key
 
-_NAMES = itertools.count()
 KEY = "ann é@example.org"
 KINDS = {
     "plain": ({}, ()),
@@ -46,7 +45,7 @@ def rows(*who: str, part: str = "p", first: int = 0) -> pa.Table:
 def made(kind: str) -> LocalTable:
     """A table with a history in which the key is everywhere: rewritten, hidden, moved, and in conditions."""
     properties, partition_by = KINDS[kind]
-    log = DeltaLog(MemoryStore(f"memory://erase{next(_NAMES)}/t"))
+    log = DeltaLog(MemoryStore(f"memory://erase{uuid.uuid4().hex}/t"))
     table = opened(log)
     definition = {"who": "string", "n": "long", "part": "string"}
     LocalTable.create(log.uri, definition, partition_by=partition_by, properties=properties)
@@ -146,7 +145,7 @@ def test_a_key_that_is_nowhere_needs_no_consent():
 
 
 def test_numbers_and_days_are_keys_too():
-    log = DeltaLog(MemoryStore(f"memory://erase{next(_NAMES)}/t"))
+    log = DeltaLog(MemoryStore(f"memory://erase{uuid.uuid4().hex}/t"))
     table = LocalTable(log)
     LocalTable.create(log.uri, {"id": "long", "day": "date", "price": "decimal(10,2)", "x": "integer"})
     days = pa.array([0, 1, 2, 3], pa.int32()).cast(pa.date32())
@@ -158,7 +157,7 @@ def test_numbers_and_days_are_keys_too():
 
 
 def test_a_key_in_a_struct():
-    log = DeltaLog(MemoryStore(f"memory://erase{next(_NAMES)}/t"))
+    log = DeltaLog(MemoryStore(f"memory://erase{uuid.uuid4().hex}/t"))
     table = LocalTable(log)
     LocalTable.create(log.uri, pa.schema({"u": pa.struct({"id": pa.string(), "n": pa.int64()})}))
     table.append(pa.table({"u": [{"id": KEY, "n": 1}, {"id": "bob", "n": 2}, None]}))
@@ -180,7 +179,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_keys_that_do_not_fit_are_refused_without_being_shown(case):
     keys, kind, message = REFUSED[case]
-    log = DeltaLog(MemoryStore(f"memory://erase{next(_NAMES)}/t"))
+    log = DeltaLog(MemoryStore(f"memory://erase{uuid.uuid4().hex}/t"))
     columns = {"who": pa.string(), "n": pa.int64(), "d": pa.float64(), "tags": pa.list_(pa.string())}
     LocalTable.create(log.uri, pa.schema(columns))
     with pytest.raises(kind, match=message) as refused:
@@ -189,7 +188,7 @@ def test_keys_that_do_not_fit_are_refused_without_being_shown(case):
 
 
 def test_an_append_only_table_is_refused():
-    log = DeltaLog(MemoryStore(f"memory://erase{next(_NAMES)}/t"))
+    log = DeltaLog(MemoryStore(f"memory://erase{uuid.uuid4().hex}/t"))
     LocalTable.create(log.uri, {"who": "string"}, properties={"delta.appendOnly": "true"})
     with pytest.raises(UnsafeOperationError, match="append-only"):
         run(Erase(keys={"who": [KEY]}, history="drop"), Context(log))
@@ -214,7 +213,7 @@ def test_files_of_no_version_and_other_tables():
 
 def test_a_shallow_clone_keeps_its_files_until_it_has_its_own():
     table = made("plain")
-    clone = table.clone(f"memory://clone{next(_NAMES)}/t", shallow=True)
+    clone = table.clone(f"memory://clone{uuid.uuid4().hex}/t", shallow=True)
     held = sorted(clone._log.update().files.core["path"])
     with pytest.raises(UnsafeOperationError, match="still read by others: memory://clone"):
         erase(table)

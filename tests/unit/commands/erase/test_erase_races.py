@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import uuid
 from collections import Counter
 
 import pytest
@@ -18,14 +18,13 @@ from pydelta.txn.settle import Seen, look_at
 from tests.erased import names_of_key
 from tests.unit.commands.erase.test_erase import KEY, erase, rows
 
-_NAMES = itertools.count()
 _APART = 16
 """Of the calls, every sixteenth is tried, beginning with another one for each case: all cases together try each."""
 KINDS = {"rewritten": {}, "vectors": {"delta.enableDeletionVectors": "true"}}
 
 
 def made(kind: str) -> MemoryStore:
-    store = MemoryStore(f"memory://erasure{next(_NAMES)}/t")
+    store = MemoryStore(f"memory://erasure{uuid.uuid4().hex}/t")
     table = LocalTable.create(store.root, rows("bob", KEY, "eve"), properties=KINDS[kind])
     table.append(rows("bob", KEY, first=10))
     table.append(rows("zoe", "dan", first=20))
@@ -33,7 +32,7 @@ def made(kind: str) -> MemoryStore:
 
 
 def copy_of(store: MemoryStore) -> MemoryStore:
-    twin = MemoryStore(f"memory://erasure{next(_NAMES)}/t")
+    twin = MemoryStore(f"memory://erasure{uuid.uuid4().hex}/t")
     for item in store.list_all():
         twin.put(item.path, store.read(item.path))
     return twin

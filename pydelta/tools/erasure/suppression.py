@@ -1,0 +1,107 @@
+"""Keep digests of erased keys, so that jobs which load data leave their rows out.
+
+A backup that is restored, or a message that is sent again, brings erased rows back. A suppression list is a Delta table
+with a digest (HMAC-SHA-256, hexadecimal) of each erased key and the name of the key. The salt of the digests is a
+property of the table. It makes digests of different lists differ; it is no secret from those who may read the list, so
+that a list needs the same care as the tables.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from pydelta.api.python.local import LocalTable
+from pydelta.commands.erase.keys import bind_keys
+from pydelta.commands.run import existing_table
+from pydelta.errors import InvalidArgumentError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.tools.erasure.running import Outcome
+
+__all__ = ["SALT", "add_to_list", "digest_of_key", "keys_of_outcomes", "salt_of"]
+
+SALT: Final = "suppression.salt"
+"""The property with the salt, hexadecimal."""
+_BYTES: Final = 32
+_SCHEMA: Final = pa.schema(
+    [("key", pa.string()), ("digest", pa.string()), ("request", pa.string()), ("added", pa.timestamp("us", tz="UTC"))]
+)
+
+
+def digest_of_key(text: str, salt: bytes) -> str:
+    """Return the digest of a key, given as a partition value spells it."""
+    return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()
+
+
+def salt_of(snapshot: Snapshot) -> bytes:
+    """Return the salt of a list.
+
+    Raises:
+        InvalidArgumentError: The table is no suppression list.
+    """
+    metadata = existing_table(snapshot).metadata
+    text = "" if metadata is None else metadata.configuration.get(SALT, "")
+    try:
+        salt = bytes.fromhex(text)
+    except ValueError:
+        salt = b""
+    if len(salt) != _BYTES or not {"key", "digest"} <= set(snapshot.schema.names):
+        raise InvalidArgumentError(
+            f"{snapshot.table_uri} is no suppression list.",
+            hint="Lists are made by pydelta erase … --suppress LOCATION.",
+        )
+    return salt
+
+
+def keys_of_outcomes(outcomes: Iterable[Outcome], names: Mapping[str, Mapping[str, str]] | None) -> dict[str, set[str]]:
+    """Return the texts of the keys that were erased, by the name of the key, as the columns of each table spell them.
+
+    Args:
+        outcomes: The results of the tables.
+        names: The mapping of the request; None if columns have the names of their keys.
+    """
+    found: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        target = outcome.target
+        for column, texts in target.keys.items():
+            bound = bind_keys(target.context.log.update(), {column: texts})
+            key = column if names is None else names[target.name][column]
+            for item in bound.columns:
+                found.setdefault(key, set()).update(item.texts)
+    return found
+
+
+def add_to_list(
+    location: str, keys: Mapping[str, Iterable[str]], *, request: str, options: Mapping[str, str] | None = None
+) -> int:
+    """Add keys to a list, which is created if there is none. Keys that it has are not added again.
+
+    Args:
+        location: The location of the list.
+        keys: Texts by the name of the key.
+        request: The id of the report or the request.
+        options: Storage options.
+
+    Returns:
+        The number of new keys.
+    """
+    columns = {"key": "string", "digest": "string", "request": "string", "added": "timestamp"}
+    properties = {SALT: secrets.token_bytes(_BYTES).hex()}
+    table = LocalTable.create(location, columns, properties=properties, mode="ignore", options=options)
+    salt = salt_of(DeltaLog.for_table(location, options=options).update())
+    now = dt.datetime.now(dt.UTC)
+    rows = [
+        {"key": name, "digest": digest_of_key(text, salt), "request": request, "added": now}
+        for name, texts in keys.items()
+        for text in sorted(set(texts))
+    ]
+    if not rows:
+        return 0
+    done = table.merge(pa.Table.from_pylist(rows, schema=_SCHEMA), on=["key", "digest"], matched=None)
+    return int(done.num_inserted_rows)
