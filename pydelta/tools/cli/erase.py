@@ -17,6 +17,7 @@ from pydelta.errors import DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from pydelta.commands.run import Context
+    from pydelta.tools.erasure.performing import Beside, Performed
     from pydelta.tools.erasure.register import Filed
     from pydelta.tools.erasure.running import Outcome, Request
 
@@ -95,20 +96,9 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _How:
-    """What is done beside the erasure.
+    """The flags of a run, and the file with the storage options of the key that may delete."""
 
-    Args:
-        options: Storage options.
-        deletes_with, search, report, sign, suppress: See the options of the same names.
-        yes, dry_run, as_json: The flags.
-    """
-
-    options: Mapping[str, str]
     deletes_with: str | None = None
-    search: Sequence[str] = ()
-    report: Path | None = None
-    sign: Path | None = None
-    suppress: str | None = None
     yes: bool = False
     dry_run: bool = False
     as_json: bool = False
@@ -148,24 +138,17 @@ def add_erase(app: typer.Typer) -> None:
         if verify is not None:
             _verify(verify, public_key)
             return
-        how = _How(
-            options=storage_options(option),
-            deletes_with=deletes_with,
-            search=search or (),
-            report=report,
-            sign=sign,
-            suppress=suppress,
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
+        from pydelta.tools.erasure.performing import Beside
+
+        how = _How(deletes_with=deletes_with, yes=yes, dry_run=dry_run, as_json=as_json)
+        beside = Beside(
+            options=storage_options(option), search=search or (), report=report, sign=sign, suppress=suppress
         )
-        if sign is not None and report is None:
-            raise InvalidArgumentError("There is no report to sign.", hint="Name a folder with --report.")
         if register is None and (due or deadline is not None):
             raise InvalidArgumentError("There is no register.", hint="Name its table with --register.")
         if due:
             assert register is not None
-            _run_due(register, how)
+            _run_due(register, how, beside)
             return
         from pydelta.api.python.local_arguments import object_versions_of, policy_of
         from pydelta.tools.erasure.running import Request
@@ -181,52 +164,41 @@ def add_erase(app: typer.Typer) -> None:
             object_versions=object_versions_of(object_versions),
         )
         if deadline is not None:
-            _file(register, request, tables, deadline, how)
+            _file(register, request, tables, deadline, beside)
             return
-        status, written = _erase(request, list(dict.fromkeys(tables)), how)
+        status, written = _erase(request, list(dict.fromkeys(tables)), how, beside)
         if register is not None and not dry_run and keys is not None:
             from pydelta.tools.erasure.register import Register
 
-            noted = Register(register, how.options)
+            noted = Register(register, beside.options)
             noted.close(noted.file(request, tables=tables, deadline=None), status, written)
         if status not in ("proven", "dry run"):
             raise typer.Exit(4)
 
 
-def _erase(request: Request, tables: Sequence[str], how: _How) -> tuple[str, Path | None]:
+def _erase(request: Request, tables: Sequence[str], how: _How, beside: Beside) -> tuple[str, Path | None]:
     """Run a request; return the status of its report and the report's file.
 
     Raises:
-        DeltaError: A table cannot be read, consent is missing, or the first erasure of a single table failed.
+        DeltaError: A table cannot be read, or consent is missing; or see ``perform``.
     """
-    from pydelta.tools.erasure.elsewhere import search_places
-    from pydelta.tools.erasure.mapping import read_mapping
-    from pydelta.tools.erasure.report import report_of, write_report
-    from pydelta.tools.erasure.running import choose, erase_all, look_at
-    from pydelta.tools.erasure.suppression import add_to_list, keys_of_outcomes
+    from pydelta.tools.erasure.performing import perform, read_options
+    from pydelta.tools.erasure.running import choose, look_at
 
-    deleting = None if how.deletes_with is None else {**how.options, **_properties(how.deletes_with)}
-    contexts = {table: _context(table, how.options) for table in tables}
+    deleting = None if how.deletes_with is None else {**beside.options, **read_options(how.deletes_with)}
+    contexts = {table: _context(table, beside.options) for table in tables}
     targets = choose(request, contexts, named=tables, deleting=deleting)
     planned = look_at(targets.chosen, request)
     if how.dry_run:
         _show_plans(planned, how.as_json)
         return "dry run", None
     _consent(planned, request, how)
-    done = erase_all(planned, request)
-    if len(done) == 1 and done[0].error is not None:
-        raise done[0].error
-    elsewhere = search_places(how.search, targets.chosen, how.options)
-    document = report_of(done, request, passed_over=targets.passed_over, elsewhere=elsewhere)
-    written = None if how.report is None else write_report(document, how.report, key_file=how.sign)
-    if how.suppress is not None:
-        names = None if request.mapping_file is None else read_mapping(request.mapping_file)
-        add_to_list(how.suppress, keys_of_outcomes(done, names), request=document["id"], options=how.options)
+    done = perform(request, targets, planned, beside)
     if how.as_json:
-        print_json(document)
+        print_json(done.document)
     else:
-        _show(done, document, written)
-    return str(document["status"]), written
+        _show(done)
+    return done.status, done.written
 
 
 def _context(table: str, options: Mapping[str, str]) -> Context:
@@ -237,19 +209,6 @@ def _context(table: str, options: Mapping[str, str]) -> Context:
     log = DeltaLog.for_table(table, options=options)
     existing_table(log.update())
     return Context(log, ArrowEngine(log))
-
-
-def _properties(file: str) -> dict[str, str]:
-    from pydelta.api.console.command_line import named_values
-
-    try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(
-            f"The options in {file} cannot be read: {type(error).__name__}.", hint="Write a line NAME=VALUE for each."
-        ) from None
-    given = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    return named_values(given, what=f"A line of {file}", hint="Write NAME=VALUE.")
 
 
 def _consent(planned: Sequence[Outcome], request: Request, how: _How) -> None:
@@ -282,7 +241,7 @@ def _consent(planned: Sequence[Outcome], request: Request, how: _How) -> None:
 # -- the register -----------------------------------------------------------------------------------------------------
 
 
-def _file(register: str | None, request: Request, tables: Sequence[str], deadline: str, how: _How) -> None:
+def _file(register: str | None, request: Request, tables: Sequence[str], deadline: str, beside: Beside) -> None:
     from pydelta.tools.erasure.register import Register
 
     assert register is not None
@@ -294,14 +253,14 @@ def _file(register: str | None, request: Request, tables: Sequence[str], deadlin
         raise InvalidArgumentError(
             "A request that waits needs its consent now: nobody is asked when it runs.", hint="Add --history drop."
         )
-    filed = Register(register, how.options).file(request, tables=tables, deadline=day)
+    filed = Register(register, beside.options).file(request, tables=tables, deadline=day)
     print(f"Filed as {filed}, due on {day}. Run it with: pydelta erase --due --register {register} --yes")  # noqa: T201
 
 
-def _run_due(register: str, how: _How) -> None:
+def _run_due(register: str, how: _How, beside: Beside) -> None:
     from pydelta.tools.erasure.register import Register
 
-    noted = Register(register, how.options)
+    noted = Register(register, beside.options)
     waiting = noted.due()
     if how.dry_run or not how.yes:
         _show_due(waiting, as_json=how.as_json)
@@ -311,7 +270,7 @@ def _run_due(register: str, how: _How) -> None:
     states = []
     for filed in waiting:
         try:
-            state, written = _erase(filed.request, filed.tables, how)
+            state, written = _erase(filed.request, filed.tables, how, beside)
         except DeltaError as error:
             state, written = "failed", None
             print(f"{filed.id}: {error}", file=sys.stderr)  # noqa: T201
@@ -370,8 +329,8 @@ def _show_plans(planned: Sequence[Outcome], as_json: bool) -> None:
         print("\n".join(lines))  # noqa: T201
 
 
-def _show(done: Sequence[Outcome], document: Mapping[str, Any], written: Path | None) -> None:
-    for outcome in done:
+def _show(done: Performed) -> None:
+    for outcome in done.outcomes:
         item = outcome.erasure
         if item is None:
             print(f"{outcome.target.name}: {outcome.error}")  # noqa: T201
@@ -393,14 +352,14 @@ def _show(done: Sequence[Outcome], document: Mapping[str, Any], written: Path | 
             found.append(("the bucket", f"{item.left.kept_versions} older versions: --object-versions drop"))
         print(f"A search found {len(found)} places that are left:")  # noqa: T201
         print_table(("place", "what"), [list(pair) for pair in found[:_SHOWN]])
-    for place in document["elsewhere"]:
+    for place in done.document["elsewhere"]:
         said = f"{place['location']}: {place['files']} files searched"
         named = ", ".join(place["found"][:_SHOWN])
         print(f"{said}, no key found." if not named else f"{said}; a key is in {named}.")  # noqa: T201
         if place["notRead"]:
             print(f"Not read: {', '.join(place['notRead'][:_SHOWN])}.")  # noqa: T201
-    if written is not None:
-        print(f"Report: {written}")  # noqa: T201
+    if done.written is not None:
+        print(f"Report: {done.written}")  # noqa: T201
 
 
 def _verify(place: Path, public_key: Path | None) -> None:

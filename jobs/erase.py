@@ -1,0 +1,206 @@
+"""Delete the rows of keys from tables for good: ``submit erase --database lake --keys people.csv --history drop``.
+
+Files, history and log are rewritten or deleted, and what is left is searched for the keys. Tables of a database that
+have none of the columns are passed over; a mapping says where columns have other names. Shallow clones come before the
+tables whose files they read. Nobody is asked: ``--history drop`` is the consent to give earlier versions up.
+
+One line of JSON on standard output is the report. Exit codes: 0 the search found nothing; 1 the arguments or the keys
+are wrong; 2 another process was in the way, or the store failed temporarily: run it again; 3 the outcome of a commit is
+unknown: look at the history first; 4 the search found something, or a table failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catalog_sync.registered import metastore_of, registered_locations, table_location
+from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.tools.erasure.performing import Beside, Performed, perform, read_options
+from pydelta.tools.erasure.register import Register
+from pydelta.tools.erasure.running import Request, choose, look_at
+from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.commands.run import Context
+
+__all__ = ["main", "run"]
+
+_FOUND = 4
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Build the parser of the command line."""
+    parser = JobParser(prog="erase.py", description=__doc__)
+    parser.share("tables", "--database", "--all-databases", "--dry-run", "--metastore")
+    parser.add_argument("--keys", metavar="FILE", help="a key per line, or .csv, .ndjson or .parquet, by column")
+    parser.add_argument("--column", metavar="NAME", help="the column that holds the keys")
+    parser.add_argument("--map", metavar="FILE", help="TOML: which column of each table holds which key")
+    parser.add_argument("--history", choices=("drop",), help="drop: give up all earlier versions")
+    parser.add_argument(
+        "--object-versions",
+        choices=("keep", "drop"),
+        default="keep",
+        help="drop: delete older versions of objects in a bucket that keeps them",
+    )
+    parser.add_argument("--deletes-with", metavar="FILE", help="storage options of the key that may delete")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="write a report there, as JSON and HTML")
+    parser.add_argument("--sign", type=Path, metavar="FILE", help="sign it with this Ed25519 private key (PEM)")
+    parser.add_argument("--register", metavar="LOCATION", help="the table of requests")
+    parser.add_argument("--deadline", metavar="DAY", help="file the request for this day; erase nothing yet")
+    parser.add_argument("--due", action="store_true", help="run what the register has open, the earliest first")
+    parser.add_argument("--suppress", metavar="LOCATION", help="add the keys to this list")
+    parser.add_argument("--search", action="append", default=[], metavar="LOCATION", help="search this folder, too")
+    return parser
+
+
+def run(spark: SparkSession, args: Sequence[str]) -> JobReport:
+    """Erase what the arguments name.
+
+    Args:
+        spark: An enabled session.
+        args: Arguments as on the command line.
+
+    Returns:
+        The report of the request; with ``--due`` those of all requests; with ``--dry-run`` the plans.
+
+    Raises:
+        InvalidArgumentError: Invalid arguments, keys or mapping.
+        TableNotFoundError: A named table does not exist.
+        DeltaError: See ``perform``.
+    """
+    options = arguments().parse_args(args)
+    beside = Beside(
+        options=_conf(spark), search=options.search, report=options.report, sign=options.sign, suppress=options.suppress
+    )
+    if options.register is None and (options.due or options.deadline):
+        raise InvalidArgumentError("There is no register.", hint="Name its table with --register.")
+    if options.due:
+        return _due(spark, options, beside)
+    if not options.tables and not options.database and not options.all_databases:
+        raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all-databases.")
+    request = Request(
+        keys_file=options.keys,
+        column=options.column,
+        mapping_file=options.map,
+        history=options.history,
+        object_versions=options.object_versions,
+    )
+    databases = ["*"] if options.all_databases else options.database
+    if options.deadline:
+        return _filed(request, options, databases, beside)
+    done = _perform(spark, request, options.tables, databases, options, beside)
+    if isinstance(done, JobReport):
+        return done
+    if options.register is not None:
+        register = Register(options.register, beside.options)
+        noted = register.file(request, tables=options.tables, databases=databases, deadline=None)
+        register.close(noted, done.status, done.written)
+    return _reported(done)
+
+
+def _perform(
+    spark: SparkSession,
+    request: Request,
+    tables: Sequence[str],
+    databases: Sequence[str],
+    options: argparse.Namespace,
+    beside: Beside,
+) -> Performed | JobReport:
+    from pydelta.tools.erasure.report import plan_of
+
+    contexts = _contexts(spark, tables, databases, options.metastore)
+    deleting = {**beside.options, **read_options(options.deletes_with)} if options.deletes_with else None
+    targets = choose(request, contexts, named=tables, deleting=deleting)
+    planned = look_at(targets.chosen, request)
+    if options.dry_run:
+        plans = [plan_of(outcome.erasure) for outcome in planned if outcome.erasure is not None]
+        return JobReport(line={"plans": plans, "passedOver": dict(targets.passed_over)})
+    return perform(request, targets, planned, beside)
+
+
+def _contexts(
+    spark: SparkSession, tables: Sequence[str], databases: Sequence[str], metastore: str | None
+) -> dict[str, Context]:
+    """Return the tables by the names that the request has for them, each once."""
+    from pydelta.engines.spark.logs import log_for_path
+    from pydelta.engines.spark.running import session_context
+
+    with metastore_of(metastore, _conf(spark)) or nullcontext() as found:
+        locations = {name: name if "/" in name else table_location(found, name) for name in tables}
+        if databases:
+            if found is None:
+                raise InvalidArgumentError(
+                    "--database and --all-databases need a metastore, and there is none.",
+                    hint="Give --metastore or locations.",
+                )
+            locations |= registered_locations(found, databases)
+    contexts: dict[str, Context] = {}
+    seen: set[str] = set()
+    for name, location in locations.items():
+        log = log_for_path(spark, location)
+        if log.uri not in seen:
+            seen.add(log.uri)
+            contexts[name] = session_context(spark, log)
+    return contexts
+
+
+def _conf(spark: SparkSession) -> dict[str, str]:
+    return dict(spark.sparkContext.getConf().getAll())
+
+
+def _filed(request: Request, options: argparse.Namespace, databases: Sequence[str], beside: Beside) -> JobReport:
+    try:
+        day = dt.date.fromisoformat(options.deadline)
+    except ValueError:
+        raise InvalidArgumentError(f"--deadline is {options.deadline!r}.", hint="Write a day: 2027-01-31.") from None
+    if request.history is None:
+        raise InvalidArgumentError("A request that waits needs its consent now.", hint="Add --history drop.")
+    register = Register(options.register, beside.options)
+    filed = register.file(request, tables=options.tables, databases=databases, deadline=day)
+    return JobReport(line={"filed": filed, "deadline": options.deadline})
+
+
+def _due(spark: SparkSession, options: argparse.Namespace, beside: Beside) -> JobReport:
+    register = Register(options.register, beside.options)
+    rows: list[Mapping[str, Any]] = []
+    for filed in register.due():
+        row: dict[str, Any] = {"id": filed.id, "deadline": None if filed.deadline is None else str(filed.deadline)}
+        try:
+            done = _perform(spark, filed.request, filed.tables, filed.databases, options, beside)
+        except DeltaError as error:
+            register.close(filed.id, "failed")
+            rows.append(row | error_row(error) | {"exit_code": _FOUND})
+            continue
+        if isinstance(done, JobReport):
+            rows.append(row | dict(done.line))
+            continue
+        register.close(filed.id, done.status, done.written)
+        rows.append(row | {"report": done.document, "exit_code": _reported(done).exit_code})
+    return JobReport.of_rows("requests", rows)
+
+
+def _reported(done: Performed) -> JobReport:
+    return JobReport(line=done.document, exit_code=0 if done.status == "proven" else _FOUND)
+
+
+def _work(given: Sequence[str]) -> JobReport:
+    import pydelta
+
+    return run(pydelta.session(app_name="erase"), given)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job and return its exit code."""
+    return run_job(arguments(), _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
