@@ -45,6 +45,7 @@ class IngestResult:
     rows: int
     bytes: int
     bad: int = 0
+    suppressed: int = 0
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -58,7 +59,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--schema", metavar="DDL", help="columns of the input, such as 'id bigint, at timestamp'")
     parser.share("--option", "--write-option")
     parser.add_argument("--cast", action="append", default=[], metavar="COL:TYPE", help="cast a column")
-    parser.share("--bad-records")
+    parser.share("--bad-records", "--suppress", "--suppress-column")
     parser.add_argument("--batch-id", metavar="APP:VERSION", help="skip the batch if it already landed")
     return parser
 
@@ -90,6 +91,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
         with _reading():
             rows, bad = _rows(spark, options, how, stack)
             rows = _cast(rows, options.cast)
+            rows, suppressed = _without_erased(spark, rows, options)
         result = _write(spark, rows, options.table, mode, how, partitions)
     return IngestResult(
         table=options.table,
@@ -99,6 +101,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
         rows=result.num_rows,
         bytes=result.num_bytes,
         bad=bad,
+        suppressed=suppressed,
     )
 
 
@@ -156,6 +159,21 @@ def _cast(rows: DataFrame, casts: Sequence[str]) -> DataFrame:
             )
         rows = rows.withColumn(column, rows["`" + column.replace("`", "``") + "`"].cast(data_type))
     return rows
+
+
+def _without_erased(spark: SparkSession, rows: DataFrame, options: argparse.Namespace) -> tuple[DataFrame, int]:
+    """Return the rows of which no key was erased, and the number of the others."""
+    if options.suppress is None:
+        if options.suppress_column:
+            raise InvalidArgumentError("--suppress-column needs --suppress.", hint="Name the list of erased keys.")
+        return rows, 0
+    from pyspark.sql import functions as F
+
+    from pydelta.tools.ingest.suppressed import SUPPRESSED, Suppression, mark_suppressed
+
+    columns = pairs(options.suppress_column, "--suppress-column")
+    marked = mark_suppressed(spark, rows, Suppression(location=options.suppress, columns=columns))
+    return marked.where(~F.col(SUPPRESSED)).drop(SUPPRESSED), marked.where(SUPPRESSED).count()
 
 
 def _set_aside(spark: SparkSession, records: Records, options: argparse.Namespace, how: dict[str, str]) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pydelta.tools.ingest.records import RecordFormat
     from pydelta.tools.ingest.sources import RecordSource
     from pydelta.tools.ingest.stream_settings import KeptSettings
+    from pydelta.tools.ingest.suppressed import Suppression
 
 __all__ = ["main", "run"]
 
@@ -47,7 +48,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--format", choices=_FORMATS, default="json", help="format of the records (json)")
     add("--schema", metavar="DDL_OR_FILE", help="columns of the records; by default, inferred once and then kept")
     parser.share("--table", required=True)
-    parser.share("--checkpoint", "--bad-records")
+    parser.share("--checkpoint", "--bad-records", "--suppress", "--suppress-column")
     add("--merge-key", metavar="A,B", help="key columns; a record replaces the row with the same key")
     add(
         "--order-by",
@@ -106,6 +107,7 @@ def run(
                 bad_records=options.bad_records,
                 partition_by=listed(options.partition_by),
                 options=pairs(options.write_option, "--write-option"),
+                suppression=_suppression(options),
             ),
         )
         now = _settings(options, source, how, writing.location)
@@ -175,6 +177,17 @@ def _upsert(options: argparse.Namespace) -> Upsert | None:
     if options.write_option:
         raise InvalidArgumentError("--write-option is for appends, not for --merge-key.", hint="Leave it out.")
     return Upsert(keys=keys, order_by=options.order_by, deletes=options.changes is not None)
+
+
+def _suppression(options: argparse.Namespace) -> Suppression | None:
+    from pydelta.tools.ingest.suppressed import Suppression
+
+    columns = pairs(options.suppress_column, "--suppress-column")
+    if options.suppress is None:
+        if columns:
+            raise InvalidArgumentError("--suppress-column needs --suppress.", hint="Name the list of erased keys.")
+        return None
+    return Suppression(location=options.suppress, columns=columns)
 
 
 def _record_format(

@@ -46,6 +46,13 @@ _SHARED: Final[Mapping[str, Mapping[str, Any]]] = {
     "--option": {"action": "append", "default": [], "metavar": "K=V", "help": "option of Spark's source"},
     "--parallel": {"type": int, "metavar": "N", "help": "how many run in parallel"},
     "--partition-by": {"metavar": "A,B", "help": "partition columns of a new table"},
+    "--suppress": {"metavar": "LOCATION", "help": "leave out rows whose keys are in this list of erased keys"},
+    "--suppress-column": {
+        "action": "append",
+        "default": [],
+        "metavar": "COLUMN=KEY",
+        "help": "the column that holds a key of the list; by default, the columns that are named as its keys",
+    },
     "--table": {"metavar": "PATH_OR_NAME", "help": "a location, or a name in the catalog"},
     "--trigger": {
         "default": "available-now",

@@ -250,7 +250,8 @@ class ChangingTable:
 
     def _widen_column(self) -> None:
         fields = [part for part in self._fields() if str(part.data_type) in _WIDER]
-        if fields:
+        allowed = self.log.update().properties.enable_type_widening  # RESTORE may have gone to a version without it.
+        if fields and allowed:
             part = self.rng.choice(fields)
             self._change(path=(part.name,), data_type=PrimitiveType(_WIDER[str(part.data_type)]))
 

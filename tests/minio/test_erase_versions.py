@@ -1,4 +1,4 @@
-"""An erasure in a bucket of MinIO that keeps versions: written with Spark's key, deleted with the key of VACUUM alone."""
+"""An erasure in a bucket of MinIO that keeps versions: Spark's key writes, and the key of VACUUM alone deletes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -34,8 +35,9 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def digest_of_key(text: str, salt: bytes) -> str:
-    """Return the digest of a key, given as a partition value spells it."""
+def digest_of_key(value: str | int | Decimal | dt.date, salt: bytes) -> str:
+    """Return the digest of a key. Equal numbers have the same one, whatever their type and their zeros at the end."""
+    text = f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
     return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()
 
 
@@ -59,32 +61,32 @@ def salt_of(snapshot: Snapshot) -> bytes:
     return salt
 
 
-def keys_of_outcomes(outcomes: Iterable[Outcome], names: Mapping[str, Mapping[str, str]] | None) -> dict[str, set[str]]:
-    """Return the texts of the keys that were erased, by the name of the key, as the columns of each table spell them.
+def keys_of_outcomes(outcomes: Iterable[Outcome], names: Mapping[str, Mapping[str, str]] | None) -> dict[str, set[Any]]:
+    """Return the keys that were erased, by the name of the key, as values of the columns of each table.
 
     Args:
         outcomes: The results of the tables.
         names: The mapping of the request; None if columns have the names of their keys.
     """
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[Any]] = {}
     for outcome in outcomes:
         target = outcome.target
         for column, texts in target.keys.items():
             bound = bind_keys(target.context.log.update(), {column: texts})
             key = column if names is None else names[target.name][column]
             for item in bound.columns:
-                found.setdefault(key, set()).update(item.texts)
+                found.setdefault(key, set()).update(item.values)
     return found
 
 
 def add_to_list(
-    location: str, keys: Mapping[str, Iterable[str]], *, request: str, options: Mapping[str, str] | None = None
+    location: str, keys: Mapping[str, Iterable[Any]], *, request: str, options: Mapping[str, str] | None = None
 ) -> int:
     """Add keys to a list, which is created if there is none. Keys that it has are not added again.
 
     Args:
         location: The location of the list.
-        keys: Texts by the name of the key.
+        keys: Texts, whole numbers, decimals or days, by the name of the key.
         request: The id of the report or the request.
         options: Storage options.
 
@@ -97,9 +99,9 @@ def add_to_list(
     salt = salt_of(DeltaLog.for_table(location, options=options).update())
     now = dt.datetime.now(dt.UTC)
     rows = [
-        {"key": name, "digest": digest_of_key(text, salt), "request": request, "added": now}
-        for name, texts in keys.items()
-        for text in sorted(set(texts))
+        {"key": name, "digest": digest, "request": request, "added": now}
+        for name, values in keys.items()
+        for digest in sorted({digest_of_key(value, salt) for value in values})
     ]
     if not rows:
         return 0

@@ -2,7 +2,7 @@
 
 ::
 
-    decoded rows, cached --count--> rows = good + bad + tombstones
+    decoded rows, cached --count--> rows = good + bad + tombstones + suppressed
         bad   --> the table of bad records         txn (query, batch)
         good  --> append: one version              txn (query, batch); no commit unless its rows are the good ones
               --> newest of each key --> MERGE     txn (query, batch); no commit unless its source has one row per key
@@ -34,6 +34,7 @@ from pydelta.errors import InvalidArgumentError, RowsDoNotAddUpError, StreamStop
 from pydelta.log import DeltaLog
 from pydelta.protocol.names import quoted
 from pydelta.tools.ingest.records import ORIGIN
+from pydelta.tools.ingest.suppressed import SUPPRESSED, Suppression, mark_suppressed
 from pydelta.txn import Committed, Operation, OptimisticTransaction
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Writing:
         partition_by: Partition columns of a table that the first batch creates.
         options: Writer options for an append.
         without_bad: Hint for a bad record when there is no table for it.
+        suppression: The list of erased keys, whose rows are left out; None for none.
     """
 
     location: str = ""
@@ -82,6 +84,7 @@ class Writing:
     partition_by: Sequence[str] | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     without_bad: str = "Give --bad-records PATH, a table that takes them, or another --schema."
+    suppression: Suppression | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,8 @@ class Batch:
 class BatchCounts:
     """The result for the rows of a batch.
 
-    ``rows`` is ``bad`` + ``tombstones`` + rows that were written or, in a merge, ``superseded`` by a newer one.
+    ``rows`` is ``bad`` + ``tombstones`` + ``suppressed`` + rows that were written or, in a merge, ``superseded`` by a
+    newer one. ``suppressed`` are rows of which a key was erased.
     ``landed_before`` means that the table already had the batch; the result of its merge is then unknown.
     """
 
@@ -104,6 +108,7 @@ class BatchCounts:
     written: int
     bad: int
     tombstones: int = 0
+    suppressed: int = 0
     superseded: int = 0
     inserted: int | None = None
     updated: int | None = None
@@ -127,19 +132,24 @@ def apply_batch(session: SparkSession, decoded: DataFrame, batch: Batch, writing
         RowsDoNotAddUpError: The row count of a commit differs from that of the batch.
         DeltaError: See ``write_table`` and ``merge``.
     """
-    with _persisted(decoded) as kept:
+    with _persisted(_marked(session, decoded, writing)) as kept:
         tombstone = F.col("tombstone") if "tombstone" in kept.columns else F.lit(False)
-        good = F.col("reason").isNull() & ~tombstone
+        fits = F.col("reason").isNull() & ~tombstone
+        good = fits & ~F.col(SUPPRESSED)
         row = kept.agg(
             F.count(F.lit(1)).alias("rows"),
             F.count("reason").alias("bad"),
             F.count_if(tombstone & F.col("reason").isNull()).alias("tombstones"),
+            F.count_if(fits & F.col(SUPPRESSED)).alias("suppressed"),
             F.count_if(good).alias("good"),
         ).collect()[0]
-        counts = BatchCounts(rows=row.rows, written=row.good, bad=row.bad, tombstones=row.tombstones)
-        if row.rows != row.good + row.bad + row.tombstones:
+        counts = BatchCounts(
+            rows=row.rows, written=row.good, bad=row.bad, tombstones=row.tombstones, suppressed=row.suppressed
+        )
+        if row.rows != row.good + row.bad + row.tombstones + row.suppressed:
             raise RowsDoNotAddUpError(
-                f"A batch of {row.rows} rows has {row.good} good, {row.bad} bad and {row.tombstones} empty ones.",
+                f"A batch of {row.rows} rows has {row.good} good, {row.bad} bad, {row.tombstones} empty and "
+                f"{row.suppressed} suppressed ones.",
                 hint=_HINT,
             )
         if row.bad:
@@ -150,6 +160,12 @@ def apply_batch(session: SparkSession, decoded: DataFrame, batch: Batch, writing
         if writing.upsert is None:
             return _append(session, rows, counts, batch, writing)
         return _merge(session, rows, counts, batch, writing)
+
+
+def _marked(session: SparkSession, decoded: DataFrame, writing: Writing) -> DataFrame:
+    if writing.suppression is None:
+        return decoded.withColumn(SUPPRESSED, F.lit(False))
+    return mark_suppressed(session, decoded, writing.suppression, inside="row")
 
 
 @contextmanager

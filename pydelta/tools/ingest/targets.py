@@ -131,12 +131,13 @@ class Totals:
     bad: int = 0
     tombstones: int = 0
     superseded: int = 0
+    suppressed: int = 0
 
     def add(self, batch: BatchReport) -> dict[str, Any]:
         """Add the result of a batch, and return its report line."""
         counts = batch.counts
         self.batches += 1
-        for name in ("rows", "written", "bad", "tombstones", "superseded"):
+        for name in ("rows", "written", "bad", "tombstones", "superseded", "suppressed"):
             setattr(self, name, getattr(self, name) + getattr(counts, name))
         line: dict[str, Any] = {
             "batch": batch.number,
@@ -144,7 +145,7 @@ class Totals:
             "written": counts.written,
             "bad": counts.bad,
         }
-        for name in ("tombstones", "superseded"):
+        for name in ("tombstones", "superseded", "suppressed"):
             if getattr(counts, name):
                 line[name] = getattr(counts, name)
         for name in ("inserted", "updated", "deleted", "version"):
@@ -157,4 +158,5 @@ class Totals:
     def line(self) -> dict[str, Any]:
         """Return the sums as a report line."""
         names = ("batches", "rows", "written", "bad", "tombstones", "superseded")
-        return {name: getattr(self, name) for name in names}
+        more = {"suppressed": self.suppressed} if self.suppressed else {}
+        return {name: getattr(self, name) for name in names} | more
