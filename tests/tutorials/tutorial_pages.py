@@ -108,7 +108,7 @@ class Runner:
             if block.file is not None:
                 path = Path(self._here(block.file))
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(block.text)
+                path.write_text(self._here(block.text))
             elif block.kind == "python":
                 after = blocks[number + 1] if number + 1 < len(blocks) else None
                 shown = after.text if after is not None and after.kind == "text" else ""

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.tools.erasure.elsewhere import search_places
-from pydelta.tools.erasure.mapping import read_mapping
 from pydelta.tools.erasure.report import report_of, write_report
 from pydelta.tools.erasure.running import Outcome, Request, Targets, erase_all
 from pydelta.tools.erasure.suppression import add_to_list, keys_of_outcomes
@@ -81,9 +80,7 @@ def perform(request: Request, targets: Targets, planned: Sequence[Outcome], besi
     document = report_of(outcomes, request, passed_over=targets.passed_over, elsewhere=elsewhere)
     written = None if beside.report is None else write_report(document, beside.report, key_file=beside.sign)
     if beside.suppress is not None:
-        names = None if request.mapping_file is None else read_mapping(request.mapping_file)
-        keys = keys_of_outcomes(outcomes, names)
-        add_to_list(beside.suppress, keys, request=document["id"], options=beside.options)
+        add_to_list(beside.suppress, keys_of_outcomes(outcomes), request=document["id"], options=beside.options)
     return Performed(document=document, outcomes=outcomes, written=written)
 
 

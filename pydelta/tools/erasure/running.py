@@ -15,6 +15,7 @@ from pydelta.commands.erase.command import Erase, Erasure, History, KeptObjects
 from pydelta.commands.run import Context, existing_table, run
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.storage.uris import normalize_uri
 from pydelta.tools.erasure.mapping import keys_of_table, read_mapping
 from pydelta.tools.erasure.requests import keys_of_condition, keys_of_file
 
@@ -65,12 +66,14 @@ class Target:
         name: Its name or location, as the request has it.
         context: The table, and the engine that rewrites its files.
         keys: Its keys by column.
+        names: The name of the key of each column.
         deleting: The same table with the options of a key that may delete; None for the same options.
     """
 
     name: str
     context: Context
     keys: Mapping[str, Sequence[str]] = field(repr=False)
+    names: Mapping[str, str] = field(default_factory=dict)
     deleting: DeltaLog | None = field(default=None, repr=False)
 
 
@@ -119,6 +122,9 @@ def choose(
     """
     request.check()
     mapping = None if request.mapping_file is None else read_mapping(request.mapping_file)
+    if mapping is not None:
+        named_by = {_plain(name): name for name in tables}
+        mapping = {named_by.get(_plain(name), name): columns for name, columns in mapping.items()}
     keys = {} if request.keys_file is None else keys_of_file(request.keys_file, request.column)
     if mapping is not None and (absent := sorted(set(mapping) - set(tables))):
         raise InvalidArgumentError(
@@ -139,8 +145,14 @@ def choose(
             passed_over[name] = _NO_COLUMN if mapping is None else "the mapping does not name it"
             continue
         other = None if deleting is None else DeltaLog.for_table(context.log.uri, options=deleting)
-        chosen.append(Target(name=name, context=context, keys=own, deleting=other))
+        names = dict((mapping or {}).get(name) or zip(own, own, strict=True))
+        chosen.append(Target(name=name, context=context, keys=own, names=names, deleting=other))
     return Targets(chosen=tuple(chosen), passed_over=passed_over, keys=keys)
+
+
+def _plain(name: str) -> str:
+    """Return a location in one spelling; a name in a metastore stays as it is."""
+    return normalize_uri(name) if "/" in name else name
 
 
 def look_at(targets: Sequence[Target], request: Request) -> list[Outcome]:

@@ -61,21 +61,15 @@ def salt_of(snapshot: Snapshot) -> bytes:
     return salt
 
 
-def keys_of_outcomes(outcomes: Iterable[Outcome], names: Mapping[str, Mapping[str, str]] | None) -> dict[str, set[Any]]:
-    """Return the keys that were erased, by the name of the key, as values of the columns of each table.
-
-    Args:
-        outcomes: The results of the tables.
-        names: The mapping of the request; None if columns have the names of their keys.
-    """
+def keys_of_outcomes(outcomes: Iterable[Outcome]) -> dict[str, set[Any]]:
+    """Return the keys that were erased, by the name of the key, as values of the columns of each table."""
     found: dict[str, set[Any]] = {}
     for outcome in outcomes:
         target = outcome.target
         for column, texts in target.keys.items():
             bound = bind_keys(target.context.log.update(), {column: texts})
-            key = column if names is None else names[target.name][column]
             for item in bound.columns:
-                found.setdefault(key, set()).update(item.values)
+                found.setdefault(target.names[column], set()).update(item.values)
     return found
 
 
