@@ -118,7 +118,7 @@ def _perform(
 
     contexts = _contexts(spark, tables, databases, options.metastore)
     deleting = {**beside.options, **read_options(options.deletes_with)} if options.deletes_with else None
-    targets = choose(request, contexts, named=tables, deleting=deleting)
+    targets = choose(request, contexts, named=tables, options=beside.options, deleting=deleting)
     planned = look_at(targets.chosen, request)
     if options.dry_run:
         plans = [plan_of(outcome.erasure) for outcome in planned if outcome.erasure is not None]

@@ -3,6 +3,7 @@
 ::
 
     listing --> data files, change files, strays --footers, key columns--> files with rows of the keys
+    log     --> files elsewhere, as clones have  --the same--------------> files with rows of the keys
             --> log, manifests, notes            --texts, bounds-------> places that name a key
             --> names of files and folders       ----------------------> paths that spell a key
     older versions of a bucket's objects --counted, or read----------> those that hold or name a key
@@ -13,7 +14,7 @@ Other tables below the root are left out. What cannot be read is reported, not p
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +31,17 @@ from pydelta.errors import DeltaError, LogCorruptedError, ObjectNotFoundError, V
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.log.runs import decode_actions
-from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, decoded_paths, parse_log_name
+from pydelta.log.vector_files import place_of
+from pydelta.protocol.actions import AddCDCFile, AddFile, RemoveFile
+from pydelta.protocol.paths import (
+    LOG_DIR,
+    LogFileKind,
+    are_absolute,
+    decode_log_path,
+    decoded_paths,
+    is_absolute_path,
+    parse_log_name,
+)
 from pydelta.storage import ObjectInfo
 from pydelta.storage.memory import MemoryStore
 from pydelta.storage.object_versions import ObjectVersions, OlderVersion
@@ -156,6 +167,7 @@ def look(
     data = listed.filter(~_IS_NOTE)
     files = _with_states(log, snapshot, search.data_files(data, all_files=all_files), old_before_ms=old_before_ms)
     search.notes(listed.filter(_IS_NOTE))
+    elsewhere = search.elsewhere(all_files=all_files)
     search.bounds()
     search.names(pl.concat([listed["path"], folders]), known=files["path"])
     older = [] if versions is None else _older(versions, nested)
@@ -164,7 +176,7 @@ def look(
         older = []
     return Look(
         version=snapshot.version,
-        files=files,
+        files=pl.concat([files, elsewhere]),
         places=tuple(sorted(set(search.places))),
         unread=tuple(search.unread),
         kept_versions=len(older),
@@ -232,6 +244,7 @@ class _Search:
         self._texts = KeyTexts.of(subject)
         self._inside = [column for column in subject.columns if not column.is_partition]
         self._partitions = [column for column in subject.columns if column.is_partition]
+        self._named: dict[str, Mapping[str, str | None]] = {}  # Files elsewhere, with their partitions.
         self.places: list[Place] = []
         self.unread: list[tuple[str, str]] = []
         self.opened = 0
@@ -267,6 +280,51 @@ class _Search:
             return 0
         self.opened += 1
         return found.num_rows if whole else len(found.rows)
+
+    def elsewhere(self, *, all_files: bool) -> pl.DataFrame:
+        """Count the rows of keys in files outside of the table, which versions of a shallow clone name."""
+        snapshot = self._snapshot
+        core = snapshot.files.core
+        live = core.filter(are_absolute(core["path"]))
+        searched = live if all_files else may_hold(snapshot, self._subject).join(live, on="path", how="semi")
+        keys = [PV_PREFIX + column.physical[0] for column in self._partitions]
+        rows = {row[0]: (row[1:], LIVE) for row in searched.select("path", *keys).iter_rows()}
+        removed = snapshot.tombstones()["path"]
+        named = {path: self._named.get(path, {}) for path in (*removed.filter(are_absolute(removed)), *self._named)}
+        known = set(live["path"])
+        for path, values in named.items():
+            if path not in known:
+                rows[path] = tuple(values.get(column.physical[0]) for column in self._partitions), EARLIER
+        counts = read_all(self._count_elsewhere, [(path, values) for path, (values, _) in rows.items()])
+        found = [
+            {"path": path, "size": size, "modification_time": time, "rows": max(count, 0), "state": state}
+            for (path, (_, state)), (count, size, time) in zip(rows.items(), counts, strict=True)
+            if count > 0 or (count < 0 and state == EARLIER)
+        ]
+        return pl.DataFrame(found, schema=FOUND_SCHEMA)
+
+    def _count_elsewhere(self, named: tuple[str, tuple[str | None, ...]]) -> tuple[int, int, int]:
+        """Return the rows of the keys in a file elsewhere (-1 if it cannot be read), its size and its time."""
+        path, values = named
+        size = time = 0
+        try:
+            store, there = place_of(path, store=self._log.store, root=self._log.uri, options=self._log.options)
+            info = store.head(there)
+            if info is None:
+                return 0, 0, 0
+            size, time = info.size, info.modification_time_ms
+            found = find_keys(store, there, size, self._inside)
+        except ObjectNotFoundError:
+            return 0, 0, 0
+        except DeltaError as error:
+            self.unread.append((path, error.message))
+            return -1, size, time
+        if found is None:
+            self.unread.append((path, "it does not end as a Parquet file does"))
+            return -1, size, time
+        self.opened += 1
+        pairs = zip(values, self._partitions, strict=True)
+        return found.num_rows if any(is_key_text(*pair) for pair in pairs) else len(found.rows), size, time
 
     def _excluded(self) -> pl.Series:
         """Return the live files that cannot hold a key by their statistics, as plain paths."""
@@ -365,6 +423,9 @@ class _Search:
             except LogCorruptedError:
                 return  # The table's state is not read from it.
             self.places += [Place(info.path, kind) for kind in kinds_in_actions(actions, self._subject)]
+            for action in actions:
+                if isinstance(action, (AddFile, RemoveFile, AddCDCFile)) and is_absolute_path(action.path):
+                    self._named[action.path] = action.partition_values or {}
 
     def _read_bytes(self, info: ObjectInfo) -> bytes | None:
         """Search a file for texts, and return what it holds; None if it was not read."""

@@ -187,7 +187,7 @@ def _erase(request: Request, tables: Sequence[str], how: _How, beside: Beside) -
 
     deleting = None if how.deletes_with is None else {**beside.options, **read_options(how.deletes_with)}
     contexts = {table: _context(table, beside.options) for table in tables}
-    targets = choose(request, contexts, named=tables, deleting=deleting)
+    targets = choose(request, contexts, named=tables, options=beside.options, deleting=deleting)
     planned = look_at(targets.chosen, request)
     if how.dry_run:
         _show_plans(planned, how.as_json)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, TypeAlias
 
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.protocol.names import unquoted
 from pydelta.protocol.types import DataType, StructType
+from pydelta.tools.erasure.requests import file_bytes
 
 __all__ = ["Mapped", "keys_of_table", "read_mapping"]
 
@@ -28,15 +28,19 @@ Mapped: TypeAlias = Mapping[str, Mapping[str, str]]
 _HINT: Final = 'Write a TOML file: ["lake.orders"] and, below it, lines such as email = "email".'
 
 
-def read_mapping(file: str) -> Mapped:
+def read_mapping(file: str, options: Mapping[str, str] | None = None) -> Mapped:
     """Read a mapping from a TOML file.
+
+    Args:
+        file: A local file or a URI.
+        options: Storage options, for a URI.
 
     Raises:
         InvalidArgumentError: It cannot be read, or it is no mapping.
     """
     try:
-        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        found = tomllib.loads(file_bytes(file, options).decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, DeltaError) as error:
         raise InvalidArgumentError(f"The mapping {file} cannot be read: {error}.", hint=_HINT) from error
     for table, columns in found.items():
         if not isinstance(columns, dict) or not columns or not all(isinstance(key, str) for key in columns.values()):

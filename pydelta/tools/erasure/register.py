@@ -109,9 +109,9 @@ class Register:
             "by": author(),
             "tables": [_absolute(table) for table in tables],
             "databases": list(databases),
-            "keysFile": str(Path(request.keys_file).absolute()),
+            "keysFile": _absolute(request.keys_file, is_file=True),
             "keyColumn": request.column,
-            "mappingFile": None if request.mapping_file is None else str(Path(request.mapping_file).absolute()),
+            "mappingFile": None if request.mapping_file is None else _absolute(request.mapping_file, is_file=True),
             "history": request.history,
             "objectVersions": request.object_versions,
             "state": "open",
@@ -159,11 +159,10 @@ class Register:
             ) from error
 
 
-def _absolute(table: str) -> str:
-    """Return a table's location so that it means the same in every folder; names stay as they are."""
-    return (
-        str(Path(table).absolute()) if "/" in table and "://" not in table and not table.startswith("file:") else table
-    )
+def _absolute(place: str, *, is_file: bool = False) -> str:
+    """Return a location so that it means the same in every folder; the name of a table stays as it is."""
+    is_local = (is_file or "/" in place) and "://" not in place and not place.startswith("file:")
+    return str(Path(place).absolute()) if is_local else place
 
 
 def _filed(row: Mapping[str, Any]) -> Filed:

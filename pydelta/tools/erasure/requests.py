@@ -11,28 +11,31 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.predicate import Column, Compare, Expr, In, Literal, Or, parse_predicate
 from pydelta.protocol.names import path_text
+from pydelta.storage import open_store
 
-__all__ = ["keys_of_condition", "keys_of_file"]
+__all__ = ["file_bytes", "keys_of_condition", "keys_of_file"]
 
 _TABULAR: Final = (".csv", ".ndjson", ".jsonl", ".parquet")
 
 
-def keys_of_file(file: str, column: str | None) -> dict[str, list[str]]:
+def keys_of_file(file: str, column: str | None, options: Mapping[str, str] | None = None) -> dict[str, list[str]]:
     """Read keys by column.
 
     Args:
-        file: A local file: .csv with a header, .ndjson or .parquet; any other has a key per line.
+        file: A local file or a URI: .csv with a header, .ndjson or .parquet; any other has a key per line.
         column: The table's column. A file with columns is then read for that column alone.
+        options: Storage options, for a URI.
 
     Raises:
         InvalidArgumentError: The file cannot be read or has no key, or a file of lines comes without a column.
@@ -44,14 +47,14 @@ def keys_of_file(file: str, column: str | None) -> dict[str, list[str]]:
             hint="Name the column with --column, or give a .csv with a header, .ndjson or .parquet.",
         )
     try:
-        records = _records(Path(file), kind, column)
+        records = _records(io.BytesIO(file_bytes(file, options)), kind, column)
         found: dict[str, dict[str, None]] = {}
         for record in records:
             for name, value in record.items():
                 text = _text(value)
                 if text != "" and (column is None or name == column):
                     found.setdefault(name, {})[text] = None
-    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error, DeltaError) as error:
         raise InvalidArgumentError(
             f"The keys in {file} cannot be read: {type(error).__name__}.",
             hint="Check that the file exists, and that it is UTF-8 text of the kind that its name says.",
@@ -64,23 +67,32 @@ def keys_of_file(file: str, column: str | None) -> dict[str, list[str]]:
     return {name: list(keys) for name, keys in found.items()}
 
 
-def _records(path: Path, kind: str, column: str | None) -> Iterator[Mapping[str, Any]]:
+def file_bytes(file: str, options: Mapping[str, str] | None = None) -> bytes:
+    """Read a local file, or one at a URI.
+
+    Raises:
+        OSError, DeltaError: It cannot be read.
+    """
+    folder, _, name = file.rpartition("/")
+    return open_store(folder, options).read(name) if "://" in folder else Path(file).read_bytes()
+
+
+def _records(data: io.BytesIO, kind: str, column: str | None) -> Iterator[Mapping[str, Any]]:
     if kind == ".parquet":
         import pyarrow.parquet as pq
 
-        with path.open("rb") as stream:
-            yield from pq.ParquetFile(stream).read().to_pylist()
+        yield from pq.ParquetFile(data).read().to_pylist()
         return
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        if kind == ".csv":
-            for row in csv.DictReader(stream):
-                yield {name: value for name, value in row.items() if name is not None and value is not None}
-        elif kind in _TABULAR:
-            yield from _documents(stream)
-        else:
-            assert column is not None
-            for line in stream:
-                yield {column: line.rstrip("\r\n")}
+    lines = io.TextIOWrapper(data, encoding="utf-8-sig", newline="")
+    if kind == ".csv":
+        for row in csv.DictReader(lines):
+            yield {name: value for name, value in row.items() if name is not None and value is not None}
+    elif kind in _TABULAR:
+        yield from _documents(lines)
+    else:
+        assert column is not None
+        for line in lines:
+            yield {column: line.rstrip("\r\n")}
 
 
 def _documents(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:

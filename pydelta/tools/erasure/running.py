@@ -106,6 +106,7 @@ def choose(
     tables: Mapping[str, Context],
     *,
     named: Iterable[str] = (),
+    options: Mapping[str, str] | None = None,
     deleting: Mapping[str, str] | None = None,
 ) -> Targets:
     """Read the keys of a request, and choose its tables.
@@ -114,6 +115,7 @@ def choose(
         request: The request.
         tables: The tables to choose from, by their names.
         named: Those that the user named. They have to have all columns; without a mapping others may lack them.
+        options: Storage options for a file of keys or a mapping at a URI.
         deleting: Options of the key that may delete.
 
     Raises:
@@ -121,11 +123,11 @@ def choose(
         InvalidArgumentError: The keys or the mapping cannot be read, or the mapping names a table that is not there.
     """
     request.check()
-    mapping = None if request.mapping_file is None else read_mapping(request.mapping_file)
+    mapping = None if request.mapping_file is None else read_mapping(request.mapping_file, options)
     if mapping is not None:
         named_by = {_plain(name): name for name in tables}
         mapping = {named_by.get(_plain(name), name): columns for name, columns in mapping.items()}
-    keys = {} if request.keys_file is None else keys_of_file(request.keys_file, request.column)
+    keys = {} if request.keys_file is None else keys_of_file(request.keys_file, request.column, options)
     if mapping is not None and (absent := sorted(set(mapping) - set(tables))):
         raise InvalidArgumentError(
             f"The mapping names {absent[0]}, which is not among the tables of this request.",

@@ -120,6 +120,33 @@ def test_shallow_clones_and_their_source_in_one_run(spark, tmp_path):
     assert sorted(row[0] for row in rows_of(spark, clone)) == ["bob", "eve", "ivy"]
 
 
+@pytest.mark.parametrize("clause", ["", "PARTITIONED BY (who)"])
+def test_a_clone_that_has_only_files_of_its_source(spark, tmp_path, clause):
+    source, clone = str(tmp_path / "source"), str(tmp_path / "clone")
+    made(spark, source, clause=clause)
+    DeltaTable.forPath(spark, source).clone(clone, isShallow=True)
+    planned = DeltaTable.forPath(spark, clone).erase({"who": [KEY]}, dryRun=True)
+    assert planned.num_files_found > 0
+    done = DeltaTable.forPath(spark, clone).erase({"who": [KEY]}, "drop")
+    assert (done.is_proven, done.num_deleted_rows, done.num_deleted_files) == (True, 2, 0)
+    assert sum(rows_of(spark, source).values()) == 4
+    assert DeltaTable.forPath(spark, source).erase({"who": [KEY]}, "drop").is_proven
+    assert names_of_key(open_store(source), KEY) == names_of_key(open_store(clone), KEY) == []
+    for path in (source, clone):
+        assert sorted(row[0] for row in rows_of(spark, path)) == ["bob", "eve"]
+
+
+def test_a_clone_whose_rows_of_a_key_were_deleted_gives_its_versions_up(spark, tmp_path):
+    source, clone = str(tmp_path / "source"), str(tmp_path / "clone")
+    made(spark, source)
+    DeltaTable.forPath(spark, source).clone(clone, isShallow=True, properties={"delta.enableDeletionVectors": "false"})
+    spark.sql(f"DELETE FROM delta.`{clone}` WHERE who <> 'bob'")
+    found = DeltaTable.forPath(spark, clone).erase({"who": [KEY]}, dryRun=True)
+    assert found.num_files_found > 0
+    assert DeltaTable.forPath(spark, clone).erase({"who": [KEY]}, "drop").is_proven
+    assert DeltaTable.forPath(spark, source).erase({"who": [KEY]}, "drop").is_proven
+
+
 def test_the_job_runs_what_its_register_has_open(spark, tmp_path):
     path, register = str(tmp_path / "t"), str(tmp_path / "register")
     made(spark, path)
