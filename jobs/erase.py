@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["main", "run"]
 
 _FOUND = 4
+_DELETING = {"fs.s3a.access.key": "ERASE_ACCESS_KEY_ID", "fs.s3a.secret.key": "ERASE_SECRET_ACCESS_KEY"}
+"""Storage options of the key that deletes, and the variables that hold them without ``--deletes-with``."""
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -50,7 +53,11 @@ def arguments() -> argparse.ArgumentParser:
         default="keep",
         help="drop: delete older versions of objects in a bucket that keeps them",
     )
-    parser.add_argument("--deletes-with", metavar="FILE", help="storage options of the key that may delete")
+    parser.add_argument(
+        "--deletes-with",
+        metavar="FILE",
+        help="storage options of the key that may delete; by default ERASE_ACCESS_KEY_ID and ERASE_SECRET_ACCESS_KEY",
+    )
     parser.add_argument("--report", type=Path, metavar="FOLDER", help="write a report there, as JSON and HTML")
     parser.add_argument("--sign", type=Path, metavar="FILE", help="sign it with this Ed25519 private key (PEM)")
     parser.add_argument("--register", metavar="LOCATION", help="the table of requests")
@@ -117,13 +124,19 @@ def _perform(
     from pydelta.tools.erasure.report import plan_of
 
     contexts = _contexts(spark, tables, databases, options.metastore)
-    deleting = {**beside.options, **read_options(options.deletes_with)} if options.deletes_with else None
+    own = read_options(options.deletes_with) if options.deletes_with else _key_of_environment()
+    deleting = {**beside.options, **own} if own else None
     targets = choose(request, contexts, named=tables, options=beside.options, deleting=deleting)
     planned = look_at(targets.chosen, request)
     if options.dry_run:
         plans = [plan_of(outcome.erasure) for outcome in planned if outcome.erasure is not None]
         return JobReport(line={"plans": plans, "passedOver": dict(targets.passed_over)})
     return perform(request, targets, planned, beside)
+
+
+def _key_of_environment() -> dict[str, str]:
+    """Return the key that deletes, from variables that only this job reads."""
+    return {name: os.environ[variable] for name, variable in _DELETING.items() if os.environ.get(variable)}
 
 
 def _contexts(

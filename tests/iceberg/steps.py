@@ -165,10 +165,17 @@ class ChangingTable:
         self.table.overwrite(self.rows(2), overwrite_schema=True)
 
     def _replace(self) -> None:
+        self._uncluster()
         self._create("replace")
+
+    def _uncluster(self) -> None:
+        """End clustering, which RESTORE may have brought back: such a table cannot become partitioned."""
+        if self.log.update().clustering_columns:
+            self._alter(ClusterBy(columns=None))
 
     def _repartition(self) -> None:
         """Replace the table by its own rows, by other partition columns and in their present types."""
+        self._uncluster()
         rows = self.table.scan()
         found = {part.name: part.type for part in rows.schema if not pa.types.is_nested(part.type)}
         keys = self.rng.choice([keys for keys in _PARTITIONS if all(found.get(key) == TYPES[key] for key in keys)])
