@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,6 +28,8 @@ def names_of_key(store: Store, key: str) -> list[str]:
             found.append(f"{info.path}: its bytes")
         elif data[:4] == b"PAR1" and any(key in text for text in texts_of(pq.read_table(pa.BufferReader(data)))):
             found.append(f"{info.path}: its values")
+        elif data[:4] == b"Obj\x01" and key in str(pl.read_avro(io.BytesIO(data)).to_dicts()):
+            found.append(f"{info.path}: its Avro values")
     return found
 
 

@@ -386,6 +386,7 @@ class _Run:
         doomed = found.filter(pl.col("state").is_in([EARLIER, STRAY]))
         self._refuse_readers(started, doomed)
         if plan.has_iceberg_entry:
+            run(GenerateIceberg(full=True), self.context)  # Manifests also name removed files, with their bounds.
             expire_entry(self.deleting, newest=started.version, cutoff_ms=_FAR_MS)
         self._delete(doomed, started.version)
         self._give_up(checkpoint)

@@ -23,7 +23,14 @@ import polars as pl
 from pydelta.commands.erase.keys import KeyColumn, Subject
 from pydelta.commands.erase.parquet import find_keys
 from pydelta.commands.erase.rows import may_hold, with_bounds_of
-from pydelta.commands.erase.texts import KeyTexts, is_key_text, kinds_in_actions, named_partitions, texts_of_parquet
+from pydelta.commands.erase.texts import (
+    KeyTexts,
+    is_key_text,
+    kinds_in_actions,
+    named_partitions,
+    texts_of_parquet,
+    values_of_avro,
+)
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, names_of, nested_tables, outside
@@ -80,6 +87,7 @@ YOUNG: Final = "young"
 FOREIGN: Final = "foreign"
 """The file lies in a hidden folder, where nothing of the table is."""
 
+_AVRO: Final = b"Obj\x01"
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _NOTES: Final = (f"{LOG_DIR}/", "_pydelta/", "_symlink_format_manifest/")
 _IS_NOTE: Final = pl.any_horizontal(pl.col("path").str.starts_with(prefix) for prefix in _NOTES)
@@ -389,7 +397,7 @@ class _Search:
                 self.unread.append((path, str(error).splitlines()[0]))
                 return False
         if not path.endswith(".parquet"):
-            return self._texts.is_in(data)
+            return self._texts.is_in(data) or self._in_avro(path, data)
         held = MemoryStore(f"memory://older-version/{uuid.uuid4()}")
         held.put("file", data)
         try:
@@ -433,9 +441,19 @@ class _Search:
             self.unread.append((info.path, f"it has more than {_MOST_BYTES} bytes and is no Parquet file"))
             return None
         data = self._data(info)
-        if data is not None and self._texts.is_in(data):
+        if data is not None and (self._texts.is_in(data) or self._in_avro(info.path, data)):
             self.places.append(Place(info.path, "text"))
         return data
+
+    def _in_avro(self, path: str, data: bytes) -> bool:
+        """Return whether an Avro file, whose bytes are compressed, holds a key. One that cannot be read is noted."""
+        if not data.startswith(_AVRO):
+            return False
+        try:
+            return self._texts.is_in(values_of_avro(data))
+        except (pl.exceptions.PolarsError, OSError) as error:
+            self.unread.append((path, (str(error).splitlines() or [type(error).__name__])[0]))
+            return False
 
     def _read_parquet(self, info: ObjectInfo) -> None:
         """Search a checkpoint or a sidecar."""

@@ -23,7 +23,7 @@ from pydelta.protocol.actions import Action, AddCDCFile, AddFile, RemoveFile
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.partitions import hive_escape, hive_unescape, parse_partition_value
 
-__all__ = ["KeyTexts", "is_key_text", "kinds_in_actions", "named_partitions", "texts_of_parquet"]
+__all__ = ["KeyTexts", "is_key_text", "kinds_in_actions", "named_partitions", "texts_of_parquet", "values_of_avro"]
 
 _SHORTEST: Final = 4
 _TOGETHER: Final = 500
@@ -144,6 +144,22 @@ def _in_stats(stats: str, column: KeyColumn) -> bool:
         if value is not None and (value in column.values or str(value) in column.texts):
             return True
     return False
+
+
+def values_of_avro(data: bytes) -> bytes:
+    """Return all texts and bytes in an Avro file, such as a manifest of Iceberg, which is compressed."""
+    waiting = pl.read_avro(io.BytesIO(data)).get_columns()
+    found: list[bytes] = []
+    while waiting:
+        column = waiting.pop()
+        kind = column.dtype
+        if isinstance(kind, pl.Struct):
+            waiting += column.struct.unnest().get_columns()
+        elif isinstance(kind, (pl.List, pl.Array)):
+            waiting.append(column.explode())
+        elif kind in (pl.String, pl.Binary):
+            found += column.drop_nulls().cast(pl.Binary).to_list()
+    return b"\0".join(found)
 
 
 def texts_of_parquet(data: bytes) -> Iterator[pl.Series]:

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from pydelta.api.python.local import LocalTable
+from pydelta.commands.erase.texts import values_of_avro
 from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.errors import CannotVacuumLiteError, DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
@@ -84,3 +85,36 @@ def test_the_change_feed_begins_after_the_erasure():
         list(table._log.changes(erased.given_up[0], table.version))
     later = [actions for _, actions in table._log.changes(erased.given_up[1] + 1, table.version)]
     assert sum(action.kind == "add" for actions in later for action in actions) == 1
+
+
+def test_manifests_of_an_iceberg_entry_name_no_removed_file_with_its_bounds():
+    pytest.importorskip("pyiceberg")
+    table = made("other partitions")
+    for number in range(4):
+        table.append(rows("aaa", "zzz", part=f"p{number}", first=100 + number))
+    table.generate(mode="iceberg")
+    store = table._log.store
+    assert any(KEY.encode() in values_of_avro(store.read(info.path)) for info in store.list_all("_pydelta/iceberg")
+               if info.path.endswith(".avro"))  # fmt: skip
+    assert erase(table).is_proven
+    left = [info.path for info in store.list_all("_pydelta/iceberg") if info.path.endswith(".avro")]
+    assert left
+    assert not any(KEY.encode() in values_of_avro(store.read(path)) for path in left)
+
+
+def test_a_compressed_manifest_that_names_a_key_is_found():
+    pytest.importorskip("pyiceberg")
+    table = made("plain")
+    table.generate(mode="iceberg")
+    store = table._log.store
+    held = [(info.path, store.read(info.path)) for info in store.list_all("_pydelta/iceberg")]
+    erase(table)
+    avro = [(path, data) for path, data in held if path.endswith(".avro")]
+    manifests = [(path, data) for path, data in avro if KEY.encode() in values_of_avro(data)]
+    path, data = manifests[0]
+    assert KEY.encode() not in data
+    store.put(path, data)
+    assert [place.path for place in erase(table, dry_run=True).plan.look.places] == [path]
+    store.put(path, data[:-20])
+    found = erase(table, dry_run=True).plan.look
+    assert [place for place, _ in found.unread] == [path]
