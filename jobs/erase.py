@@ -4,9 +4,10 @@ Files, history and log are rewritten or deleted, and what is left is searched fo
 have none of the columns are passed over; a mapping says where columns have other names. Shallow clones come before the
 tables whose files they read. Nobody is asked: ``--history drop`` is the consent to give earlier versions up.
 
-One line of JSON on standard output is the report. Exit codes: 0 the search found nothing; 1 the arguments or the keys
-are wrong; 2 another process was in the way, or the store failed temporarily: run it again; 3 the outcome of a commit is
-unknown: look at the history first; 4 the search found something, or a table failed.
+One line of JSON on standard output is the report. Exit codes: 0 done: the search found nothing; 1 the arguments or the
+keys are wrong; 2 another process was in the way, or the store failed temporarily: run it again; 3 the outcome of a
+commit is unknown: look at the history first; 4 something is wrong:
+a key was found by the search, or a table failed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from catalog_sync.registered import metastore_of, registered_locations, table_lo
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.tools.erasure.performing import Beside, Performed, perform, read_options
 from pydelta.tools.erasure.register import Register
-from pydelta.tools.erasure.running import Request, choose, look_at
+from pydelta.tools.erasure.running import ErasureRequest, choose, look_at
 from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> JobReport:
         return _due(spark, options, beside)
     if not options.tables and not options.database and not options.all_databases:
         raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all-databases.")
-    request = Request(
+    request = ErasureRequest(
         keys_file=options.keys,
         column=options.column,
         mapping_file=options.map,
@@ -115,7 +116,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> JobReport:
 
 def _perform(
     spark: SparkSession,
-    request: Request,
+    request: ErasureRequest,
     tables: Sequence[str],
     databases: Sequence[str],
     options: argparse.Namespace,
@@ -169,7 +170,7 @@ def _conf(spark: SparkSession) -> dict[str, str]:
     return dict(spark.sparkContext.getConf().getAll())
 
 
-def _filed(request: Request, options: argparse.Namespace, databases: Sequence[str], beside: Beside) -> JobReport:
+def _filed(request: ErasureRequest, options: argparse.Namespace, databases: Sequence[str], beside: Beside) -> JobReport:
     try:
         day = dt.date.fromisoformat(options.deadline)
     except ValueError:

@@ -34,6 +34,8 @@ OPTIONAL = {
     "waitress": "ui",
     "prometheus_client": "ui",
     "deltalake": "dev",
+    "boto3": "erasure",
+    "botocore": "erasure",
 }
 """For a place, a service or another engine that not everybody has: without them an error says what to install."""
 PROGRAMS = {
@@ -42,6 +44,7 @@ PROGRAMS = {
     "catalog_sync.cli": ("sync",),
     "jobs.demo.__main__": ("demo",),
     **{f"jobs.{path.stem}": ("sync",) for path in (ROOT / "jobs").glob("*.py") if path.stem != "__init__"},
+    "jobs.erase": ("sync", "erasure"),
 }
 
 

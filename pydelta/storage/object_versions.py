@@ -121,7 +121,7 @@ class ObjectVersions:
         """Read a version.
 
         Raises:
-            ObjectNotFoundError: It was deleted meanwhile.
+            ObjectNotFoundError: It does not exist any more.
             StorageError: The store failed, or the key may not read it (``s3:GetObjectVersion``).
         """
         reply = self._call(

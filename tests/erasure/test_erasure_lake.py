@@ -27,7 +27,7 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 from pydelta.tools.erasure.report import report_of, verify, write_report
-from pydelta.tools.erasure.running import Request, choose, erase_all, look_at
+from pydelta.tools.erasure.running import ErasureRequest, choose, erase_all, look_at
 from tests.erasure.lake import KINDS, Lake, email, found_in, found_on_disk, made, persons_in, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.ci]
@@ -129,7 +129,7 @@ def test_nothing_of_five_hundred_is_left_and_everything_of_others_is(spark, lake
     }
     log = DeltaLog.for_table(location, options=server.options())
     contexts[location] = Context(log, ArrowEngine(log))
-    request = Request(
+    request = ErasureRequest(
         keys_file=str(tmp_path / "keys.csv"),
         mapping_file=str(tmp_path / "map.toml"),
         history="drop",
@@ -195,7 +195,7 @@ def test_killed_at_any_moment_and_run_again(spark, lake, tmp_path):
     while len(ends) < 40 and 0 not in ends:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ))
         try:
-            process.communicate(timeout=0.4 + chance.random() * (0.4 + len(ends) / 8))
+            process.communicate(timeout=chance.uniform(0.3, 1) * 1.2 ** len(ends))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.communicate()

@@ -150,6 +150,9 @@ def submit():
 
     def run(job: str, *arguments: str, user: str | None = None) -> Submitted:
         env = os.environ | key_of(user or _OWN_JOBS.get(job, "spark"))
+        if job == "erase":  # As scripts/stack-run has it: it writes with Spark's key and deletes with VACUUM's.
+            deletes = key_of("vacuum")
+            env |= {f"ERASE_{name.removeprefix('AWS_')}": held for name, held in deletes.items() if held}
         done = subprocess.run(["submit", job, *arguments], env=env, capture_output=True, text=True, check=False)
         lines = done.stdout.strip().splitlines()
         result = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None

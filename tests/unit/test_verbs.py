@@ -27,7 +27,7 @@ def named(attribute):
 
 
 def public(cls):
-    return {name for name in vars(cls) if not name.startswith("_")}
+    return {name for kind in cls.__mro__[:-1] for name in vars(kind) if not name.startswith("_")}
 
 
 def test_every_method_of_a_table_is_a_verb_and_every_verb_is_a_method():

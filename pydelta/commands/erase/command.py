@@ -27,7 +27,7 @@ from typing import Final, Literal
 import polars as pl
 
 from pydelta.commands.erase.keys import Subject, bind_keys
-from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, files_with_keys, look, older_versions
+from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, OlderSearch, files_with_keys, look, older_versions
 from pydelta.commands.erase.rows import APPEND_ONLY, ErasedRows, EraseRows
 from pydelta.commands.generate import Generate, GenerateIceberg
 from pydelta.commands.run import Context, Task, commit_alone, existing_table, refuse_append_only, run
@@ -328,15 +328,9 @@ class _Run:
     def _look(self, *, all_files: bool) -> Look:
         snapshot = self.log.update()
         old = self._old_before_ms(snapshot)
-        found = look(
-            self.log,
-            snapshot,
-            self.subject,
-            old_before_ms=old,
-            all_files=all_files,
-            versions=self.versions,
-            read_versions=all_files and self.request.object_versions == "drop",
-        )
+        read = all_files and self.request.object_versions == "drop"
+        older = None if self.versions is None else OlderSearch(versions=self.versions, read=read)
+        found = look(self.log, snapshot, self.subject, old_before_ms=old, all_files=all_files, older=older)
         return replace(found, unlisted=tuple(self.unlisted))
 
     def _open_versions(self) -> None:

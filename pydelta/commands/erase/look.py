@@ -63,6 +63,7 @@ __all__ = [
     "STRAY",
     "YOUNG",
     "Look",
+    "OlderSearch",
     "Place",
     "files_with_keys",
     "look",
@@ -145,6 +146,19 @@ class Look:
         return self.files.filter(pl.col("state").is_in(states))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlderSearch:
+    """How the older versions of a table's objects are searched.
+
+    Args:
+        versions: Those below its root.
+        read: Whether to read them. Otherwise they are counted.
+    """
+
+    versions: ObjectVersions
+    read: bool
+
+
 def look(
     log: DeltaLog,
     snapshot: Snapshot,
@@ -152,8 +166,7 @@ def look(
     *,
     old_before_ms: int,
     all_files: bool,
-    versions: ObjectVersions | None = None,
-    read_versions: bool = False,
+    older: OlderSearch | None = None,
 ) -> Look:
     """Search a table for keys.
 
@@ -163,8 +176,7 @@ def look(
         subject: The keys.
         old_before_ms: Files that no version names and that are older, in epoch milliseconds, are strays.
         all_files: Whether to open all data files. Otherwise the statistics of live files are trusted.
-        versions: The older versions of its objects; None for a store without them.
-        read_versions: Whether to read them. Otherwise they are counted.
+        older: The older versions of its objects; None for a store without them.
 
     Raises:
         LogCorruptedError: The log is damaged, so that it is not known which files are live.
@@ -178,17 +190,14 @@ def look(
     elsewhere = search.elsewhere(all_files=all_files)
     search.bounds()
     search.names(pl.concat([listed["path"], folders]), known=files["path"])
-    older = [] if versions is None else _older(versions, nested)
-    if read_versions and versions is not None:
-        read_all(lambda version: search.version(versions, version), older)
-        older = []
+    kept = search.older(older, nested)
     return Look(
         version=snapshot.version,
         files=pl.concat([files, elsewhere]),
         places=tuple(sorted(set(search.places))),
         unread=tuple(search.unread),
-        kept_versions=len(older),
-        kept_bytes=sum(version.size for version in older),
+        kept_versions=len(kept),
+        kept_bytes=sum(version.size for version in kept),
         num_files=listed.height,
         num_bytes=int(listed["size"].sum() or 0),
         num_opened=search.opened,
@@ -370,8 +379,17 @@ class _Search:
         both = pl.concat([core, named]).drop_nulls("text")
         return both.with_columns(path=decoded_paths(both["path"])).unique("path", keep="first")
 
-    def version(self, versions: ObjectVersions, version: OlderVersion) -> None:
-        """Search an older version of an object, or a delete marker."""
+    def older(self, search: OlderSearch | None, nested: Collection[str]) -> list[OlderVersion]:
+        """Search the older versions of objects, and return those that were not read."""
+        if search is None:
+            return []
+        found = _older(search.versions, nested)
+        if search.read:
+            read_all(lambda version: self._version(search.versions, version), found)
+            return []
+        return found
+
+    def _version(self, versions: ObjectVersions, version: OlderVersion) -> None:
         place = Place(version.path, "older version")
         path = pl.Series("path", [version.path])
         if self._texts.are_in(path)[0] or self._in_partitions(path)[0]:

@@ -18,8 +18,8 @@ from pydelta.errors import DeltaError, InvalidArgumentError
 if TYPE_CHECKING:
     from pydelta.commands.run import Context
     from pydelta.tools.erasure.performing import Beside, Performed
-    from pydelta.tools.erasure.register import Filed
-    from pydelta.tools.erasure.running import Outcome, Request
+    from pydelta.tools.erasure.register import Filed, Register
+    from pydelta.tools.erasure.running import ErasureOutcome, ErasureRequest
 
 __all__ = ["add_erase"]
 
@@ -96,9 +96,11 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _How:
-    """The flags of a run, and the file with the storage options of the key that may delete."""
+    """The flags of a run, the file with the storage options of the key that may delete, the register and a deadline."""
 
     deletes_with: str | None = None
+    register: str | None = None
+    deadline: str | None = None
     yes: bool = False
     dry_run: bool = False
     as_json: bool = False
@@ -138,45 +140,70 @@ def add_erase(app: typer.Typer) -> None:
         if verify is not None:
             _verify(verify, public_key)
             return
-        from pydelta.tools.erasure.performing import Beside
-
-        how = _How(deletes_with=deletes_with, yes=yes, dry_run=dry_run, as_json=as_json)
-        beside = Beside(
-            options=storage_options(option), search=search or (), report=report, sign=sign, suppress=suppress
+        how = _How(
+            deletes_with=deletes_with,
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+            register=register,
+            deadline=deadline,
         )
-        if register is None and (due or deadline is not None):
-            raise InvalidArgumentError("There is no register.", hint="Name its table with --register.")
+        beside = _beside(option, search, report, sign, suppress)
         if due:
-            assert register is not None
-            _run_due(register, how, beside)
+            _run_due(how, beside)
             return
-        from pydelta.api.python.local_arguments import object_versions_of, policy_of
-        from pydelta.tools.erasure.running import Request
-
-        if not tables:
-            raise InvalidArgumentError("No table was given.", hint="Name the location of at least one table.")
-        request = Request(
-            keys_file=keys,
-            column=column,
-            where=where,
-            mapping_file=mapping,
-            history=policy_of(history),
-            object_versions=object_versions_of(object_versions),
-        )
-        if deadline is not None:
-            _file(register, request, tables, deadline, beside)
-            return
-        status, written = _erase(request, list(dict.fromkeys(tables)), how, beside)
-        if register is not None and not dry_run and keys is not None:
-            from pydelta.tools.erasure.register import Register
-
-            noted = Register(register, beside.options)
-            noted.close(noted.file(request, tables=tables, deadline=None), status, written)
-        if status not in ("proven", "dry run"):
-            raise typer.Exit(4)
+        _run(_request(keys, column, where, mapping, history, object_versions), tables or (), how, beside)
 
 
-def _erase(request: Request, tables: Sequence[str], how: _How, beside: Beside) -> tuple[str, Path | None]:
+def _beside(
+    option: Sequence[str] | None,
+    search: Sequence[str] | None,
+    report: Path | None,
+    sign: Path | None,
+    suppress: str | None,
+) -> Beside:
+    from pydelta.tools.erasure.performing import Beside
+
+    options = storage_options(option)
+    return Beside(options=options, search=search or (), report=report, sign=sign, suppress=suppress)
+
+
+def _request(
+    keys: str | None, column: str | None, where: str | None, mapping: str | None, history: str | None, versions: str
+) -> ErasureRequest:
+    from pydelta.api.python.local_arguments import object_versions_of, policy_of
+    from pydelta.tools.erasure.running import ErasureRequest
+
+    return ErasureRequest(
+        keys_file=keys,
+        column=column,
+        where=where,
+        mapping_file=mapping,
+        history=policy_of(history),
+        object_versions=object_versions_of(versions),
+    )
+
+
+def _run(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Beside) -> None:
+    """Run a request, or file it for a deadline.
+
+    Raises:
+        InvalidArgumentError: No table was given.
+    """
+    if not tables:
+        raise InvalidArgumentError("No table was given.", hint="Name the location of at least one table.")
+    if how.deadline is not None:
+        _file(request, tables, how, beside)
+        return
+    status, written = _erase(request, list(dict.fromkeys(tables)), how, beside)
+    if how.register is not None and not how.dry_run and request.keys_file is not None:
+        noted = _register(how, beside)
+        noted.close(noted.file(request, tables=tables, deadline=None), status, written)
+    if status not in ("proven", "dry run"):
+        raise typer.Exit(4)
+
+
+def _erase(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Beside) -> tuple[str, Path | None]:
     """Run a request; return the status of its report and the report's file.
 
     Raises:
@@ -211,7 +238,7 @@ def _context(table: str, options: Mapping[str, str]) -> Context:
     return Context(log, ArrowEngine(log))
 
 
-def _consent(planned: Sequence[Outcome], request: Request, how: _How) -> None:
+def _consent(planned: Sequence[ErasureOutcome], request: ErasureRequest, how: _How) -> None:
     """Ask whether to go on, unless there is nothing to erase.
 
     Raises:
@@ -241,26 +268,35 @@ def _consent(planned: Sequence[Outcome], request: Request, how: _How) -> None:
 # -- the register -----------------------------------------------------------------------------------------------------
 
 
-def _file(register: str | None, request: Request, tables: Sequence[str], deadline: str, beside: Beside) -> None:
+def _register(how: _How, beside: Beside) -> Register:
+    """Open the register.
+
+    Raises:
+        InvalidArgumentError: None was named.
+    """
     from pydelta.tools.erasure.register import Register
 
-    assert register is not None
+    if how.register is None:
+        raise InvalidArgumentError("There is no register.", hint="Name its table with --register.")
+    return Register(how.register, beside.options)
+
+
+def _file(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Beside) -> None:
+    register = _register(how, beside)
     try:
-        day = dt.date.fromisoformat(deadline)
+        day = dt.date.fromisoformat(str(how.deadline))
     except ValueError:
-        raise InvalidArgumentError(f"--deadline is {deadline!r}.", hint="Write a day: 2027-01-31.") from None
+        raise InvalidArgumentError(f"--deadline is {how.deadline!r}.", hint="Write a day: 2027-01-31.") from None
     if request.history is None:
         raise InvalidArgumentError(
             "A request that waits needs its consent now: nobody is asked when it runs.", hint="Add --history drop."
         )
-    filed = Register(register, beside.options).file(request, tables=tables, deadline=day)
-    print(f"Filed as {filed}, due on {day}. Run it with: pydelta erase --due --register {register} --yes")  # noqa: T201
+    filed = register.file(request, tables=tables, deadline=day)
+    print(f"Filed as {filed}, due on {day}. Run it with: pydelta erase --due --register {how.register} --yes")  # noqa: T201
 
 
-def _run_due(register: str, how: _How, beside: Beside) -> None:
-    from pydelta.tools.erasure.register import Register
-
-    noted = Register(register, beside.options)
+def _run_due(how: _How, beside: Beside) -> None:
+    noted = _register(how, beside)
     waiting = noted.due()
     if how.dry_run or not how.yes:
         _show_due(waiting, as_json=how.as_json)
@@ -301,7 +337,7 @@ def _show_due(waiting: Sequence[Filed], *, as_json: bool) -> None:
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _show_plans(planned: Sequence[Outcome], as_json: bool) -> None:
+def _show_plans(planned: Sequence[ErasureOutcome], as_json: bool) -> None:
     from pydelta.tools.erasure.report import plan_of
 
     documents = [plan_of(outcome.erasure) for outcome in planned if outcome.erasure is not None]

@@ -19,7 +19,7 @@ from pydelta.errors import DeltaError, ObjectNotFoundError
 from pydelta.storage import open_store
 from pydelta.storage.ranges import open_stream
 from pydelta.storage.readers import read_all
-from pydelta.tools.erasure.running import Target
+from pydelta.tools.erasure.running import ErasureTarget
 
 __all__ = ["SearchedPlace", "search_places"]
 
@@ -51,7 +51,7 @@ class SearchedPlace:
 
 
 def search_places(
-    locations: Sequence[str], targets: Sequence[Target], options: Mapping[str, str] | None = None
+    locations: Sequence[str], targets: Sequence[ErasureTarget], options: Mapping[str, str] | None = None
 ) -> list[SearchedPlace]:
     """Search locations for the text keys of a request.
 

@@ -2,7 +2,7 @@
 
 ::
 
-    ["lake.orders"]              # the table, as it is named in the request: its location, or its name
+    ["lake.orders"]              # the table, by its location or its name, as in the request
     email = "email"              # the column of the table = the column of the file of keys
     "contact.mail" = "email"     # a field of a struct
 
@@ -36,7 +36,7 @@ def read_mapping(file: str, options: Mapping[str, str] | None = None) -> Mapped:
         options: Storage options, for a URI.
 
     Raises:
-        InvalidArgumentError: It cannot be read, or it is no mapping.
+        InvalidArgumentError: It cannot be read, or it is not a mapping.
     """
     try:
         found = tomllib.loads(file_bytes(file, options).decode())
@@ -58,7 +58,7 @@ def keys_of_table(
     """Return the keys of a table by its columns.
 
     Args:
-        table: The table, as the request names it.
+        table: The name or location that the request has for the table.
         schema: Its schema.
         keys: The keys of the request, by their names.
         mapping: The columns of each table. Without it a key belongs to the column of its name.

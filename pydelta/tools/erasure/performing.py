@@ -11,7 +11,7 @@ from typing import Any
 from pydelta.errors import InvalidArgumentError
 from pydelta.tools.erasure.elsewhere import search_places
 from pydelta.tools.erasure.report import report_of, write_report
-from pydelta.tools.erasure.running import Outcome, Request, Targets, erase_all
+from pydelta.tools.erasure.running import ErasureOutcome, ErasureRequest, Targets, erase_all
 from pydelta.tools.erasure.suppression import add_to_list, keys_of_outcomes
 
 __all__ = ["Beside", "Performed", "perform", "read_options"]
@@ -51,7 +51,7 @@ class Performed:
     """
 
     document: Mapping[str, Any]
-    outcomes: Sequence[Outcome] = field(repr=False)
+    outcomes: Sequence[ErasureOutcome] = field(repr=False)
     written: Path | None = None
 
     @property
@@ -60,7 +60,7 @@ class Performed:
         return str(self.document["status"])
 
 
-def perform(request: Request, targets: Targets, planned: Sequence[Outcome], beside: Beside) -> Performed:
+def perform(request: ErasureRequest, targets: Targets, planned: Sequence[ErasureOutcome], beside: Beside) -> Performed:
     """Erase the keys from all tables of a plan, and do what is done beside.
 
     Args:

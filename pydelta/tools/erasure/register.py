@@ -22,7 +22,7 @@ import pyarrow as pa
 from pydelta.api.python.local import LocalTable, open_table
 from pydelta.commands.erase.command import History, KeptObjects
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
-from pydelta.tools.erasure.running import Request
+from pydelta.tools.erasure.running import ErasureRequest
 from pydelta.txn.commit import author
 
 __all__ = ["Filed", "Register"]
@@ -65,7 +65,7 @@ class Filed:
     deadline: dt.date | None
     tables: tuple[str, ...]
     databases: tuple[str, ...]
-    request: Request
+    request: ErasureRequest
     state: str = "open"
 
 
@@ -81,7 +81,7 @@ class Register:
         self._location, self._options = location, options
 
     def file(
-        self, request: Request, *, tables: Sequence[str], databases: Sequence[str] = (), deadline: dt.date | None
+        self, request: ErasureRequest, *, tables: Sequence[str], databases: Sequence[str] = (), deadline: dt.date | None
     ) -> str:
         """Add a request in the state ``open``.
 
@@ -160,7 +160,7 @@ class Register:
 
 
 def _absolute(place: str, *, is_file: bool = False) -> str:
-    """Return a location so that it means the same in every folder; the name of a table stays as it is."""
+    """Return a location so that it means the same in every folder; the name of a table is returned unchanged."""
     is_local = (is_file or "/" in place) and "://" not in place and not place.startswith("file:")
     return str(Path(place).absolute()) if is_local else place
 
@@ -171,7 +171,7 @@ def _filed(row: Mapping[str, Any]) -> Filed:
         deadline=row["deadline"],
         tables=tuple(row["tables"] or ()),
         databases=tuple(row["databases"] or ()),
-        request=Request(
+        request=ErasureRequest(
             keys_file=row["keysFile"],
             column=row["keyColumn"],
             mapping_file=row["mappingFile"],

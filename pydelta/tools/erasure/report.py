@@ -28,7 +28,7 @@ from pydelta.commands.erase.look import Look
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.settings.clock import epoch_ms
 from pydelta.tools.erasure.elsewhere import SearchedPlace
-from pydelta.tools.erasure.running import Outcome, Request
+from pydelta.tools.erasure.running import ErasureOutcome, ErasureRequest
 from pydelta.txn.commit import author, engine_info
 
 __all__ = ["FORMAT", "as_html", "is_proven", "plan_of", "report_of", "verify", "write_report"]
@@ -42,8 +42,8 @@ _NOT_SEARCHED: Final = (
 
 
 def report_of(
-    outcomes: Sequence[Outcome],
-    request: Request,
+    outcomes: Sequence[ErasureOutcome],
+    request: ErasureRequest,
     *,
     passed_over: Mapping[str, str] | None = None,
     elsewhere: Sequence[SearchedPlace] = (),
@@ -84,7 +84,7 @@ def report_of(
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: ErasureOutcome) -> dict[str, Any]:
     if outcome.erasure is not None:
         return _table(outcome.erasure)
     assert outcome.error is not None

@@ -19,13 +19,13 @@ from pydelta.storage.uris import normalize_uri
 from pydelta.tools.erasure.mapping import keys_of_table, read_mapping
 from pydelta.tools.erasure.requests import keys_of_condition, keys_of_file
 
-__all__ = ["Outcome", "Request", "Target", "Targets", "choose", "erase_all", "look_at"]
+__all__ = ["ErasureOutcome", "ErasureRequest", "ErasureTarget", "Targets", "choose", "erase_all", "look_at"]
 
 _NO_COLUMN: Final = "it has none of the columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ErasureRequest:
     """The wish to erase keys.
 
     Args:
@@ -59,7 +59,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ErasureTarget:
     """A table of a request.
 
     Args:
@@ -87,22 +87,22 @@ class Targets:
         keys: The keys by their names.
     """
 
-    chosen: tuple[Target, ...]
+    chosen: tuple[ErasureTarget, ...]
     passed_over: Mapping[str, str]
     keys: Mapping[str, Sequence[str]] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ErasureOutcome:
     """The result for one table: an erasure, or the error that ended it. What was done before the error is right."""
 
-    target: Target
+    target: ErasureTarget
     erasure: Erasure | None = None
     error: DeltaError | None = None
 
 
 def choose(
-    request: Request,
+    request: ErasureRequest,
     tables: Mapping[str, Context],
     *,
     named: Iterable[str] = (),
@@ -134,7 +134,7 @@ def choose(
             hint="Name the tables as the mapping does, or their database.",
         )
     whole = set(named)
-    chosen: list[Target] = []
+    chosen: list[ErasureTarget] = []
     passed_over: dict[str, str] = {}
     for name, context in tables.items():
         snapshot = existing_table(context.log.update())
@@ -148,16 +148,16 @@ def choose(
             continue
         other = None if deleting is None else DeltaLog.for_table(context.log.uri, options=deleting)
         names = dict((mapping or {}).get(name) or zip(own, own, strict=True))
-        chosen.append(Target(name=name, context=context, keys=own, names=names, deleting=other))
+        chosen.append(ErasureTarget(name=name, context=context, keys=own, names=names, deleting=other))
     return Targets(chosen=tuple(chosen), passed_over=passed_over, keys=keys)
 
 
 def _plain(name: str) -> str:
-    """Return a location in one spelling; a name in a metastore stays as it is."""
+    """Return a location in one spelling; a name in a metastore unchanged."""
     return normalize_uri(name) if "/" in name else name
 
 
-def look_at(targets: Sequence[Target], request: Request) -> list[Outcome]:
+def look_at(targets: Sequence[ErasureTarget], request: ErasureRequest) -> list[ErasureOutcome]:
     """Look at all tables without changing one, clones before the tables whose files they read.
 
     Raises:
@@ -165,7 +165,7 @@ def look_at(targets: Sequence[Target], request: Request) -> list[Outcome]:
     """
     found = [_run(target, request, dry_run=True) for target in targets]
     clones = {outcome.target.context.log.uri: outcome.erasure.plan.clones for outcome in found if outcome.erasure}
-    ordered: dict[str, Outcome] = {}
+    ordered: dict[str, ErasureOutcome] = {}
     by_location = {outcome.target.context.log.uri: outcome for outcome in found}
 
     def add(location: str) -> None:
@@ -180,18 +180,18 @@ def look_at(targets: Sequence[Target], request: Request) -> list[Outcome]:
     return list(ordered.values())
 
 
-def erase_all(planned: Sequence[Outcome], request: Request) -> list[Outcome]:
+def erase_all(planned: Sequence[ErasureOutcome], request: ErasureRequest) -> list[ErasureOutcome]:
     """Erase the keys from the tables of a plan, in its order. A table that fails does not stop the others."""
     done = []
     for outcome in planned:
         try:
             done.append(_run(outcome.target, request, dry_run=False))
         except DeltaError as error:
-            done.append(Outcome(target=outcome.target, error=error))
+            done.append(ErasureOutcome(target=outcome.target, error=error))
     return done
 
 
-def _run(target: Target, request: Request, *, dry_run: bool) -> Outcome:
+def _run(target: ErasureTarget, request: ErasureRequest, *, dry_run: bool) -> ErasureOutcome:
     command = Erase(
         keys=target.keys,
         history=None if dry_run else request.history,
@@ -199,4 +199,4 @@ def _run(target: Target, request: Request, *, dry_run: bool) -> Outcome:
         object_versions=request.object_versions,
         deleting=target.deleting,
     )
-    return Outcome(target=target, erasure=run(command, target.context))
+    return ErasureOutcome(target=target, erasure=run(command, target.context))

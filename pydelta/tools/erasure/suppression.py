@@ -2,8 +2,8 @@
 
 A backup that is restored, or a message that is sent again, brings erased rows back. A suppression list is a Delta table
 with a digest (HMAC-SHA-256, hexadecimal) of each erased key and the name of the key. The salt of the digests is a
-property of the table. It makes digests of different lists differ; it is no secret from those who may read the list, so
-that a list needs the same care as the tables.
+property of the table. It makes digests of different lists differ; those who may read the list can read it, so a list
+needs the same care as the tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pydelta.commands.erase.keys import bind_keys
 from pydelta.commands.run import existing_table
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.tools.erasure.running import Outcome
+from pydelta.tools.erasure.running import ErasureOutcome
 
 __all__ = ["SALT", "add_to_list", "digest_of_key", "keys_of_outcomes", "salt_of"]
 
@@ -45,7 +45,7 @@ def salt_of(snapshot: Snapshot) -> bytes:
     """Return the salt of a list.
 
     Raises:
-        InvalidArgumentError: The table is no suppression list.
+        InvalidArgumentError: The table is not a suppression list.
     """
     metadata = existing_table(snapshot).metadata
     text = "" if metadata is None else metadata.configuration.get(SALT, "")
@@ -55,13 +55,13 @@ def salt_of(snapshot: Snapshot) -> bytes:
         salt = b""
     if len(salt) != _BYTES or not {"key", "digest"} <= set(snapshot.schema.names):
         raise InvalidArgumentError(
-            f"{snapshot.table_uri} is no suppression list.",
+            f"{snapshot.table_uri} is not a suppression list.",
             hint="Lists are made by pydelta erase … --suppress LOCATION.",
         )
     return salt
 
 
-def keys_of_outcomes(outcomes: Iterable[Outcome]) -> dict[str, set[Any]]:
+def keys_of_outcomes(outcomes: Iterable[ErasureOutcome]) -> dict[str, set[Any]]:
     """Return the keys that were erased, by the name of the key, as values of the columns of each table."""
     found: dict[str, set[Any]] = {}
     for outcome in outcomes:

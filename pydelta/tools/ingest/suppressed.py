@@ -57,8 +57,7 @@ def mark_suppressed(
         inside: The struct that holds the columns; None if they are the frame's own.
 
     Raises:
-        InvalidArgumentError: The table is no list, or the rows have none of its columns, or one of a type that no key
-            has.
+        InvalidArgumentError: The table is not a list; or the rows have none of its columns, or one of another type.
     """
     snapshot = log_for_path(spark, suppression.location).update()
     salt = salt_of(snapshot)
