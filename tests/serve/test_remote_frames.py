@@ -295,3 +295,27 @@ def test_columns_of_frames_that_a_table_gave_out_are_the_tables(live):
     assert told[2:4] == [[[2, -2], [3, 33], [4, 10]], [[2, 2], [3, 63], [4, 10]]]
     assert "CANNOT_RESOLVE" in told[4] and "is the table's and the source's" in told[5], told
     assert told[6] == 3
+
+
+def test_keys_are_erased_by_a_remote_table(live):
+    told = live.remote(
+        """
+        from pydelta.tables import DeltaTable
+        spark.sql("CREATE TABLE people USING delta AS SELECT 'ann@example.org' AS who UNION ALL SELECT 'bob'")
+        table = DeltaTable.forName(spark, "people")
+        keys = {"who": ["ann@example.org"]}
+        planned = table.erase(keys, dryRun=True)
+        tell([planned.dry_run, planned.is_proven, planned.num_files_found])
+        try:
+            table.erase(keys)
+        except Exception as error:
+            tell(type(error).__name__ + " " + str("given up" in str(error)))
+        done = table.erase(keys, "drop")
+        tell([done.is_proven, done.num_deleted_rows, done.first_given_up])
+        tell(sorted(row[0] for row in table.toDF().collect()))
+        """
+    )
+    assert told[0][:2] == [True, False]
+    assert told[0][2] >= 1
+    assert told[1].endswith("True")
+    assert told[2:] == [[True, 1, 0], ["bob"]]
