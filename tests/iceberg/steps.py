@@ -107,6 +107,7 @@ class ChangingTable:
 
     def _create(self, mode: str) -> None:
         keys, properties = self.rng.choice(_PARTITIONS), self._properties()
+        keys = keys if mode != "replace" or self._may_partition else ()
         names = [name for name in TYPES if name in keys or self.rng.random() < 0.7]
         if _MAPPING in properties:
             names = [name for name in names if name != "l"]  # Its parts have no ids, so it is refused.
@@ -165,20 +166,19 @@ class ChangingTable:
         self.table.overwrite(self.rows(2), overwrite_schema=True)
 
     def _replace(self) -> None:
-        self._uncluster()
         self._create("replace")
 
-    def _uncluster(self) -> None:
-        """End clustering, which RESTORE may have brought back: such a table cannot become partitioned."""
-        if self.log.update().clustering_columns:
-            self._alter(ClusterBy(columns=None))
+    @property
+    def _may_partition(self) -> bool:
+        """Whether the table may be replaced by a partitioned one: not once it has had clustering columns."""
+        return "clustering" not in (self.log.update().protocol.writer_features or ())
 
     def _repartition(self) -> None:
         """Replace the table by its own rows, by other partition columns and in their present types."""
-        self._uncluster()
         rows = self.table.scan()
         found = {part.name: part.type for part in rows.schema if not pa.types.is_nested(part.type)}
         keys = self.rng.choice([keys for keys in _PARTITIONS if all(found.get(key) == TYPES[key] for key in keys)])
+        keys = keys if self._may_partition else ()
         properties = dict(self.log.update().metadata.configuration)
         kept = {name: text for name, text in properties.items() if name in _KEPT}
         pydelta.LocalTable.create(str(self.path), rows, partition_by=keys, properties=kept, mode="replace")
