@@ -94,6 +94,7 @@ def replace_where(nodes: Nodes, node: Any) -> DataFrame | None:
         target=target,
         query=node.query(),
         by_name=bool(node.isByName()),
+        overwrite=False,
         replace_where=_condition(nodes, node.deleteExpr()),
         evolve=bool(_field(node, "withSchemaEvolution", False)),
     )
@@ -118,11 +119,11 @@ class _Insert:
     target: StatementTarget
     query: Any
     columns: tuple[str, ...] = ()
-    by_name: bool = False
-    overwrite: bool = False
+    by_name: bool
+    overwrite: bool
+    evolve: bool
     replace_where: StatementCondition | None = None
     matches: Mapping[str, Any] | None = None
-    evolve: bool = False
 
     @property
     def overwrites(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
@@ -166,6 +168,27 @@ def test_names_of_partition_columns_have_any_case(spark, made):
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (Q = 1) SELECT 3")
     assert rows(spark, table) == [(2, 2), (3, 1)]
     assert predicate(spark, table) == "(Q <=> 1)"
+    with pytest.raises(InvalidArgumentError, match="'Q' has a value in PARTITION"):
+        spark.sql(f"INSERT INTO {table} PARTITION (q = 2) (a, q) SELECT 1, 2")
+    assert rows(spark, table) == [(2, 2), (3, 1)]
+
+
+def test_the_value_of_a_partition_is_cast_whatever_the_policy_for_the_query_is(spark, made, setting):
+    table = made("a INT, p INT", rows=None)
+    setting("spark.sql.storeAssignmentPolicy", "STRICT")
+    spark.sql(f"INSERT INTO {table} PARTITION (p = '7') SELECT 1")
+    assert rows(spark, table) == [(1, 7)]
+
+
+def test_a_table_whose_folder_is_gone_is_named(spark, tmp_path):
+    spark.sql(f"CREATE TABLE gone_from_disk (a INT) USING delta LOCATION '{tmp_path / 'gone'}'")
+    try:
+        shutil.rmtree(tmp_path / "gone")
+        with pytest.raises(TableNotFoundError, match="There is no Delta table at"):
+            spark.sql("INSERT INTO gone_from_disk VALUES (1)")
+        assert not (tmp_path / "gone").exists()
+    finally:
+        spark.sql("DROP TABLE IF EXISTS gone_from_disk")
 
 
 TYPED = [
@@ -286,6 +309,10 @@ def test_several_inserts_may_write_folders_that_are_not_a_table_s(spark, made, t
             spark.sql(f"FROM range(1) {words}")
         with pytest.raises(UnsupportedFeatureError, match="or folders"):
             spark.sql(f"WITH c AS (SELECT 1L AS id) FROM c {words}")
+    named = f"INSERT INTO IDENTIFIER('delta.`' || '{table[7:-1]}`') SELECT id, 'z', 0"
+    for words in (f"{own} {named} {folder}", f"{named} {folder}"):
+        with pytest.raises(UnsupportedFeatureError, match="or folders"):
+            spark.sql(f"FROM range(1) {words}")
     for text in (f"FROM range(1) {folder} {inside}", f"WITH c AS (SELECT 1L AS id) FROM c {folder} {inside}"):
         with pytest.raises(UnsafeOperationError, match="belongs to the Delta table"):
             spark.sql(text)
