@@ -85,8 +85,15 @@ def run(spark: SparkSession, args: Sequence[str]) -> JobReport:
         DeltaError: See ``perform``.
     """
     options = arguments().parse_args(args)
+    from pydelta.engines.spark.logs import SessionSettings
+
+    session = SessionSettings.of(spark)
     beside = Beside(
-        options=_conf(spark), search=options.search, report=options.report, sign=options.sign, suppress=options.suppress
+        options=session.options,
+        search=options.search,
+        report=options.report,
+        sign=options.sign,
+        suppress=options.suppress,
     )
     if options.register is None and (options.due or options.deadline):
         raise InvalidArgumentError("There is no register.", hint="Name its table with --register.")
@@ -144,10 +151,10 @@ def _contexts(
     spark: SparkSession, tables: Sequence[str], databases: Sequence[str], metastore: str | None
 ) -> dict[str, Context]:
     """Return the tables by the names that the request has for them, each once."""
-    from pydelta.engines.spark.logs import log_for_path
+    from pydelta.engines.spark.logs import SessionSettings, log_for_path
     from pydelta.engines.spark.running import session_context
 
-    with metastore_of(metastore, _conf(spark)) or nullcontext() as found:
+    with metastore_of(metastore, SessionSettings.of(spark).conf) or nullcontext() as found:
         locations = {name: name if "/" in name else table_location(found, name) for name in tables}
         if databases:
             if found is None:
@@ -164,10 +171,6 @@ def _contexts(
             seen.add(log.uri)
             contexts[name] = session_context(spark, log)
     return contexts
-
-
-def _conf(spark: SparkSession) -> dict[str, str]:
-    return dict(spark.sparkContext.getConf().getAll())
 
 
 def _filed(request: ErasureRequest, options: argparse.Namespace, databases: Sequence[str], beside: Beside) -> JobReport:

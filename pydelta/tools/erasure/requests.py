@@ -54,7 +54,11 @@ def keys_of_file(file: str, column: str | None, options: Mapping[str, str] | Non
                 text = _text(value)
                 if text != "" and (column is None or name == column):
                     found.setdefault(name, {})[text] = None
-    except (OSError, UnicodeDecodeError, ValueError, csv.Error, DeltaError) as error:
+    except DeltaError as error:
+        raise InvalidArgumentError(
+            f"The keys in {file} cannot be read: {error.message}", hint=error.hint or "Check the location."
+        ) from error
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
         raise InvalidArgumentError(
             f"The keys in {file} cannot be read: {type(error).__name__}.",
             hint="Check that the file exists, and that it is UTF-8 text of the kind that its name says.",
