@@ -72,7 +72,7 @@ def value_of_text(text: str, data_type: DataType, time_zone: str | None) -> Any:
             "Europe/Berlin, pydelta.open(…, time_zone='Europe/Berlin').",
         )
     try:
-        if text.strip() == "" and name not in ("string", "binary"):
+        if text == "" and name not in ("string", "binary"):
             raise ValueError("nothing")
         if name == "timestamp_ntz" and names_zone(text):
             raise ValueError("a zone where there is none")
