@@ -127,8 +127,8 @@ class _Insert:
 
     @property
     def overwrites(self) -> bool:
-        """Whether it deletes rows."""
-        return self.overwrite or self.replace_where is not None or self.matches is not None
+        """Whether it deletes rows, apart from those that match new ones."""
+        return self.overwrite or self.replace_where is not None
 
 
 def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
