@@ -13,10 +13,9 @@ a key was found by the search, or a table failed.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from catalog_sync.registered import metastore_of, registered_locations, table_location
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.tools.erasure.performing import Beside, Performed, perform, read_options
-from pydelta.tools.erasure.register import Register
-from pydelta.tools.erasure.running import ErasureRequest, choose, look_at
+from pydelta.tools.erasure.register import Filed, Register
+from pydelta.tools.erasure.running import ErasureOutcome, ErasureRequest, Targets, choose, look_at
 from pydelta.tools.jobs import JobParser, JobReport, error_row, run_job
 
 if TYPE_CHECKING:
@@ -110,36 +109,38 @@ def run(spark: SparkSession, args: Sequence[str]) -> JobReport:
     )
     databases = ["*"] if options.all_databases else options.database
     if options.deadline:
-        return _filed(request, options, databases, beside)
-    done = _perform(spark, request, options.tables, databases, options, beside)
-    if isinstance(done, JobReport):
-        return done
-    if options.register is not None:
         register = Register(options.register, beside.options)
-        noted = register.file(request, tables=options.tables, databases=databases, deadline=None)
-        register.close(noted, done.status, done.written)
-    return _reported(done)
+        filed = register.file(request, tables=options.tables, databases=databases, deadline=options.deadline)
+        return JobReport(line={"filed": filed, "deadline": options.deadline})
+    targets, planned = _looked(spark, request, options.tables, databases, options, beside)
+    if options.dry_run:
+        return JobReport(line={"plans": _plans(planned), "passedOver": dict(targets.passed_over)})
+    done = perform(request, targets, planned, beside)
+    if options.register is not None:
+        Register(options.register, beside.options).note(request, done, tables=options.tables, databases=databases)
+    return JobReport(line=done.document, exit_code=_code(done))
 
 
-def _perform(
+def _looked(
     spark: SparkSession,
     request: ErasureRequest,
     tables: Sequence[str],
     databases: Sequence[str],
     options: argparse.Namespace,
     beside: Beside,
-) -> Performed | JobReport:
-    from pydelta.tools.erasure.report import plan_of
-
+) -> tuple[Targets, list[ErasureOutcome]]:
+    """Choose the tables of a request, and look at them."""
     contexts = _contexts(spark, tables, databases, options.metastore)
     own = read_options(options.deletes_with) if options.deletes_with else _key_of_environment()
     deleting = {**beside.options, **own} if own else None
     targets = choose(request, contexts, named=tables, options=beside.options, deleting=deleting)
-    planned = look_at(targets.chosen, request)
-    if options.dry_run:
-        plans = [plan_of(outcome.erasure) for outcome in planned if outcome.erasure is not None]
-        return JobReport(line={"plans": plans, "passedOver": dict(targets.passed_over)})
-    return perform(request, targets, planned, beside)
+    return targets, look_at(targets.chosen, request)
+
+
+def _plans(planned: Sequence[ErasureOutcome]) -> list[dict[str, Any]]:
+    from pydelta.tools.erasure.report import plan_of
+
+    return [plan_of(outcome.erasure) for outcome in planned if outcome.erasure is not None]
 
 
 def _key_of_environment() -> dict[str, str]:
@@ -173,39 +174,31 @@ def _contexts(
     return contexts
 
 
-def _filed(request: ErasureRequest, options: argparse.Namespace, databases: Sequence[str], beside: Beside) -> JobReport:
-    try:
-        day = dt.date.fromisoformat(options.deadline)
-    except ValueError:
-        raise InvalidArgumentError(f"--deadline is {options.deadline!r}.", hint="Write a day: 2027-01-31.") from None
-    if request.history is None:
-        raise InvalidArgumentError("A request that waits needs its consent now.", hint="Add --history drop.")
-    register = Register(options.register, beside.options)
-    filed = register.file(request, tables=options.tables, databases=databases, deadline=day)
-    return JobReport(line={"filed": filed, "deadline": options.deadline})
-
-
 def _due(spark: SparkSession, options: argparse.Namespace, beside: Beside) -> JobReport:
+    """Run what the register has open; with ``--dry-run`` show the plans."""
     register = Register(options.register, beside.options)
-    rows: list[Mapping[str, Any]] = []
-    for filed in register.due():
-        row: dict[str, Any] = {"id": filed.id, "deadline": None if filed.deadline is None else str(filed.deadline)}
-        try:
-            done = _perform(spark, filed.request, filed.tables, filed.databases, options, beside)
-        except DeltaError as error:
-            register.close(filed.id, "failed")
-            rows.append(row | error_row(error) | {"exit_code": _FOUND})
-            continue
-        if isinstance(done, JobReport):
-            rows.append(row | dict(done.line))
-            continue
-        register.close(filed.id, done.status, done.written)
-        rows.append(row | {"report": done.document, "exit_code": _reported(done).exit_code})
+
+    def looked(filed: Filed) -> tuple[Targets, list[ErasureOutcome]]:
+        return _looked(spark, filed.request, filed.tables, filed.databases, options, beside)
+
+    if options.dry_run:
+        waiting = [(filed, looked(filed)[1]) for filed in register.due()]
+        return JobReport(line={"requests": [_row(filed) | {"plans": _plans(planned)} for filed, planned in waiting]})
+    rows = []
+    for filed, done in register.run_due(lambda filed: perform(filed.request, *looked(filed), beside)):
+        if isinstance(done, DeltaError):
+            rows.append(_row(filed) | error_row(done) | {"exit_code": _FOUND})
+        else:
+            rows.append(_row(filed) | {"report": done.document, "exit_code": _code(done)})
     return JobReport.of_rows("requests", rows)
 
 
-def _reported(done: Performed) -> JobReport:
-    return JobReport(line=done.document, exit_code=0 if done.status == "proven" else _FOUND)
+def _row(filed: Filed) -> dict[str, Any]:
+    return {"id": filed.id, "deadline": None if filed.deadline is None else str(filed.deadline)}
+
+
+def _code(done: Performed) -> int:
+    return 0 if done.status == "proven" else _FOUND
 
 
 def _work(given: Sequence[str]) -> JobReport:

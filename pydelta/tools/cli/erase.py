@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -192,19 +191,24 @@ def _run(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Besi
     """
     if not tables:
         raise InvalidArgumentError("No table was given.", hint="Name the location of at least one table.")
-    if how.deadline is not None:
-        _file(request, tables, how, beside)
+    register = None if how.register is None and how.deadline is None else _register(how, beside)
+    if register is not None:
+        register.check(request)
+    if how.deadline is not None and register is not None:
+        filed = register.file(request, tables=tables, deadline=how.deadline)
+        print(f"Filed as {filed}, due on {how.deadline}: pydelta erase --due --register {how.register} --yes")  # noqa: T201
         return
-    status, written = _erase(request, list(dict.fromkeys(tables)), how, beside)
-    if how.register is not None and not how.dry_run and request.keys_file is not None:
-        noted = _register(how, beside)
-        noted.close(noted.file(request, tables=tables, deadline=None), status, written)
-    if status not in ("proven", "dry run"):
+    done = _erase(request, list(dict.fromkeys(tables)), how, beside)
+    if done is None:
+        return
+    if register is not None:
+        register.note(request, done, tables=tables)
+    if done.status != "proven":
         raise typer.Exit(4)
 
 
-def _erase(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Beside) -> tuple[str, Path | None]:
-    """Run a request; return the status of its report and the report's file.
+def _erase(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Beside) -> Performed | None:
+    """Run a request; return None for a dry run.
 
     Raises:
         DeltaError: A table cannot be read, or consent is missing; or see ``perform``.
@@ -218,14 +222,14 @@ def _erase(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Be
     planned = look_at(targets.chosen, request)
     if how.dry_run:
         _show_plans(planned, how.as_json)
-        return "dry run", None
+        return None
     _consent(planned, request, how)
     done = perform(request, targets, planned, beside)
     if how.as_json:
         print_json(done.document)
     else:
         _show(done)
-    return done.status, done.written
+    return done
 
 
 def _context(table: str, options: Mapping[str, str]) -> Context:
@@ -281,38 +285,26 @@ def _register(how: _How, beside: Beside) -> Register:
     return Register(how.register, beside.options)
 
 
-def _file(request: ErasureRequest, tables: Sequence[str], how: _How, beside: Beside) -> None:
-    register = _register(how, beside)
-    try:
-        day = dt.date.fromisoformat(str(how.deadline))
-    except ValueError:
-        raise InvalidArgumentError(f"--deadline is {how.deadline!r}.", hint="Write a day: 2027-01-31.") from None
-    if request.history is None:
-        raise InvalidArgumentError(
-            "A request that waits needs its consent now: nobody is asked when it runs.", hint="Add --history drop."
-        )
-    filed = register.file(request, tables=tables, deadline=day)
-    print(f"Filed as {filed}, due on {day}. Run it with: pydelta erase --due --register {how.register} --yes")  # noqa: T201
-
-
 def _run_due(how: _How, beside: Beside) -> None:
     noted = _register(how, beside)
-    waiting = noted.due()
     if how.dry_run or not how.yes:
+        waiting = noted.due()
         _show_due(waiting, as_json=how.as_json)
         if waiting and not how.dry_run:
             raise InvalidArgumentError("Nothing was erased.", hint="Add --yes to run these requests.")
         return
-    states = []
-    for filed in waiting:
-        try:
-            state, written = _erase(filed.request, filed.tables, how, beside)
-        except DeltaError as error:
-            state, written = "failed", None
-            print(f"{filed.id}: {error}", file=sys.stderr)  # noqa: T201
-        noted.close(filed.id, state, written)
-        states.append(state)
-    if any(state != "proven" for state in states):
+
+    def perform(filed: Filed) -> Performed:
+        done = _erase(filed.request, filed.tables, how, beside)
+        assert done is not None, "it is not a dry run"
+        return done
+
+    all_proven = True
+    for filed, done in noted.run_due(perform):
+        if isinstance(done, DeltaError):
+            print(f"{filed.id}: {done}", file=sys.stderr)  # noqa: T201
+        all_proven = all_proven and not isinstance(done, DeltaError) and done.status == "proven"
+    if not all_proven:
         raise typer.Exit(4)
 
 

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
 from pydelta.api.python.local import LocalTable, open_table
 from pydelta.commands.erase.command import History, KeptObjects
-from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.tools.erasure.running import ErasureRequest
 from pydelta.txn.commit import author
+
+if TYPE_CHECKING:
+    from pydelta.tools.erasure.performing import Performed
 
 __all__ = ["Filed", "Register"]
 
@@ -80,8 +83,25 @@ class Register:
     def __init__(self, location: str, options: Mapping[str, str] | None = None) -> None:
         self._location, self._options = location, options
 
+    def check(self, request: ErasureRequest) -> None:
+        """Refuse a request that the register cannot hold.
+
+        Raises:
+            InvalidArgumentError: Its keys are in a condition, which the register would have to show.
+        """
+        request.check()
+        if request.keys_file is None:
+            raise InvalidArgumentError(
+                "A register holds no keys, so a request by --where cannot be filed.", hint="Give a file with --keys."
+            )
+
     def file(
-        self, request: ErasureRequest, *, tables: Sequence[str], databases: Sequence[str] = (), deadline: dt.date | None
+        self,
+        request: ErasureRequest,
+        *,
+        tables: Sequence[str],
+        databases: Sequence[str] = (),
+        deadline: str | None = None,
     ) -> str:
         """Add a request in the state ``open``.
 
@@ -89,27 +109,29 @@ class Register:
             request: The request. Its keys have to be in a file.
             tables: Locations or names of tables.
             databases: Databases, all of whose tables are meant.
-            deadline: The day by which it has to be done.
+            deadline: The day by which it has to be done, as in 2027-01-31; None for a request that runs now.
 
         Returns:
             Its id.
 
         Raises:
-            InvalidArgumentError: The keys are in a condition, which the register would have to show.
+            InvalidArgumentError: The keys are in a condition, the deadline is not a day, or a request that waits has no
+                policy for earlier versions.
         """
-        request.check()
-        if request.keys_file is None:
+        self.check(request)
+        day = None if deadline is None else _day(deadline)
+        if day is not None and request.history is None:
             raise InvalidArgumentError(
-                "A register holds no keys, so a request by --where cannot be filed.", hint="Give a file with --keys."
+                "A request that waits needs its consent now: nobody is asked when it runs.", hint="Add --history drop."
             )
         row = {
             "id": str(uuid.uuid4()),
             "requested": dt.datetime.now(dt.UTC),
-            "deadline": deadline,
+            "deadline": day,
             "by": author(),
             "tables": [_absolute(table) for table in tables],
             "databases": list(databases),
-            "keysFile": _absolute(request.keys_file, is_file=True),
+            "keysFile": _absolute(str(request.keys_file), is_file=True),
             "keyColumn": request.column,
             "mappingFile": None if request.mapping_file is None else _absolute(request.mapping_file, is_file=True),
             "history": request.history,
@@ -131,6 +153,29 @@ class Register:
         rows = [row for row in self._table().scan().to_pylist() if row["state"] in _OPEN]
         rows.sort(key=lambda row: (row["deadline"] or dt.date.max, row["requested"]))
         return [_filed(row) for row in rows]
+
+    def run_due(self, perform: Callable[[Filed], Performed]) -> Iterator[tuple[Filed, Performed | DeltaError]]:
+        """Run what is due, note each outcome, and iterate over the outcomes.
+
+        Args:
+            perform: Performs a request.
+        """
+        for filed in self.due():
+            done: Performed | DeltaError
+            try:
+                done = perform(filed)
+            except DeltaError as error:
+                self.close(filed.id, "failed")
+                done = error
+            else:
+                self.close(filed.id, done.status, done.written)
+            yield filed, done
+
+    def note(
+        self, request: ErasureRequest, done: Performed, *, tables: Sequence[str], databases: Sequence[str] = ()
+    ) -> None:
+        """Add a request that was run at once, with its outcome."""
+        self.close(self.file(request, tables=tables, databases=databases), done.status, done.written)
 
     def close(self, id_: str, state: str, report: Path | None = None) -> None:
         """Set the outcome of a request.
@@ -157,6 +202,13 @@ class Register:
                 f"There is no register of erasures at {self._location}.",
                 hint="The first request makes it: pydelta erase TABLE… --keys FILE --register LOCATION --deadline DAY.",
             ) from error
+
+
+def _day(text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgumentError(f"The deadline {text!r} is not a day.", hint="Write it as 2027-01-31.") from None
 
 
 def _absolute(place: str, *, is_file: bool = False) -> str:

@@ -31,7 +31,7 @@ from pydelta.tools.erasure.elsewhere import SearchedPlace
 from pydelta.tools.erasure.running import ErasureOutcome, ErasureRequest
 from pydelta.txn.commit import author, engine_info
 
-__all__ = ["FORMAT", "as_html", "is_proven", "plan_of", "report_of", "verify", "write_report"]
+__all__ = ["FORMAT", "as_html", "plan_of", "report_of", "verify", "write_report"]
 
 FORMAT: Final = "pydelta erasure report 1"
 _SUFFIX: Final = ".erasure.json"
@@ -309,11 +309,6 @@ def _wrong_signature(document: Mapping[str, Any], wanted: bytes | None) -> list[
     if wanted is not None and public != wanted:
         return ["it is signed with another key."]
     return []
-
-
-def is_proven(document: Mapping[str, Any]) -> bool:
-    """Return whether a report says that every table was searched and nothing was found."""
-    return document.get("status") == "proven"
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------

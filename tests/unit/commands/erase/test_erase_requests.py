@@ -182,7 +182,7 @@ def test_a_request_waits_in_the_register_until_it_is_run(lake):
     how = ("--keys", lake / "keys.txt", "--column", "email", "--register", register)
     refused = erase(lake / "orders", *how, "--deadline", "2026-12-31")
     assert "needs its consent now" in str(refused.exception)
-    assert "Write a day" in str(erase(lake / "orders", *how, "--history", "drop", "--deadline", "soon").exception)
+    assert "is not a day" in str(erase(lake / "orders", *how, "--history", "drop", "--deadline", "soon").exception)
     late = erase(lake / "orders", *how, "--history", "drop", "--deadline", "2026-12-31")
     assert late.exit_code == 0, late.output
     (lake / "gone.txt").write_text("eve")
@@ -219,10 +219,15 @@ def test_a_request_that_is_run_at_once_is_noted(lake):
 
 def test_a_register_needs_a_file_of_keys_and_to_be_there(lake):
     with pytest.raises(InvalidArgumentError, match="holds no keys"):
-        Register(str(lake / "r")).file(ErasureRequest(where="email = 'x'", history="drop"), tables=["t"], deadline=None)
+        Register(str(lake / "r")).file(ErasureRequest(where="email = 'x'", history="drop"), tables=["t"])
     with pytest.raises(TableNotFoundError, match="no register"):
         Register(str(lake / "r")).due()
     assert "Name its table" in str(erase("--due").exception)
+    by_condition = erase(
+        lake / "orders", "--where", f"email = '{KEY}'", "--history", "drop", "--yes", "--register", "r"
+    )
+    assert "holds no keys" in str(by_condition.exception)
+    assert rows_of(lake / "orders")[(KEY, 1)] == 1
 
 
 def test_erased_keys_are_added_to_a_list_by_their_digests(lake):
