@@ -44,7 +44,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+OFTEN = ("ids", "char")
+"""The kinds that only Spark can rewrite."""
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in OFTEN else pytest.param(kind, marks=pytest.mark.ci) for kind in KINDS]
+)
 def test_nothing_of_a_key_is_left(spark, tmp_path, kind):
     properties, who, clause = KINDS[kind]
     path = str(tmp_path / "t")
