@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import reprlib
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, cast
@@ -115,9 +116,9 @@ def policy_of(history: Any) -> History | None:
     Raises:
         InvalidArgumentError: There is no such policy.
     """
-    if history not in (None, "drop"):
+    if history is not None and not (isinstance(history, str) and history == "drop"):
         raise InvalidArgumentError(
-            f"There is no policy {history!r} for earlier versions.",
+            f"The policy for earlier versions must be 'drop', not {reprlib.repr(history)}.",
             hint="Use history='drop' (--history drop), which gives them up.",
         )
     return cast("History | None", history)
@@ -129,10 +130,10 @@ def object_versions_of(policy: Any) -> KeptObjects:
     Raises:
         InvalidArgumentError: There is no such policy.
     """
-    if policy not in ("keep", "drop"):
+    if not (isinstance(policy, str) and policy in ("keep", "drop")):
         raise InvalidArgumentError(
-            f"There is no policy {policy!r} for older versions of objects.",
-            hint="Use 'keep' (the default), or 'drop', which deletes them.",
+            f"The policy for older versions of objects must be 'keep' or 'drop', not {reprlib.repr(policy)}.",
+            hint="'keep' is the default; 'drop' deletes them.",
         )
     return cast("KeptObjects", policy)
 

@@ -61,6 +61,9 @@ TAKEN = {
     "generatedAlwaysAs": {"None", "str"},
     "generatedByDefaultAs": {"None"},
     "cols": {"str", "list"},
+    "keys": set(),
+    "history": {"None"},
+    "objectVersions": set(),
 }
 """What an argument of a name takes, of the values below; another argument is not known here, and fails the test."""
 OWN = {
@@ -101,6 +104,8 @@ def right(name, spark, source):
         return spark
     if name == "source":
         return source
+    if name == "keys":
+        return {"a": ["1"]}
     return {"str": "a", "dict": {"a": "1"}, "int": 1}[min(TAKEN[name] & {"str", "dict", "int"})]
 
 

@@ -141,7 +141,7 @@ REFUSED = {
         ["TABLE", "--where", "email = 'bob'", "--column", "id"],
         "names its columns itself",
     ),
-    "a policy": (["TABLE", "--where", "email = 'bob'", "--history", "keep"], "no policy 'keep'"),
+    "a policy": (["TABLE", "--where", "email = 'bob'", "--history", "keep"], "must be 'drop', not 'keep'"),
     "no policy": (["TABLE", "--where", "email = 'bob'"], "has to be said"),
     "nobody was asked": (["TABLE", "--where", "email = 'bob'", "--history", "drop"], "nobody was asked"),
     "a condition without keys": (["TABLE", "--where", "id > 1"], "this condition names none"),
