@@ -11,7 +11,14 @@ from catalog_sync.thrift.client import ENVIRONMENT, Metastore, MetastoreAddress
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.settings import Settings
 
-__all__ = ["metastore_of", "named_locations", "registered_locations", "table_location"]
+__all__ = [
+    "location_of",
+    "metastore_of",
+    "named_locations",
+    "registered_locations",
+    "requested_locations",
+    "table_location",
+]
 
 
 def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
@@ -59,6 +66,36 @@ def table_location(metastore: Metastore | None, name: str) -> str:
             f"The metastore has no Delta table {table}.", hint="Check the name, or give the table's location."
         )
     return location
+
+
+def location_of(metastore: Metastore | None, text: str) -> str:
+    """Return a location unchanged, and for the name of a table its location; see ``table_location``."""
+    return text if "/" in text else table_location(metastore, text)
+
+
+def requested_locations(
+    metastore: Metastore | None, tables: Iterable[str], databases: Sequence[str] | None = ()
+) -> dict[str, str]:
+    """Map the tables that a job was given to their locations, by the names that they were given.
+
+    Args:
+        metastore: The metastore; None if there is none.
+        tables: Locations, and names in the metastore.
+        databases: Databases, all of whose Delta tables are meant; None for all, empty for none.
+
+    Raises:
+        InvalidArgumentError: A name or a database was given, and there is no metastore.
+        TableNotFoundError: The metastore has no Delta table of a name.
+    """
+    found = {text: location_of(metastore, text) for text in tables}
+    if databases is None or databases:
+        if metastore is None:
+            raise InvalidArgumentError(
+                "--database and --all-databases need a metastore, and there is none.",
+                hint="Give --metastore or locations.",
+            )
+        found |= registered_locations(metastore, databases)
+    return found
 
 
 def named_locations(items: Iterable[str]) -> dict[str, str]:

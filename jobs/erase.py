@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog_sync.registered import metastore_of, registered_locations, table_location
+from catalog_sync.registered import metastore_of, requested_locations
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.tools.erasure.performing import Beside, Performed, perform, read_options
 from pydelta.tools.erasure.register import Filed, Register
@@ -155,19 +155,13 @@ def _contexts(
     from pydelta.engines.spark.logs import SessionSettings, log_for_path
     from pydelta.engines.spark.running import session_context
 
-    with metastore_of(metastore, SessionSettings.of(spark).conf) or nullcontext() as found:
-        locations = {name: name if "/" in name else table_location(found, name) for name in tables}
-        if databases:
-            if found is None:
-                raise InvalidArgumentError(
-                    "--database and --all-databases need a metastore, and there is none.",
-                    hint="Give --metastore or locations.",
-                )
-            locations |= registered_locations(found, databases)
+    session = SessionSettings.of(spark)
+    with metastore_of(metastore, session.conf) or nullcontext() as found:
+        locations = requested_locations(found, tables, databases)
     contexts: dict[str, Context] = {}
     seen: set[str] = set()
     for name, location in locations.items():
-        log = log_for_path(spark, location)
+        log = log_for_path(spark, location, session=session)
         if log.uri not in seen:
             seen.add(log.uri)
             contexts[name] = session_context(spark, log)

@@ -163,16 +163,14 @@ def _cast(rows: DataFrame, casts: Sequence[str]) -> DataFrame:
 
 def _without_erased(spark: SparkSession, rows: DataFrame, options: argparse.Namespace) -> tuple[DataFrame, int]:
     """Return the rows of which no key was erased, and the number of the others."""
-    if options.suppress is None:
-        if options.suppress_column:
-            raise InvalidArgumentError("--suppress-column needs --suppress.", hint="Name the list of erased keys.")
-        return rows, 0
     from pyspark.sql import functions as F
 
-    from pydelta.tools.ingest.suppressed import SUPPRESSED, Suppression, mark_suppressed
+    from pydelta.tools.ingest.suppressed import SUPPRESSED, mark_suppressed, suppression_of
 
-    columns = pairs(options.suppress_column, "--suppress-column")
-    marked = mark_suppressed(spark, rows, Suppression(location=options.suppress, columns=columns))
+    suppression = suppression_of(options.suppress, options.suppress_column)
+    if suppression is None:
+        return rows, 0
+    marked = mark_suppressed(spark, rows, suppression)
     return marked.where(~F.col(SUPPRESSED)).drop(SUPPRESSED), marked.where(SUPPRESSED).count()
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pydelta.tools.ingest.records import RecordFormat
     from pydelta.tools.ingest.sources import RecordSource
     from pydelta.tools.ingest.stream_settings import KeptSettings
-    from pydelta.tools.ingest.suppressed import Suppression
 
 __all__ = ["main", "run"]
 
@@ -85,6 +84,7 @@ def run(
     from pydelta.tools.ingest.kafka import KafkaEnds
     from pydelta.tools.ingest.running import BatchReport, run_stream, trigger_of
     from pydelta.tools.ingest.stream_settings import keep, kept_settings
+    from pydelta.tools.ingest.suppressed import suppression_of
     from pydelta.tools.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
 
     options = arguments().parse_args(args)
@@ -107,7 +107,7 @@ def run(
                 bad_records=options.bad_records,
                 partition_by=listed(options.partition_by),
                 options=pairs(options.write_option, "--write-option"),
-                suppression=_suppression(options),
+                suppression=suppression_of(options.suppress, options.suppress_column),
             ),
         )
         now = _settings(options, source, how, writing.location)
@@ -177,17 +177,6 @@ def _upsert(options: argparse.Namespace) -> Upsert | None:
     if options.write_option:
         raise InvalidArgumentError("--write-option is for appends, not for --merge-key.", hint="Leave it out.")
     return Upsert(keys=keys, order_by=options.order_by, deletes=options.changes is not None)
-
-
-def _suppression(options: argparse.Namespace) -> Suppression | None:
-    from pydelta.tools.ingest.suppressed import Suppression
-
-    columns = pairs(options.suppress_column, "--suppress-column")
-    if options.suppress is None:
-        if columns:
-            raise InvalidArgumentError("--suppress-column needs --suppress.", hint="Name the list of erased keys.")
-        return None
-    return Suppression(location=options.suppress, columns=columns)
 
 
 def _record_format(

@@ -29,7 +29,7 @@ from typing import Any, Final
 from catalog_sync.entries import sync_entries
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, sync_native
-from catalog_sync.registered import metastore_of, registered_locations, table_location
+from catalog_sync.registered import location_of, metastore_of, requested_locations
 from catalog_sync.sync import SyncOptions
 from catalog_sync.targets import SyncTarget, spark_scheme
 from catalog_sync.thrift.client import Metastore
@@ -312,14 +312,7 @@ class _Turn:
         """Find the tables: named ones, those of databases, and the journal itself."""
         options = self.options
         with metastore_of(options.metastore, self.conf) or nullcontext() as metastore:
-            found = {text: _located(metastore, text) for text in options.tables}
-            if options.database or options.all_databases:
-                if metastore is None:
-                    raise InvalidArgumentError(
-                        "--database and --all-databases need a metastore, and there is none.",
-                        hint="Give --metastore or locations.",
-                    )
-                found |= registered_locations(metastore, None if options.all_databases else options.database)
+            found = requested_locations(metastore, options.tables, None if options.all_databases else options.database)
             self._enter(metastore)
         places = {
             normalize_uri(spark_scheme(location)): TablePlace(
@@ -349,10 +342,6 @@ class _Turn:
         """Register the journal using a new connection; see ``_enter``."""
         with metastore_of(self.options.metastore, self.conf) or nullcontext() as metastore:
             self._enter(metastore)
-
-
-def _located(metastore: Metastore | None, text: str) -> str:
-    return text if "/" in text else table_location(metastore, text)
 
 
 def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Children) -> _Turn:
@@ -415,7 +404,7 @@ class _InventoryTimes:
         if self._log is None:
             try:
                 with metastore_of(self.options.metastore, self.conf) or nullcontext() as metastore:
-                    self._log = DeltaLog.for_table(_located(metastore, self.options.inventory), options=self.conf)
+                    self._log = DeltaLog.for_table(location_of(metastore, self.options.inventory), options=self.conf)
             except TableNotFoundError:
                 return None
         snapshot = self._log.update()

@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from catalog_sync.registered import metastore_of, registered_locations, table_location
+from catalog_sync.registered import location_of, metastore_of, requested_locations
 from catalog_sync.thrift.client import Metastore
 from pydelta.commands.run import Context
 from pydelta.commands.run import run as run_command
@@ -101,14 +101,7 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
 
 def _tables(metastore: Metastore | None, options: argparse.Namespace) -> dict[str, str]:
     """Map names to locations. A table that is named twice, or under two names, appears once."""
-    found = {text: _located(metastore, text) for text in options.tables}
-    if options.database or options.all_databases:
-        if metastore is None:
-            raise InvalidArgumentError(
-                "--database and --all-databases need a metastore, and there is none.",
-                hint="Give --metastore or locations.",
-            )
-        found |= registered_locations(metastore, None if options.all_databases else options.database)
+    found = requested_locations(metastore, options.tables, None if options.all_databases else options.database)
     places: dict[tuple[str, str], str] = {}
     for name in sorted(found):
         place = bucket_of(found[name])
@@ -116,13 +109,9 @@ def _tables(metastore: Metastore | None, options: argparse.Namespace) -> dict[st
     return {name: found[name] for name in sorted(places.values())}
 
 
-def _located(metastore: Metastore | None, text: str) -> str:
-    return text if "/" in text else table_location(metastore, text)
-
-
 def _inventory_at(metastore: Metastore | None, text: str) -> str:
     try:
-        return _located(metastore, text)
+        return location_of(metastore, text)
     except TableNotFoundError as error:
         raise TableNotFoundError(f"No inventory has been loaded yet: {error.message}", hint=MAKE_INVENTORY) from error
 

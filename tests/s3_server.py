@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +76,26 @@ class S3Server:
         self._server.shutdown()
         self._thread.join(30)
         self._server.server_close()
+
+    def client(self) -> Any:
+        """A boto3 client with the keys of ``options``."""
+        import boto3
+
+        options = self.options()
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=options["spark.hadoop.fs.s3a.access.key"],
+            aws_secret_access_key=options["spark.hadoop.fs.s3a.secret.key"],
+        )
+
+    def versioned_bucket(self) -> str:
+        """Make a bucket that keeps versions; its name."""
+        name = f"versions-{uuid.uuid4().hex[:12]}"
+        self.client().create_bucket(Bucket=name)
+        self.client().put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+        return name
 
     def options(self) -> dict[str, str]:
         return {

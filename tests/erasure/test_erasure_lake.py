@@ -9,11 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections import Counter
 from pathlib import Path
 
-import boto3
 import pyarrow as pa
 import pytest
 from s3_server import S3Server
@@ -72,17 +70,7 @@ def lake(spark, tmp_path_factory):
 
 def in_bucket(server: S3Server, lake: Lake) -> tuple[str, object]:
     """A table in a bucket that keeps versions, and the bucket's client."""
-    options = server.options()
-    client = boto3.client(
-        "s3",
-        endpoint_url=server.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=options["spark.hadoop.fs.s3a.access.key"],
-        aws_secret_access_key=options["spark.hadoop.fs.s3a.secret.key"],
-    )
-    bucket = f"lake-{uuid.uuid4().hex[:12]}"
-    client.create_bucket(Bucket=bucket)
-    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    client, bucket, options = server.client(), server.versioned_bucket(), server.options()
     location = f"s3a://{bucket}/people"
     persons = range(300)
     rows = pa.table({"mail": list(map(email, persons)), "id": list(persons), "n": list(persons)})

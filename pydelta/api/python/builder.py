@@ -243,9 +243,6 @@ class RemoteTableBuilder:
 class CreatesTables:
     """The methods of ``DeltaTable`` that start a builder."""
 
-    def __init__(self, spark: SparkSession, log: DeltaLog) -> None:
-        raise NotImplementedError
-
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[Self]:
         """Start a builder that creates a table, and refuses an existing one."""
@@ -273,4 +270,4 @@ class CreatesTables:
         remote = spark if spark is not None else active_remote()
         if is_remote(remote):
             return cast("DeltaTableBuilder[Self]", RemoteTableBuilder(remote, start, cls))
-        return DeltaTableBuilder(active_session(spark), mode, cls)
+        return DeltaTableBuilder(active_session(spark), mode, cast("Callable[[SparkSession, DeltaLog], Self]", cls))

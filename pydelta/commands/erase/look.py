@@ -18,10 +18,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from pydelta.commands.erase.keys import KeyColumn, Subject
-from pydelta.commands.erase.parquet import find_keys
+from pydelta.commands.erase.parquet import FoundRows, find_keys
 from pydelta.commands.erase.rows import may_hold, with_bounds_of
 from pydelta.commands.erase.texts import (
     KeyTexts,
@@ -49,7 +50,7 @@ from pydelta.protocol.paths import (
     is_absolute_path,
     parse_log_name,
 )
-from pydelta.storage import ObjectInfo
+from pydelta.storage import ObjectInfo, Store
 from pydelta.storage.memory import MemoryStore
 from pydelta.storage.object_versions import ObjectVersions, OlderVersion
 from pydelta.storage.readers import read_all
@@ -253,6 +254,16 @@ def _with_states(log: DeltaLog, snapshot: Snapshot, files: pl.DataFrame, *, old_
     return certain.with_columns(rows=pl.col("rows").clip(0))
 
 
+_NO_ROWS: Final = FoundRows(rows=np.empty(0, dtype=np.uint64), num_rows=0)
+
+
+def _number(found: FoundRows | None, whole: bool) -> int:
+    """Return the number of rows of the keys, which are all of them in a partition of a key; -1 if it is not known."""
+    if found is None:
+        return -1
+    return found.num_rows if whole else len(found.rows)
+
+
 class _Search:
     """One search under way."""
 
@@ -282,21 +293,28 @@ class _Search:
     def _count(self, row: tuple[str, int, bool]) -> int:
         """Return the number of rows of the keys in a file; -1 if it cannot be read."""
         path, size, whole = row
+        return _number(self._rows(path, self._log.store, path, size), whole)
+
+    def _rows(self, path: str, store: Store, there: str, size: int) -> FoundRows | None:
+        """Find the rows of the keys in a data file; None if it cannot be read, which is noted.
+
+        A file that another process deleted has none. One that is not Parquet, also by its name, is read as bytes.
+        """
         try:
-            found = find_keys(self._log.store, path, size, self._inside)
+            found = find_keys(store, there, size, self._inside)
         except ObjectNotFoundError:
-            return 0  # Another process deleted it since the listing.
+            return _NO_ROWS
         except DeltaError as error:
             self.unread.append((path, error.message))
-            return -1
-        if found is None and path.endswith(".parquet"):
-            self.unread.append((path, "it does not end as a Parquet file does"))
-            return -1
-        if found is None:
+            return None
+        if found is None and not path.endswith(".parquet"):
             self._read_bytes(ObjectInfo(path=path, size=size, modification_time_ms=0))
-            return 0
+            return _NO_ROWS
+        if found is None:
+            self.unread.append((path, "it does not end as a Parquet file does"))
+            return None
         self.opened += 1
-        return found.num_rows if whole else len(found.rows)
+        return found
 
     def elsewhere(self, *, all_files: bool) -> pl.DataFrame:
         """Count the rows of keys in files outside of the table, which versions of a shallow clone name."""
@@ -323,25 +341,17 @@ class _Search:
     def _count_elsewhere(self, named: tuple[str, tuple[str | None, ...]]) -> tuple[int, int, int]:
         """Return the rows of the keys in a file elsewhere (-1 if it cannot be read), its size and its time."""
         path, values = named
-        size = time = 0
         try:
             store, there = place_of(path, store=self._log.store, root=self._log.uri, options=self._log.options)
             info = store.head(there)
-            if info is None:
-                return 0, 0, 0
-            size, time = info.size, info.modification_time_ms
-            found = find_keys(store, there, size, self._inside)
-        except ObjectNotFoundError:
-            return 0, 0, 0
         except DeltaError as error:
             self.unread.append((path, error.message))
-            return -1, size, time
-        if found is None:
-            self.unread.append((path, "it does not end as a Parquet file does"))
-            return -1, size, time
-        self.opened += 1
+            return -1, 0, 0
+        if info is None:
+            return 0, 0, 0
         pairs = zip(values, self._partitions, strict=True)
-        return found.num_rows if any(is_key_text(*pair) for pair in pairs) else len(found.rows), size, time
+        number = _number(self._rows(path, store, there, info.size), any(is_key_text(*pair) for pair in pairs))
+        return number, info.size, info.modification_time_ms
 
     def _excluded(self) -> pl.Series:
         """Return the live files that cannot hold a key by their statistics, as plain paths."""
@@ -384,18 +394,16 @@ class _Search:
         if search is None:
             return []
         found = _older(search.versions, nested)
-        if search.read:
-            read_all(lambda version: self._version(search.versions, version), found)
-            return []
-        return found
+        if not search.read:
+            return found
+        paths = pl.Series("path", [version.path for version in found], dtype=pl.String)
+        named = self._texts.are_in(paths) | self._in_partitions(paths)
+        self.places += [Place(path, "older version") for path in paths.filter(named)]
+        versions = [version for version in found if not version.is_marker]
+        read_all(lambda version: self._version(search.versions, version), versions)
+        return []
 
     def _version(self, versions: ObjectVersions, version: OlderVersion) -> None:
-        place = Place(version.path, "older version")
-        path = pl.Series("path", [version.path])
-        if self._texts.are_in(path)[0] or self._in_partitions(path)[0]:
-            self.places.append(place)
-        if version.is_marker:
-            return
         try:
             data = versions.read(version)
         except ObjectNotFoundError:
@@ -404,7 +412,7 @@ class _Search:
             self.unread.append((version.path, error.message))
             return
         if self._holds_key(version.path, data):
-            self.places.append(place)
+            self.places.append(Place(version.path, "older version"))
 
     def _holds_key(self, path: str, data: bytes) -> bool:
         """Return whether the bytes of a file, whatever it is, hold a key. One that cannot be read is noted."""
@@ -419,12 +427,9 @@ class _Search:
         held = MemoryStore(f"memory://older-version/{uuid.uuid4()}")
         held.put("file", data)
         try:
-            found = find_keys(held, "file", len(data), self._inside)
-        except DeltaError as error:
-            self.unread.append((path, error.message))
-            return False
-        if found is None:
-            self.unread.append((path, "it does not end as a Parquet file does"))
+            found = self._rows(path, held, "file", len(data))
+        finally:
+            held.delete_many(["file"])  # Such a store lives as long as the process.
         return found is not None and len(found.rows) > 0
 
     # -- texts ----------------------------------------------------------------------------------------------------

@@ -148,23 +148,20 @@ def _in_stats(stats: str, column: KeyColumn) -> bool:
 
 def values_of_avro(data: bytes) -> bytes:
     """Return all texts and bytes in an Avro file, such as a manifest of Iceberg, which is compressed."""
-    waiting = pl.read_avro(io.BytesIO(data)).get_columns()
-    found: list[bytes] = []
-    while waiting:
-        column = waiting.pop()
-        kind = column.dtype
-        if isinstance(kind, pl.Struct):
-            waiting += column.struct.unnest().get_columns()
-        elif isinstance(kind, (pl.List, pl.Array)):
-            waiting.append(column.explode())
-        elif kind in (pl.String, pl.Binary):
-            found += column.drop_nulls().cast(pl.Binary).to_list()
-    return b"\0".join(found)
+    leaves = _leaves(pl.read_avro(io.BytesIO(data)))
+    texts = (column.drop_nulls().cast(pl.Binary) for column in leaves if column.dtype in (pl.String, pl.Binary))
+    return b"\0".join(value for column in texts for value in column)
 
 
 def texts_of_parquet(data: bytes) -> Iterator[pl.Series]:
     """Yield all columns of text in a Parquet file of a log, however deep they lie."""
-    frame = pl.read_parquet(io.BytesIO(data))
+    for column in _leaves(pl.read_parquet(io.BytesIO(data))):
+        if column.dtype == pl.String:
+            yield column.drop_nulls()
+
+
+def _leaves(frame: pl.DataFrame) -> Iterator[pl.Series]:
+    """Yield the columns of values, also those in structs and lists."""
     waiting = frame.get_columns()
     while waiting:
         column = waiting.pop()
@@ -173,5 +170,5 @@ def texts_of_parquet(data: bytes) -> Iterator[pl.Series]:
             waiting += column.struct.unnest().get_columns()
         elif isinstance(kind, (pl.List, pl.Array)):
             waiting.append(column.explode())
-        elif kind == pl.String:
-            yield column.drop_nulls()
+        else:
+            yield column

@@ -5,7 +5,7 @@ The digest of each value is computed by Spark's own functions, so that rows pass
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Final
@@ -19,12 +19,13 @@ from pydelta.engines.spark.scan.scan import scan_dataframe
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.names import quoted
 from pydelta.tools.erasure.suppression import salt_of
+from pydelta.tools.jobs import pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = ["SUPPRESSED", "Suppression", "digest_column", "mark_suppressed"]
+__all__ = ["SUPPRESSED", "Suppression", "digest_column", "mark_suppressed", "suppression_of"]
 
 SUPPRESSED: Final = "__pydelta_suppressed"
 """The column that says of each row whether a key of it was erased."""
@@ -43,6 +44,20 @@ class Suppression:
 
     location: str
     columns: Mapping[str, str] = field(default_factory=dict)
+
+
+def suppression_of(location: str | None, columns: Sequence[str]) -> Suppression | None:
+    """Read the arguments ``--suppress`` and ``--suppress-column`` of a job; None without a list.
+
+    Raises:
+        InvalidArgumentError: Columns are given without a list, or one is not ``COLUMN=KEY``.
+    """
+    keys = pairs(columns, "--suppress-column")
+    if location is None:
+        if keys:
+            raise InvalidArgumentError("--suppress-column needs --suppress.", hint="Name the list of erased keys.")
+        return None
+    return Suppression(location=location, columns=keys)
 
 
 def mark_suppressed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from s3_server import S3Server
@@ -20,24 +19,9 @@ def server():
 
 
 @pytest.fixture
-def bucket(server, request):
+def bucket(server):
     """A bucket that keeps versions; its name."""
-    name = "versions-" + str(abs(hash(request.node.name)))
-    client = client_of(server)
-    client.create_bucket(Bucket=name)
-    client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-    return name
-
-
-def client_of(server):
-    options = server.options()
-    return boto3.client(
-        "s3",
-        endpoint_url=server.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=options["spark.hadoop.fs.s3a.access.key"],
-        aws_secret_access_key=options["spark.hadoop.fs.s3a.secret.key"],
-    )
+    return server.versioned_bucket()
 
 
 def opened(server, bucket, prefix="t"):
@@ -76,7 +60,7 @@ def test_older_versions_and_markers_are_listed_read_and_deleted(server, bucket):
 
 
 def test_a_bucket_without_versions_has_none(server):
-    client_of(server).create_bucket(Bucket="plain")
+    server.client().create_bucket(Bucket="plain")
     store = open_store("s3a://plain/t", server.options())
     store.put("a", b"1")
     store.put("a", b"2")

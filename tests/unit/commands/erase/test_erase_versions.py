@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 
-import boto3
 import pytest
 from s3_server import S3Server
 
@@ -26,22 +24,12 @@ def server():
 
 @pytest.fixture
 def client(server):
-    options = server.options()
-    return boto3.client(
-        "s3",
-        endpoint_url=server.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=options["spark.hadoop.fs.s3a.access.key"],
-        aws_secret_access_key=options["spark.hadoop.fs.s3a.secret.key"],
-    )
+    return server.client()
 
 
 @pytest.fixture
-def bucket(client):
-    name = f"lake-{uuid.uuid4().hex[:12]}"
-    client.create_bucket(Bucket=name)
-    client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-    return name
+def bucket(server):
+    return server.versioned_bucket()
 
 
 def made(server, bucket):
