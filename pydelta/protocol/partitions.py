@@ -299,7 +299,7 @@ def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UT
         if dtype == pl.String():
             columns.append(texts.replace("", None).alias(field.name))
             continue
-        distinct = texts.unique()
+        distinct = texts.unique(maintain_order=True)
         values = [parse_partition_value(text, field.data_type, time_zone=time_zone) for text in distinct]
         lookup = pl.DataFrame({"text": distinct, "value": pl.Series(values, dtype=dtype)})
         joined = texts.to_frame("text").join(lookup, on="text", how="left", maintain_order="left")

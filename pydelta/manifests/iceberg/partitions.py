@@ -115,7 +115,7 @@ def partition_records(
 def _values(texts: pl.Series, data_type: DataType, time_zone: str) -> list[Any]:
     known: dict[str | None, Any] = {None: None}
     convert = _converter(data_type)
-    for text in texts.unique():
+    for text in texts.unique(maintain_order=True):  # The first wrong value is the one that an error names.
         value = parse_partition_value(text, data_type, time_zone=time_zone)
         known[text] = None if value is None else convert(value)
     return [known[text] for text in texts]

@@ -56,7 +56,7 @@ def _kept(here: Path) -> list[str]:
 
 @pytest.mark.ci
 def test_a_prompt_keeps_names_and_leaves_nothing(here):
-    prompt = ("-m", "pydelta.api.cli.cli", "sql", "-c", "spark.driver.memory=600m", "--format", "csv", "-e")
+    prompt = ("-m", "pydelta.api.cli.cli", "sql", "-c", "spark.driver.memory=600m", "--csv", "-e")
     _run(here, *prompt, "CREATE TABLE kept USING delta AS SELECT 7 AS id")
     assert list(here.iterdir()) == []
     assert _run(here, *prompt, "SELECT id FROM kept") == "id\n7\n"

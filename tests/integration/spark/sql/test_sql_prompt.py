@@ -159,7 +159,7 @@ def test_typed_at_a_terminal_names_outlive_it_and_scripts_have_exit_codes(tmp_pa
 
     script = "-- a script\nSELECT id, word FROM words;\n\nSELEC 1;\nDELETE FROM words;\n"
     done = subprocess.run(
-        [*COMMAND, "--master", "local[1]", "--format", "csv"],
+        [*COMMAND, "--master", "local[1]", "--csv"],
         input=script, capture_output=True, text=True, cwd=tmp_path, env=environment(tmp_path), timeout=240, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "id,word\n7,seven\n"), done.stderr
