@@ -226,7 +226,9 @@ class Scheduler:
         self._status = status or StatusFile()
         for number, entry in enumerate(entries):
             name = " && ".join(map(" ".join, entry.commands))
-            self._status.note(number, commands=name, every=entry.every, keeps=entry.keeps)
+            at = f"{entry.at:%H:%M}" if entry.at else None
+            off = entry.every is None and entry.at is None
+            self._status.note(number, commands=name, every=entry.every, keeps=entry.keeps, at=at, off=off)
         self._last: dict[int, dt.datetime] = {}
         self._next = {number: entry.next_run(clock(), None) for number, entry in enumerate(entries)}
         self._running: dict[int, threading.Thread] = {}

@@ -1,4 +1,4 @@
-"""Send small JSON documents over HTTP in a background thread.
+"""Send small JSON documents over HTTP, or into a folder, in a background thread.
 
 ::
 
@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -73,14 +73,22 @@ class Outbox:
         headers: Headers of every request. They may hold a credential and are never shown.
         waiting: Maximum number of waiting documents.
         seconds: Timeout of one request.
+        deliver: Takes the text of a document instead of the endpoint, and returns why it could not, or None.
     """
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, waiting: int = _WAITING, seconds: float = _SECONDS
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        waiting: int = _WAITING,
+        seconds: float = _SECONDS,
+        deliver: Callable[[bytes], str | None] | None = None,
     ) -> None:
         self._url = url
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
         self._seconds = seconds
+        self._deliver = deliver
         self._queue: queue.Queue[_Letter] = queue.Queue(waiting)
         self._opener = urllib.request.build_opener(_NoRedirect)
         self._lock = threading.Lock()
@@ -132,6 +140,8 @@ class Outbox:
 
     def _send(self, letter: _Letter) -> str | None:
         """Send a document. Returns the reason why it was not accepted, or None."""
+        if self._deliver is not None:
+            return self._deliver(letter.body)
         request = urllib.request.Request(self._url, data=letter.body, headers=self._headers, method="POST")  # noqa: S310 -- checked
         try:
             with self._opener.open(request, timeout=self._seconds) as reply:
@@ -148,5 +158,5 @@ class Outbox:
         now = time.monotonic()
         if now - self._told >= _TOLD_EVERY:
             self._told = now
-            host = urlsplit(self._url).hostname
+            host = urlsplit(self._url).hostname or "the folder"
             _LOG.warning("%d events for %s were dropped; the last one since: %s", self.dropped, host, why)

@@ -20,6 +20,7 @@ from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
+from pydelta.storage import Store
 
 __all__ = ["Scan", "logical_schema"]
 
@@ -79,8 +80,38 @@ class Scan:
         batches = [batch for part in read_files(read, len(adds), self._log.store) for batch in part]
         return pa.Table.from_batches(batches, schema=self._out)
 
+    def first(self, files: pl.DataFrame, rows: int, store: Store) -> Iterator[pa.RecordBatch]:
+        """Read the first rows of files, one file after the other, and no more of a file than these need.
+
+        Args:
+            files: A few rows of the snapshot's file table.
+            rows: The number of rows, at most.
+            store: Store to read from, which may limit what is read.
+
+        Raises:
+            NotHere, NeedsSpark: Only Spark reads a value or a file.
+            StorageError: A file is missing or damaged, or the store refuses to read more.
+        """
+        root, options = self._log.uri, self._log.options
+        left = rows
+        for add in self._snapshot.files.adds(files):
+            if left <= 0:
+                return
+            file = old_file(add)
+            hidden = hidden_rows([file], store=store, root=root, options=options).get(0)
+            for batch in self._batches(add, hidden, read_batches(file, self._schema, store, rows=left)):
+                left -= batch.num_rows
+                yield batch.slice(0, batch.num_rows + min(left, 0))
+                if left <= 0:
+                    return
+
     def _file(self, add: AddFile, file: OldFile, hidden: Any) -> Iterator[pa.RecordBatch]:
-        for start, batch in read_batches(file, self._schema, self._log.store):
+        return self._batches(add, hidden, read_batches(file, self._schema, self._log.store))
+
+    def _batches(
+        self, add: AddFile, hidden: Any, raw: Iterator[tuple[int, pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        for start, batch in raw:
             keep = np.ones(batch.num_rows, dtype=np.bool_)
             if hidden is not None:
                 keep &= ~rows_among(hidden, start, batch.num_rows)

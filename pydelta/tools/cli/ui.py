@@ -38,11 +38,26 @@ _Optional = Annotated[
     typer.Option(
         "--optional-service",
         metavar="NAME=ADDRESS[,LINK]",
-        help="A service that is shown once its host name can be resolved.",
+        help="A service that counts as not started until its host name can be resolved.",
     ),
 ]
 _Schedule = Annotated[
     _Many, typer.Option("--schedule", metavar="FILE", help="Status file of jobs/schedule.py or jobs/maintain.py.")
+]
+_Engines = Annotated[
+    _Many,
+    typer.Option(
+        "--engine",
+        metavar="NAME=ADDRESS",
+        help="An engine to ask for its runs: /json/ of Spark's master or worker, /v1/query of Trino or Presto, or "
+        "/api/v1/applications of Spark's history server.",
+    ),
+]
+_Lineage = Annotated[
+    str | None, typer.Option("--lineage", metavar="FOLDER", help="A folder with OpenLineage events, one per line.")
+]
+_Preview = Annotated[
+    bool, typer.Option("--preview/--no-preview", help="Show rows of tables, and the bounds of their columns.")
 ]
 _Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 _Port = Annotated[int, typer.Option("--port", help="The port to listen on.")]
@@ -85,6 +100,9 @@ def add_ui(app: typer.Typer) -> None:
         garbage: _Garbage = False,
         garbage_seconds: _GarbageSeconds = 300.0,
         inventory: _Inventory = None,
+        engine: _Engines = None,
+        lineage: _Lineage = None,
+        preview: _Preview = True,
         option: StorageOptions = None,
     ) -> None:
         """Show tables, their commits, twins and streams on a page that only reads."""
@@ -100,8 +118,14 @@ def add_ui(app: typer.Typer) -> None:
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
         from pydelta.api.console.addresses import Addresses
+        from pydelta.tools.ui.engines import WatchedEngine
         from pydelta.tools.ui.services import Service
 
+        given |= {
+            "lineage": lineage,
+            "preview": preview,
+            "engines": [WatchedEngine.parse(item) for item in engine or []],
+        }
         if garbage:
             given["garbage"] = garbage_seconds
         if inventory is not None:
@@ -138,7 +162,7 @@ def _watched(
     from pydelta.tools.ui.watch import Watched
 
     tables, folders, databases = where
-    if not any((*where, metastore, streams, given["services"], given["schedules"])):
+    if not any((*where, metastore, streams, given["services"], given["schedules"], given["engines"])):
         raise InvalidArgumentError(
             "No tables to show were given.",
             hint="Give locations of tables, --folder, --database or --metastore: pydelta ui --folder /data",

@@ -16,6 +16,7 @@ from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.settings.clock import epoch_ms
 from pydelta.tools.lineage.events import Run, Tables, input_of, place_of_input, run_event
+from pydelta.tools.lineage.folder import folder_of, into_folder
 from pydelta.tools.outbox import Outbox, checked_endpoint
 from pydelta.txn.commit import engine_info
 
@@ -43,16 +44,18 @@ class Emitter:
         """Return the emitter that the environment configures with OpenLineage's variables; None if it configures none.
 
         Raises:
-            InvalidArgumentError: OPENLINEAGE_URL is not an HTTP address.
+            InvalidArgumentError: OPENLINEAGE_URL is neither an HTTP address nor that of a folder.
         """
         url = env.get(URL, "").strip()
         if not url or env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
             return None
+        namespace = env.get("OPENLINEAGE_NAMESPACE") or "default"
+        if url.lower().startswith("file:"):
+            return cls(Outbox(url, deliver=into_folder(folder_of(url, name=URL))), namespace)
         checked_endpoint(url, name=URL)
         path = (env.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage").strip("/")
         key = env.get("OPENLINEAGE_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        namespace = env.get("OPENLINEAGE_NAMESPACE") or "default"
         return cls(Outbox(f"{url.rstrip('/')}/{path}", headers=headers), namespace)
 
     def run(self, job: str, kind: str = "JOB") -> Run:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,10 +22,12 @@ from pydelta.log.history import CommitRecord
 from pydelta.log.segment import read_listing
 from pydelta.log.side_files import read_hint
 from pydelta.manifests import MANY_FILES, read_state
-from pydelta.protocol.actions import Metadata
+from pydelta.protocol.actions import AddFile, Metadata, RemoveFile
 from pydelta.protocol.features import implied_features
+from pydelta.protocol.names import path_text
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.reader_notes import reader_notes
+from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType
 from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.tools.ui.commits import Detail, commit_state, describe_commit
 from pydelta.tools.ui.formats import duration, of
@@ -48,6 +51,8 @@ _LATE_CHECKPOINT: Final = 5
 """A table is reported after this many checkpoint intervals without a checkpoint."""
 _DEFAULT_TARGET: Final = 128 * 1024 * 1024
 _KEPT_COMMITS: Final = 1000
+_MOST_NESTED: Final = 10_000
+_LONGEST_COMMENT: Final = 2000
 _SYNC_ENABLED: Final = "pydelta.sync.enabled"
 
 TwinOf = Callable[[str, DeltaLog], Mapping[str, Any]]
@@ -88,6 +93,11 @@ class Reader:
         self._commits = commits
         self._log = log
         self._known = _Known()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The version that was read last; None before the first."""
+        return self._known.snapshot
 
     @property
     def log(self) -> DeltaLog:
@@ -151,6 +161,13 @@ class Reader:
             table_id=metadata.id,
             description=hide_text(metadata.description) if metadata.description else None,
             columns=tuple((item.name, str(item.data_type)) for item in snapshot.schema.fields),
+            comments=column_comments(snapshot.schema),
+            nested=tuple(
+                itertools.islice(
+                    (path_text(path) for path, _ in _paths(snapshot.schema) if len(path) > 1), _MOST_NESTED
+                )
+            ),
+            required=tuple(item.name for item in snapshot.schema.fields if not item.nullable),
             partition_columns=snapshot.partition_columns,
             clustering_columns=snapshot.clustering_columns,
             properties={name: str(hide_value(name, value)) for name, value in metadata.configuration.items()},
@@ -196,6 +213,33 @@ class Reader:
             name=None, state="behind" if behind else "current", manifest_version=published.version,
             lag_versions=behind, lag_seconds=seconds,
         ), []  # fmt: skip
+
+
+def column_comments(schema: StructType) -> dict[str, str]:
+    """Return the comments of columns, and of the parts of nested ones, by dotted path."""
+    found = {}
+    for path, item in _paths(schema):
+        text = item.metadata.get("comment")
+        if isinstance(text, str) and text:
+            found[path_text(path)] = hide_text(text[:_LONGEST_COMMENT])
+    return found
+
+
+def _nested(schema: StructType) -> tuple[str, ...]:
+    inner = (path_text(path) for path, _ in _paths(schema) if len(path) > 1)
+    return tuple(itertools.islice(inner, _MOST_NESTED))
+
+
+def _paths(kind: DataType, prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    if isinstance(kind, StructType):
+        for item in kind.fields:
+            yield (*prefix, item.name), item
+            yield from _paths(item.data_type, (*prefix, item.name))
+    elif isinstance(kind, ArrayType):
+        yield from _paths(kind.element_type, (*prefix, "element"))
+    elif isinstance(kind, MapType):
+        yield from _paths(kind.key_type, (*prefix, "key"))
+        yield from _paths(kind.value_type, (*prefix, "value"))
 
 
 def sum_files(snapshot: Snapshot, min_bytes: int | None) -> ShownSums:
@@ -325,8 +369,13 @@ def find_troubles(state: ShownTable, snapshot: Snapshot) -> list[Trouble]:
     return found
 
 
-def read_detail(log: DeltaLog, version: int) -> Detail:
+def read_detail(log: DeltaLog, version: int, *, shows_values: bool = True) -> Detail:
     """Read one commit and explain it.
+
+    Args:
+        log: The table.
+        version: The version.
+        shows_values: Whether the lines may have the statistics of files, which are values of rows.
 
     Raises:
         VersionNotFoundError: The log has no such commit.
@@ -337,6 +386,10 @@ def read_detail(log: DeltaLog, version: int) -> Detail:
     if version > 0 and any(isinstance(action, Metadata) for action in actions):
         with contextlib.suppress(VersionNotFoundError, ProtocolError):  # The log no longer has the version.
             before = log.snapshot(version=version - 1).metadata
+    if not shows_values:
+        actions = [
+            action.replace(stats=None) if isinstance(action, (AddFile, RemoveFile)) else action for action in actions
+        ]
     return describe_commit(record, actions, before)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping
 from enum import Enum
@@ -12,24 +13,29 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pydelta.protocol.names import camel_case
+from pydelta.protocol.names import camel_case, path_text
 from pydelta.tools.ui.commits import Detail
+from pydelta.tools.ui.facts import ShownColumn, TableSums
 from pydelta.tools.ui.formats import age, amount, duration, moment, number, of
 from pydelta.tools.ui.streams import reads_or_writes
 from pydelta.tools.ui.values import CommitState, ShownTable, StreamState, Trouble
 from pydelta.tools.ui.watch import Overview
 
 __all__ = [
+    "column_rows",
     "commit_page",
     "json_text",
     "message_page",
     "overview_page",
+    "render",
     "stylesheet",
     "table_json",
     "table_page",
     "tables_json",
 ]
 
+_MOST_COLUMNS: Final = 1000
+_TYPE_LENGTH: Final = 500
 _FOLDER: Final = Path(__file__).parent / "templates"
 
 
@@ -111,13 +117,36 @@ def overview_page(view: Overview) -> str:
     return _environment().get_template("overview.html").render(view=view, now=view.now_ms, bad=bad)
 
 
-def table_page(view: Overview, table: ShownTable) -> str:
-    """Render the page of a table."""
-    return (
-        _environment()
-        .get_template("table.html")
-        .render(view=view, now=view.now_ms, table=table, streams=_streams(view, table), known=_known(view))
-    )
+def table_page(view: Overview, table: ShownTable, sums: TableSums | None = None) -> str:
+    """Render the page of a table, with the statistics of its columns if they are known."""
+    return render(
+        "table.html", now=view.now_ms, table=table, streams=_streams(view, table), known=_known(view),
+        columns=column_rows(table, sums), sums=sums,
+    )  # fmt: skip
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template from values."""
+    return _environment().get_template(template).render(**values)
+
+
+def column_rows(table: ShownTable, sums: TableSums | None) -> list[ShownColumn]:
+    """Return the columns of a table and the parts of nested ones that have a comment or statistics."""
+    of_columns = sums.columns if sums is not None else {}
+    partitions = {name.lower() for name in table.partition_columns}
+    found: dict[str, ShownColumn] = {}
+    for name, kind in table.columns[:_MOST_COLUMNS]:
+        path = path_text((name,))
+        found[path] = ShownColumn(
+            name=name, type=kind if len(kind) <= _TYPE_LENGTH else f"{kind[:_TYPE_LENGTH]}…",
+            comment=table.comments.get(path), required=name in table.required,
+            partition=name.lower() in partitions, clustered=path in table.clustering_columns,
+            sums=of_columns.get(name if name.lower() in partitions else path),
+        )  # fmt: skip
+    for path in itertools.islice(table.nested, _MOST_COLUMNS):
+        if path in table.comments or path in of_columns:
+            found[path] = ShownColumn(name=path, comment=table.comments.get(path), sums=of_columns.get(path))
+    return list(found.values())
 
 
 def commit_page(view: Overview, table: ShownTable, detail: Detail) -> str:

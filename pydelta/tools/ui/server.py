@@ -3,60 +3,44 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from pydelta.api.console.addresses import names_server
 from pydelta.errors import DeltaError, VersionNotFoundError
+from pydelta.tools.ui.answers import answers_of, chosen_table, sums_of
 from pydelta.tools.ui.metrics import CONTENT_TYPE, metrics_text
 from pydelta.tools.ui.pages import (
     commit_page,
     json_text,
-    message_page,
     overview_page,
     stylesheet,
     table_json,
     table_page,
     tables_json,
 )
+from pydelta.tools.ui.replies import JSON, NoPageError, Query, Reply, told
 from pydelta.tools.ui.values import ShownTable, Trouble
 from pydelta.tools.ui.watch import Overview, Watch
 
 __all__ = ["Application"]
 
 _LOG = logging.getLogger(__name__)
-_HTML: Final = "text/html; charset=utf-8"
-_JSON: Final = "application/json; charset=utf-8"
 _LONGEST_VERSION: Final = 18
 _STATUS: Final = {
-    200: "200 OK", 400: "400 Bad Request", 404: "404 Not Found", 405: "405 Method Not Allowed",
+    200: "200 OK", 400: "400 Bad Request", 403: "403 Forbidden", 404: "404 Not Found", 405: "405 Method Not Allowed",
     500: "500 Internal Server Error", 503: "503 Service Unavailable",
 }  # fmt: skip
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 _HEADERS: Final = (
-    ("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src data:; frame-ancestors 'none'"),
+    ("Content-Security-Policy", _POLICY),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
-
-Query = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    body: bytes
-    kind: str = _HTML
-    status: int = 200
-
-
-class _NoPageError(Exception):
-    """The requested page does not exist."""
-
-    def __init__(self, status: int, title: str, trouble: Trouble) -> None:
-        super().__init__(title)
-        self.status, self.title, self.trouble = status, title, trouble
 
 
 class Application:
@@ -71,16 +55,17 @@ class Application:
     def __init__(self, watch: Watch, *, host: str = "127.0.0.1") -> None:
         self._watch = watch
         self._host = host
-        self._routes: dict[str, Callable[[Query], _Reply]] = {
-            "/": lambda _: _Reply(overview_page(self._watch.overview()).encode()),
+        self._routes: dict[str, Callable[[Query], Reply]] = {
+            "/": lambda _: Reply(overview_page(self._watch.overview()).encode()),
             "/table": self._table,
             "/commit": self._commit,
-            "/page.css": lambda _: _Reply(stylesheet(), "text/css; charset=utf-8"),
+            "/page.css": lambda _: Reply(stylesheet(), "text/css; charset=utf-8"),
             "/health": self._health,
-            "/api/tables": lambda _: _Reply(json_text(tables_json(self._watch.overview())), _JSON),
+            "/api/tables": lambda _: Reply(json_text(tables_json(self._watch.overview())), JSON),
             "/api/table": self._table_json,
             "/api/commit": self._commit_json,
-            "/metrics": lambda _: _Reply(metrics_text(self._watch.overview()), CONTENT_TYPE),
+            "/metrics": lambda _: Reply(metrics_text(self._watch.overview()), CONTENT_TYPE),
+            **answers_of(watch),
         }
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -92,7 +77,7 @@ class Application:
         start_response(_STATUS[reply.status], headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else reply.body]
 
-    def _reply(self, environ: dict[str, Any]) -> _Reply:
+    def _reply(self, environ: dict[str, Any]) -> Reply:
         path = environ.get("PATH_INFO") or "/"
         as_json = path.startswith(("/api/", "/health"))
         try:
@@ -100,67 +85,60 @@ class Application:
             route = self._routes.get(path)
             if route is None:
                 what = Trouble(what="There is no such page.", next="Go back to the tables.")
-                raise _NoPageError(404, "No such page", what)
+                raise NoPageError(404, "No such page", what)
             fields = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=20)
             return route({name: values[-1] for name, values in fields.items()})
-        except _NoPageError as error:
-            return _told(error.status, error.title, error.trouble, as_json=as_json)
+        except NoPageError as error:
+            return told(error.status, error.title, error.trouble, as_json=as_json)
         except ValueError as error:
             if isinstance(error, DeltaError):
-                return _told(500, "The table cannot be read", Trouble.of(error), as_json=as_json)
+                return told(500, "The table cannot be read", Trouble.of(error), as_json=as_json)
             what = Trouble(what="The address cannot be read.", next="Follow a link of the page of tables.")
-            return _told(400, "Not an address of this page", what, as_json=as_json)
+            return told(400, "Not an address of this page", what, as_json=as_json)
         except VersionNotFoundError as error:
-            return _told(404, "No such version", Trouble.of(error), as_json=as_json)
+            return told(404, "No such version", Trouble.of(error), as_json=as_json)
         except DeltaError as error:
-            return _told(503 if error.retryable else 500, "It cannot be read", Trouble.of(error), as_json=as_json)
+            return told(503 if error.retryable else 500, "It cannot be read", Trouble.of(error), as_json=as_json)
         except TimeoutError:
             what = Trouble(
                 what="The store has not answered in time.", next="Load the page again in a moment.", weight=2
             )
-            return _told(503, "Not yet", what, as_json=as_json)
+            return told(503, "Not yet", what, as_json=as_json)
         except Exception as error:  # noqa: BLE001 -- no request may end the server or be answered with a stack trace
             _LOG.exception("pydelta ui: %s", path)
-            return _told(500, "Something went wrong", Trouble.of(error), as_json=as_json)
+            return told(500, "Something went wrong", Trouble.of(error), as_json=as_json)
 
     def _check(self, environ: dict[str, Any]) -> None:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             what = Trouble(what="This page only reads: it answers GET and HEAD.", next="Use the pydelta command.")
-            raise _NoPageError(405, "Only reading", what)
+            raise NoPageError(405, "Only reading", what)
         host = environ.get("HTTP_HOST") or ""
         if not names_server(host, self._host):
             what = Trouble(
                 what=f"{(host.rpartition(':')[0] or host).lower()!r} is not a name of this page.",
                 next="Open it by the address that pydelta ui printed; a proxy has to send that address as Host.",
             )
-            raise _NoPageError(400, "Not an address of this page", what)
+            raise NoPageError(400, "Not an address of this page", what)
 
     def _chosen(self, query: Query) -> tuple[Overview, ShownTable]:
-        view = self._watch.overview()
-        table = view.table(query.get("name", ""))
-        if table is None:
-            what = Trouble(
-                what=f"The table {query.get('name', '')!r} is not among those shown.",
-                next="Choose one of the page of tables; pydelta ui shows those that it was started with.",
-            )
-            raise _NoPageError(404, "No such table", what)
-        return view, table
+        return chosen_table(self._watch.overview(), query)
 
-    def _table(self, query: Query) -> _Reply:
-        return _Reply(table_page(*self._chosen(query)).encode())
-
-    def _table_json(self, query: Query) -> _Reply:
-        return _Reply(json_text(table_json(*self._chosen(query))), _JSON)
-
-    def _commit(self, query: Query) -> _Reply:
+    def _table(self, query: Query) -> Reply:
         view, table = self._chosen(query)
-        return _Reply(commit_page(view, table, self._watch.detail(table, _version(query))).encode())
+        return Reply(table_page(view, table, sums_of(self._watch, table)).encode())
 
-    def _commit_json(self, query: Query) -> _Reply:
+    def _table_json(self, query: Query) -> Reply:
+        return Reply(json_text(table_json(*self._chosen(query))), JSON)
+
+    def _commit(self, query: Query) -> Reply:
+        view, table = self._chosen(query)
+        return Reply(commit_page(view, table, self._watch.detail(table, _version(query))).encode())
+
+    def _commit_json(self, query: Query) -> Reply:
         _, table = self._chosen(query)
-        return _Reply(json_text(self._watch.detail(table, _version(query))), _JSON)
+        return Reply(json_text(self._watch.detail(table, _version(query))), JSON)
 
-    def _health(self, _: Query) -> _Reply:
+    def _health(self, _: Query) -> Reply:
         """Answer at once. The status shows that this server works; the body lists problems of tables and services."""
         view = self._watch.overview(waits=False)
         down = [service.name for service in view.services if service.ok is False]
@@ -171,18 +149,12 @@ class Application:
             "servicesThatDoNotAnswer": down,
             "troubles": view.troubles,
         }
-        return _Reply(json_text(found), _JSON)
+        return Reply(json_text(found), JSON)
 
 
 def _version(query: Query) -> int:
     text = query.get("version", "")
     if not text.isascii() or not text.isdecimal() or len(text) > _LONGEST_VERSION:
         what = Trouble(what=f"{text!r} is not a version.", next="Choose a commit on the page of its table.")
-        raise _NoPageError(400, "No such version", what)
+        raise NoPageError(400, "No such version", what)
     return int(text)
-
-
-def _told(status: int, title: str, trouble: Trouble, *, as_json: bool) -> _Reply:
-    if as_json:
-        return _Reply(json_text({"error": title, "message": trouble.what, "next": trouble.next}), _JSON, status)
-    return _Reply(message_page(title, trouble).encode(), _HTML, status)

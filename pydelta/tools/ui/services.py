@@ -8,7 +8,7 @@ import http.client
 import ipaddress
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,9 +19,12 @@ from pydelta.errors.redaction import hide_text
 from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.values import ServiceState
 
-__all__ = ["Service", "ask", "read_schedule"]
+__all__ = ["Service", "ask", "has_name", "read_schedule", "read_schedules"]
 
 _OK: Final = 400
+_NOT_A_STATUS: Final = "it is not a status file of jobs/schedule.py or jobs/maintain.py"
+_LATE_SECONDS: Final = 600
+_DAY_SECONDS: Final = 86_400
 _ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
 _FORMS: Final = "Write NAME=ADDRESS or NAME=ADDRESS,LINK: Trino=http://trino:8080/v1/info,http://127.0.0.1:8080"
 
@@ -78,7 +81,7 @@ def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
     """
     parts = urlsplit(service.address)
     where = hide_text(service.address)
-    if service.optional and not _has_name(str(parts.hostname)):
+    if service.optional and not has_name(str(parts.hostname)):
         return ServiceState(
             name=service.name, ok=False, said=f"{where}: its host has no name here", link=service.link, there=False,
             next=_ADVICE, checked_ms=now_ms,
@@ -95,7 +98,8 @@ def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
     )
 
 
-def _has_name(host: str) -> bool:
+def has_name(host: str) -> bool:
+    """Return whether a host name can be resolved."""
     # A trailing dot prevents a search in the machine's domains, which may hold another host of that name.
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(host)
@@ -125,22 +129,48 @@ def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:
         return True, "takes connections"
 
 
+def read_schedules(paths: Sequence[str], *, now_ms: int) -> list[ServiceState]:
+    """Read several status files. One that a line of another file would write, but that is switched off, is off too."""
+    rows = {path: _rows(path) for path in paths}
+    off = [str(row.get("commands")) for found in rows.values() if isinstance(found, list)
+           for row in found if isinstance(row, Mapping) and row.get("off")]  # fmt: skip
+    states = []
+    for path in paths:
+        if not any(path in commands.split() for commands in off):
+            states += _states(path, rows[path], now_ms)
+    return states
+
+
 def read_schedule(path: str, *, now_ms: int) -> list[ServiceState]:
     """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``, and return a state per line."""
+    return _states(path, _rows(path), now_ms)
+
+
+def _rows(path: str) -> Any:
+    """Return the rows of a status file, or the reason why it cannot be read."""
     try:
-        rows = json.loads(Path(path).read_text())
-        return [_line(row, now_ms) for row in rows]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a status file of jobs/schedule.py or jobs/maintain.py"
-        return [
-            ServiceState(
-                name="Scheduler", ok=False, said=f"{path} cannot be read: {reason}", checked_ms=now_ms,
-                next="Look whether the scheduler runs with --status and this file; in the stack: make status.",
-            )
-        ]  # fmt: skip
+        return json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or _NOT_A_STATUS
+
+
+def _states(path: str, rows: Any, now_ms: int) -> list[ServiceState]:
+    reason = rows if isinstance(rows, str) else _NOT_A_STATUS
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        if not isinstance(rows, str):
+            return [_line(row, now_ms) for row in rows]
+    return [
+        ServiceState(
+            name="Scheduler", ok=False, said=f"{path} cannot be read: {reason}", checked_ms=now_ms,
+            next="Look whether the scheduler runs with --status and this file; in the stack: make status.",
+        )
+    ]  # fmt: skip
 
 
 def _line(row: Mapping[str, Any], now_ms: int) -> ServiceState:
+    name = hide_text(f"Scheduled: {row['commands']}")
+    if row.get("off"):
+        return ServiceState(name=name, ok=None, said="off", idle=True, checked_ms=now_ms)
     code, since, ended = row.get("code"), row.get("since"), row.get("ended")
     parts = []
     if since:
@@ -152,13 +182,28 @@ def _line(row: Mapping[str, Any], now_ms: int) -> ServiceState:
         parts.append(f"with exit code {code}" + (f": {hide_text(words[-1])}" if words else ""))
     if row.get("warning") and not code:
         parts.append(hide_text(str(row.get("said"))))
+    late = _late(row, now_ms)
+    if late:
+        parts.append(f"late: it should run {late}")
+    said = ", ".join(parts) or ("has not run yet" + (f", daily at {row['at']} UTC" if row.get("at") else ""))
     return ServiceState(
-        name=hide_text(f"Scheduled: {row['commands']}"),
-        ok=not code,
-        said=", ".join(parts) or "has not run yet",
-        next="Look at the scheduler's log; in the stack: make logs SERVICE=scheduler." if code else None,
+        name=name,
+        ok=not code and not late,
+        said=said,
+        next="Look at the scheduler's log; in the stack: make logs SERVICE=scheduler." if code or late else None,
         checked_ms=now_ms,
     )
+
+
+def _late(row: Mapping[str, Any], now_ms: int) -> str | None:
+    """Return when a line should run if it is late: after ten of its intervals, or a day, and a while."""
+    every, at, ended = row.get("every"), row.get("at"), row.get("ended")
+    if not ended or row.get("since"):
+        return None
+    age = _seconds(str(ended), now_ms)
+    if every and age > 10 * float(every) + _LATE_SECONDS:
+        return f"every {duration(float(every))}"
+    return f"daily at {at} UTC" if at and age > _DAY_SECONDS + _LATE_SECONDS else None
 
 
 def _seconds(text: str, now_ms: int) -> float:

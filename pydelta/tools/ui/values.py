@@ -249,11 +249,12 @@ class ServiceState:
 
     Args:
         name: Name as configured.
-        ok: Whether it answers; None during the first check.
+        ok: Whether it answers; None during the first check, and if it is not started or switched off.
         said: The result in a few words.
         link: Address for a browser.
         next: What to do if it does not answer.
         there: False if it is optional and its host name cannot be resolved.
+        idle: Whether it is not started, or switched off, which is not a problem.
         checked_ms: Time of the check.
     """
 
@@ -263,6 +264,7 @@ class ServiceState:
     link: str | None = None
     next: str | None = None
     there: bool = True
+    idle: bool = False
     checked_ms: int
 
 
@@ -281,6 +283,9 @@ class ShownTable:
         checkpoint, optimize, vacuum: Last run of each; None if the commits looked at do not show one.
         looked_back: Number of commits looked at.
         garbage: What VACUUM would delete, if known.
+        comments: Comments of columns and of parts of nested ones, by dotted path.
+        nested: Dotted paths of the parts of nested columns.
+        required: Columns that must not be null.
         twin: What readers of manifests see.
         iceberg: What readers of the Iceberg entry see; None without one, and without a metastore.
         writers: Application id -> version and time (None if not recorded) of its last transaction.
@@ -295,6 +300,9 @@ class ShownTable:
     table_id: str | None = None
     description: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    comments: Mapping[str, str] = field(default_factory=dict)
+    nested: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     partition_columns: tuple[str, ...] = ()
     clustering_columns: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)

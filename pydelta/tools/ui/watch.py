@@ -9,32 +9,31 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import queue
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import TableNotFoundError
 from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
+from pydelta.tools.ui.engines import WatchedEngine
 from pydelta.tools.ui.formats import duration
-from pydelta.tools.ui.services import Service, ask, read_schedule
+from pydelta.tools.ui.lanes import ReadJob, ReadJobs, ReadLane
+from pydelta.tools.ui.questions import Questions
+from pydelta.tools.ui.services import Service, ask, read_schedules
 from pydelta.tools.ui.sources import Catalog, FoundTables, Sources, find_places
 from pydelta.tools.ui.streams import read_stream, with_backlog
 from pydelta.tools.ui.values import GarbageState, ServiceState, ShownPlace, ShownTable, StreamState, Trouble
 
 __all__ = ["Overview", "Watch", "Watched"]
 
-_LOG = logging.getLogger(__name__)
-_WORKERS: Final = 4
 _DETAILS: Final = 256
-_NEVER: Final = float("-inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +52,9 @@ class Watched:
         garbage: Seconds that listing one table for garbage may take; None turns it off.
         garbage_every: Seconds during which the garbage found is shown.
         inventory: A list of files to use instead of listings.
+        engines: Engines to ask for their runs and their cluster.
+        lineage: A folder with events of OpenLineage.
+        preview: Whether rows of tables, and bounds of their columns, may be shown.
     """
 
     sources: Sources
@@ -66,6 +68,9 @@ class Watched:
     garbage: float | None = None
     garbage_every: float = 3600.0
     inventory: Inventory | None = None
+    engines: Sequence[WatchedEngine] = ()
+    lineage: str | None = None
+    preview: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,83 +88,11 @@ class Overview:
         return next((table for table in self.tables if name in (table.place.name, table.place.uri)), None)
 
 
-class _Lane:
-    """Runs work in a few threads that do not keep the process from ending."""
-
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._threads = 0
-        self._unfinished = 0
-        self._lock = threading.Lock()
-
-    def put(self, work: Callable[[], None]) -> None:
-        self._work.put(work)
-        with self._lock:
-            self._unfinished += 1
-            if self._threads < min(self._unfinished, _WORKERS):
-                self._threads += 1
-                threading.Thread(target=self._loop, daemon=True, name="pydelta-ui").start()
-
-    def _loop(self) -> None:
-        while True:
-            self._work.get()()
-            with self._lock:
-                self._unfinished -= 1
-
-
 @dataclass(slots=True, eq=False)
-class _Job:
-    """A read that is repeated but never runs twice at once. ``began`` is the start of the read that gave ``result``."""
+class _TableJob(ReadJob):
+    """The repeated read of a table."""
 
-    run: Callable[[], Any]
-    lane: _Lane
-    result: Any = None
-    trouble: Trouble | None = None
-    began: float = _NEVER
-    asked: float | None = None
     reader: Reader | None = None
-
-
-@dataclass(slots=True)
-class _Jobs:
-    clock: Callable[[], float]
-    done: threading.Condition = field(default_factory=threading.Condition)
-    lanes: dict[str, _Lane] = field(default_factory=dict)
-
-    def lane(self, uri: str) -> _Lane:
-        """Return the lane of a store. A store that does not answer only delays its own lane."""
-        scheme, _, rest = uri.partition("://")
-        with self.done:
-            return self.lanes.setdefault(f"{scheme}://{rest.partition('/')[0]}", _Lane())
-
-    def start(self, job: _Job) -> None:
-        """Start a job that is not running. The caller holds the lock."""
-        job.asked = self.clock()
-        job.lane.put(lambda: self._run(job))
-
-    def _run(self, job: _Job) -> None:
-        began = self.clock()
-        result, trouble = job.result, None
-        try:
-            result = job.run()
-        except Exception as error:  # noqa: BLE001 -- a failing table must not end the thread that other tables need
-            trouble = Trouble.of(error)
-            _LOG.warning("pydelta ui: %s", trouble.what)
-        with self.done:
-            job.result, job.trouble, job.began, job.asked = result, trouble, began, None
-            self.done.notify_all()
-
-    def settle(self, jobs: Iterable[_Job], since: float, deadline: Deadline) -> None:
-        """Start all jobs older than ``since``, and wait until they are done or the deadline passes."""
-        wanted = list(jobs)
-        with self.done:
-            while True:
-                late = [job for job in wanted if job.began < since]
-                for job in late:
-                    if job.asked is None:
-                        self.start(job)
-                if not late or not self.done.wait(timeout=min(deadline.remaining(), 3600)):
-                    return
 
 
 class Watch:
@@ -173,21 +106,22 @@ class Watch:
     def __init__(self, watched: Watched, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.watched = watched
         self._clock = clock
-        self._jobs = _Jobs(clock)
-        self._find = _Job(run=self._find_places, lane=_Lane())
-        self._tables: dict[str, _Job] = {}
-        self._garbage: dict[str, _Job] = {}
+        self._jobs = ReadJobs(clock)
+        self._find = ReadJob(run=self._find_places, lane=ReadLane())
+        self._tables: dict[str, _TableJob] = {}
+        self._garbage: dict[str, ReadJob] = {}
         options = watched.sources.options
         self._streams = [
-            _Job(run=lambda place=place: read_stream(place, options), lane=self._jobs.lane(place))  # type: ignore[misc]
+            ReadJob(run=lambda place=place: read_stream(place, options), lane=self._jobs.lane(place))  # type: ignore[misc]
             for place in watched.checkpoints
         ]
         self._services = [
-            _Job(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=epoch_ms()), lane=_Lane())  # type: ignore[misc]
+            ReadJob(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=epoch_ms()), lane=ReadLane())  # type: ignore[misc]
             for item in watched.services
         ]
         self._met = {item.name for item in watched.services if not item.optional}
-        self._details: OrderedDict[tuple[str, str | None, int], Detail] = OrderedDict()
+        self.questions = Questions(watched, self._jobs, clock, self._reader_of)
+        self._details: OrderedDict[tuple[str, str | None, int, bool], Detail] = OrderedDict()
         self._lock = threading.Lock()
 
     def overview(self, *, waits: bool = True) -> Overview:
@@ -235,20 +169,18 @@ class Watch:
             DeltaError: The commit cannot be read, or the table no longer exists.
             TimeoutError: The store does not answer in time.
         """
-        key = (table.place.uri, table.table_id, version)
+        shows_values = self.questions.may_show_rows(table)
+        key = (table.place.uri, table.table_id, version, shows_values)
         with self._lock:
             if key in self._details:
                 self._details.move_to_end(key)
                 return self._details[key]
         answer: queue.SimpleQueue[Detail | Exception] = queue.SimpleQueue()
-        job = self._tables.get(table.place.uri)
-        if job is None or job.reader is None:
-            raise TableNotFoundError(f"{table.place.name} is no longer shown.", hint="Go back to the tables.")
-        reader = job.reader
+        reader = self._reader_of(table)
 
         def read() -> None:
             try:
-                answer.put(read_detail(reader.log, version))
+                answer.put(read_detail(reader.log, version, shows_values=shows_values))
             except Exception as error:  # noqa: BLE001 -- raised again in the thread of the request
                 answer.put(error)
 
@@ -265,11 +197,22 @@ class Watch:
                 self._details.popitem(last=False)
         return found
 
+    def _reader_of(self, table: ShownTable) -> Reader:
+        """Return the reader of a table.
+
+        Raises:
+            TableNotFoundError: It is no longer shown.
+        """
+        job = self._tables.get(table.place.uri)
+        if job is None or job.reader is None:
+            raise TableNotFoundError(f"{table.place.name} is no longer shown.", hint="Go back to the tables.")
+        return job.reader
+
     def _find_places(self) -> FoundTables:
         before: FoundTables | None = self._find.result
         return find_places(self.watched.sources, self.watched.catalog, before.places if before else ())
 
-    def _jobs_of(self, places: Sequence[ShownPlace]) -> list[_Job]:
+    def _jobs_of(self, places: Sequence[ShownPlace]) -> list[_TableJob]:
         """Return the job of each table, and forget those of tables that were dropped."""
         with self._lock:
             current = {}
@@ -281,11 +224,11 @@ class Watch:
             self._tables = current
             return list(current.values())
 
-    def _table_job(self, place: ShownPlace) -> _Job:
+    def _table_job(self, place: ShownPlace) -> _TableJob:
         watched = self.watched
         reader = Reader(place, options=watched.sources.options, commits=watched.commits)
         twin_of = watched.catalog.twin if watched.catalog is not None else None
-        return _Job(run=lambda: reader.read(twin_of), lane=self._jobs.lane(place.uri), reader=reader)
+        return _TableJob(run=lambda: reader.read(twin_of), lane=self._jobs.lane(place.uri), reader=reader)
 
     def _start_garbage(self, places: Sequence[ShownPlace], now: float) -> None:
         """Start listing tables for garbage if that is enabled. No request waits for it."""
@@ -299,17 +242,17 @@ class Watch:
                     continue
                 job = self._garbage.setdefault(
                     place.uri,
-                    _Job(
+                    ReadJob(
                         run=lambda reader=reader: measure_garbage(  # type: ignore[misc]
                             reader.log, seconds=seconds, inventory=watched.inventory
                         ),
-                        lane=self._jobs.lanes.setdefault(f"garbage of {place.uri.split('/')[2:3]}", _Lane()),
+                        lane=self._jobs.lanes.setdefault(f"garbage of {place.uri.split('/')[2:3]}", ReadLane()),
                     ),
                 )
                 if job.asked is None and job.began < now - watched.garbage_every:
                     self._jobs.start(job)
 
-    def _state(self, place: ShownPlace, job: _Job) -> ShownTable:
+    def _state(self, place: ShownPlace, job: ReadJob) -> ShownTable:
         state: ShownTable = job.result or ShownTable(place=place, read_ms=epoch_ms())
         added = [job.trouble] if job.trouble else []
         if self._is_late(job) or (job.result is None and job.trouble is None):
@@ -322,11 +265,11 @@ class Watch:
         troubles = sorted([*state.troubles, *added], key=lambda trouble: -trouble.weight)
         return dataclasses.replace(state, troubles=tuple(troubles))
 
-    def _is_late(self, job: _Job) -> bool:
+    def _is_late(self, job: ReadJob) -> bool:
         """Return whether a job has been running longer than a request waits."""
         return job.asked is not None and self._clock() - job.asked >= self.watched.patience
 
-    def _late(self, what: str, who: str, job: _Job) -> Trouble:
+    def _late(self, what: str, who: str, job: ReadJob) -> Trouble:
         """Describe a slow read. After the patience of a request it counts as an error."""
         since = job.asked
         seconds = self._clock() - since if since is not None else 0.0
@@ -342,10 +285,10 @@ class Watch:
         for service, job in zip(self.watched.services, self._services, strict=True):
             if service.name not in self._met:
                 if job.result is None or not job.result.there:
+                    yield ServiceState(name=service.name, ok=None, said="not started", idle=True, checked_ms=epoch_ms())
                     continue
                 self._met.add(service.name)
             yield job.result or ServiceState(
                 name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=epoch_ms()
             )
-        for path in self.watched.schedules:
-            yield from read_schedule(path, now_ms=epoch_ms())
+        yield from read_schedules(self.watched.schedules, now_ms=epoch_ms())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import http.server
 import json
 import socket
@@ -12,7 +13,7 @@ import uuid
 import pytest
 from ui_lake import QUERY, write_checkpoint_of_query
 
-from jobs.schedule import StatusFile
+from jobs.schedule import Ended, Scheduler, StatusFile, parse_schedule
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.settings.clock import Deadline
@@ -21,7 +22,8 @@ from pydelta.testing.operations import add_file, append, create_table
 from pydelta.tools.maintenance.status import StatusOf, write_status
 from pydelta.tools.ui import formats as words
 from pydelta.tools.ui.collect import Reader
-from pydelta.tools.ui.services import Service, ask, read_schedule
+from pydelta.tools.ui.pages import overview_page
+from pydelta.tools.ui.services import Service, ask, read_schedule, read_schedules
 from pydelta.tools.ui.sources import Sources
 from pydelta.tools.ui.streams import read_stream, reads_or_writes, with_backlog
 from pydelta.tools.ui.values import ShownPlace
@@ -112,7 +114,7 @@ def test_what_is_not_a_service_is_refused_with_an_example(text):
     assert "Trino=http://" in failed.value.hint
 
 
-def test_a_service_of_a_profile_is_shown_from_when_its_host_has_a_name(monkeypatch):
+def test_a_service_of_a_profile_is_not_started_until_its_host_has_a_name(monkeypatch):
     known = set()
 
     def look_up(host, *_, **__):
@@ -132,7 +134,10 @@ def test_a_service_of_a_profile_is_shown_from_when_its_host_has_a_name(monkeypat
                 time.sleep(0.01)
         return [(state.name, state.ok) for state in watch.overview().services]
 
-    assert shown() == []
+    assert shown() == [("Presto", None)]
+    [state] = watch.overview().services
+    assert (state.said, state.idle, state.next) == ("not started", True, None)
+    assert 'class="idle"' in overview_page(watch.overview())
     known.add("presto")
     assert shown() == [("Presto", False)]
     known.clear()
@@ -172,6 +177,63 @@ def test_so_is_that_of_maintenance(tmp_path):
     ]  # fmt: skip
     assert "its log has a gap" in states[1].said
     assert "scripts/lake inventory" in states[2].said
+
+
+NOW_MS = 1_795_428_060_000
+
+
+def _schedule(tmp_path, text, env):
+    """The status file of a scheduler that was just started with a schedule."""
+    status = StatusFile(tmp_path / "schedule.json")
+    Scheduler(parse_schedule(text, env), lambda _: Ended(code=0), lambda: dt.datetime.now(dt.UTC), status)
+    return str(status.path)
+
+
+def test_a_schedule_that_is_switched_off_is_off_neither_late_nor_red(tmp_path):
+    text = "daily ${COMPACT_AT:-never} compact --all\ndaily 02:30 vacuum\nnever look\nevery 60 sync"
+    path = _schedule(tmp_path, text, {})
+    states = read_schedules([path], now_ms=NOW_MS)
+    assert [(state.name.removeprefix("Scheduled: "), state.ok, state.idle, state.said) for state in states] == [
+        ("compact --all", None, True, "off"),
+        ("vacuum", True, False, "has not run yet, daily at 02:30 UTC"),
+        ("look", None, True, "off"),
+        ("sync", True, False, "has not run yet"),
+    ]
+    assert [state.said for state in read_schedules([_schedule(tmp_path, text, {"COMPACT_AT": "03:00"})], now_ms=0)][
+        0
+    ] == "has not run yet, daily at 03:00 UTC"
+
+
+def test_the_status_of_a_program_whose_line_is_off_is_not_shown_as_late(tmp_path):
+    theirs = tmp_path / "maintenance.json"
+    write_status(theirs, StatusOf(what="maintenance of lake", every=60), "the store was away")
+    line = f"python maintain.py --status {theirs}"
+    on = read_schedules([_schedule(tmp_path, f"keep {line}", {}), str(theirs)], now_ms=NOW_MS)
+    assert [state.ok for state in on] == [True, False]
+    off = read_schedules([_schedule(tmp_path, f"never {line}", {}), str(theirs)], now_ms=NOW_MS)
+    assert [(state.ok, state.said) for state in off] == [(None, "off")]
+
+
+@pytest.mark.parametrize(
+    ("facts", "ago", "late"),
+    [
+        ({"every": 60}, 1199, None),
+        ({"every": 60}, 1201, "every 60 s"),
+        ({"every": 60, "since": "2026-11-23T10:00:00+00:00"}, 90_000, None),
+        ({"at": "02:30"}, 86_900, None),
+        ({"at": "02:30"}, 87_100, "daily at 02:30 UTC"),
+        ({"off": True, "every": 60}, 90_000, None),
+        ({"off": True, "code": 1, "said": "no"}, 90_000, None),
+    ],
+)
+def test_a_line_that_should_have_run_again_is_late(tmp_path, facts, ago, late):
+    path = tmp_path / "schedule.json"
+    ended = dt.datetime.fromtimestamp(NOW_MS / 1000 - ago, tz=dt.UTC).isoformat()
+    path.write_text(json.dumps([{"commands": "sync", "ended": ended, "code": 0, **facts}]))
+    [state] = read_schedules([str(path)], now_ms=NOW_MS)
+    assert state.ok is (None if facts.get("off") else late is None)
+    assert (f"late: it should run {late}" in state.said) == (late is not None)
+    assert bool(state.next) == (late is not None)
 
 
 @pytest.mark.parametrize("text", [None, "nope", "{}x", json.dumps([1])])

@@ -42,6 +42,9 @@ WHOLE_BYTES: Final = 16 * 1024 * 1024
 """A file up to this size is read as a whole, in one request."""
 
 _BUFFER_BYTES: Final = 8 << 20
+_PAGE_BYTES: Final = 128 * 1024
+"""How much of a column is read at once if only its first rows are needed."""
+
 _OLD_CALENDARS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 _ONE_CALENDAR_SINCE: Final = (3, 1)
@@ -111,13 +114,16 @@ def hidden_rows(
     return dict(zip(with_vector, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True))
 
 
-def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tuple[int, pa.RecordBatch]]:
+def read_batches(
+    file: OldFile, schema: pa.Schema, store: Store, *, rows: int | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Read columns of a file in the table's types, including hidden rows.
 
     Args:
         file: The file.
         schema: The columns, by their names in files. One that the file lacks is null.
         store: Store of the table.
+        rows: Rows per batch if the caller stops early. Pages are then read as they are needed. None to read it all.
 
     Returns:
         The position of the first row of each batch in the file, and the batch.
@@ -127,11 +133,11 @@ def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tup
         StorageError: It is missing or damaged, or the store failed.
     """
     try:
-        parquet = _open(file, store)
+        parquet = _open(file, store) if rows is None else _open_few(file, store)
         columns = _columns_of(file, parquet, schema)
         wanted = [name for name in columns if name is not None]
         start = 0
-        for batch in _raw_batches(parquet, wanted):
+        for batch in _raw_batches(parquet, wanted, rows or BATCH_ROWS):
             yield start, _as_written(batch, columns, schema)
             start += batch.num_rows
             del batch
@@ -158,6 +164,12 @@ def _open(file: OldFile, store: Store) -> pq.ParquetFile:
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
 
 
+def _open_few(file: OldFile, store: Store) -> pq.ParquetFile:
+    """Open a file of which only some rows are read: a column is fetched in pieces instead of as a whole."""
+    source = RangeReader(store, file.path, file.size)
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", buffer_size=_PAGE_BYTES, pre_buffer=False)
+
+
 def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
     try:
         return pa.OSFile(store.local_path(file.path))
@@ -165,13 +177,13 @@ def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
         return pa.BufferReader(cast(Store, store).read(file.path))  # This reads the file or raises the store's error.
 
 
-def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+def _raw_batches(parquet: pq.ParquetFile, wanted: list[str], most: int) -> Iterator[pa.RecordBatch]:
     if wanted:
-        yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted, use_threads=False)
+        yield from parquet.iter_batches(batch_size=most, columns=wanted, use_threads=False)
         return
     left = parquet.metadata.num_rows  # The file has none of the table's columns, so its rows are all null.
     while left:
-        rows = min(left, BATCH_ROWS)
+        rows = min(left, most)
         yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"])
         left -= rows
 
