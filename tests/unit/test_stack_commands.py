@@ -46,13 +46,70 @@ def test_the_page_asks_the_stack_s_services_and_links_them_at_their_ports(run):
         "Spark=http://spark-worker:8081/json/,http://127.0.0.1:8081/",
     ]
     optional = options(words, "--optional-service")
-    names = ["Kafka", "Presto", "Spark history", "Notebooks", "Iceberg REST", "Monitor"]
+    names = ["Kafka", "Presto", "Spark history", "Notebooks", "Iceberg REST", "SQL server", "SQL session", "Monitor"]
     assert [word.partition("=")[0] for word in optional] == names
     assert optional[1] == "Presto=http://presto:8080/v1/info,http://127.0.0.1:29190/"
     secure = {"TRINO_SCHEME": "https", "TRINO_PORT": "29143", "STORE_CHECK": "tcp://namenode:8020"}
     words, _ = run(IMAGES / "ui" / "status-page", stand_in="pydelta", **secure)
     assert options(words, "--service")[0] == "Object store=tcp://namenode:8020"
     assert options(words, "--service")[2] == "Trino=http://trino:8080/v1/info,https://127.0.0.1:29143/"
+
+
+def test_the_page_asks_the_stack_s_engines_and_shows_rows_where_trino_asks_no_password(run):
+    words, _ = run(IMAGES / "ui" / "status-page", stand_in="pydelta")
+    assert options(words, "--engine") == [
+        "Spark=file:///opt/status/cluster.json",
+        "Trino=http://trino:8080/v1/query",
+        "Presto=http://presto:8080/v1/query",
+        "Spark history=http://history:18080/api/v1/applications?limit=200",
+    ]
+    assert options(words, "--lineage") == ["/opt/events/lineage"]
+    given = [("", "", True), ("", "https", False), ("yes", "https", True), ("no", "", False), ("no", "https", False)]
+    for preview, scheme, shows in given:
+        words, _ = run(IMAGES / "ui" / "status-page", stand_in="pydelta", UI_PREVIEW=preview, TRINO_SCHEME=scheme)
+        assert words[-1] == ("--preview" if shows else "--no-preview"), (preview, scheme)
+
+
+def test_each_profile_of_the_stack_has_a_service_that_may_not_be_started(run):
+    words, _ = run(IMAGES / "ui" / "status-page", stand_in="pydelta")
+    shown = {word.partition("=")[0] for word in options(words, "--optional-service")}
+    profiles = {profile for service in stack_files.services().values() for profile in service.get("profiles", [])}
+    named = {
+        "kafka": "Kafka",
+        "presto": "Presto",
+        "history": "Spark history",
+        "notebook": "Notebooks",
+        "iceberg": "Iceberg REST",
+        "serve": "SQL server",
+        "session": "SQL session",
+        "monitor": "Monitor",
+    }
+    assert set(named.values()) == shown
+    stores_and_steps = {"minio", "versity", "hdfs", "external", "client", "tests", "certificates", "secure"}
+    assert profiles - stores_and_steps <= named.keys() | {"sql"}, profiles
+
+
+def test_what_the_master_says_is_written_down_for_the_page_and_its_last_word_stays(tmp_path):
+    (tmp_path / "curl").write_text(
+        f'#!/bin/sh\n[ -e {tmp_path}/down ] && exit 7\nwhile [ "$1" != -o ]; do shift; done\necho "{{}}" >"$2"\n'
+    )
+    (tmp_path / "curl").chmod(0o755)
+    (tmp_path / "sleep").write_text(f"#!/bin/sh\n[ -e {tmp_path}/down ] && kill $PPID\ntouch {tmp_path}/down\n")
+    (tmp_path / "sleep").chmod(0o755)
+    file = tmp_path / "cluster.json"
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run([SPARK / "cluster-status", file], env=env, check=False, timeout=60)
+    assert file.read_text() == "{}\n"
+    assert not file.with_name("cluster.json.new").exists()
+
+
+def test_the_page_reads_the_events_that_programs_write():
+    services = stack_files.services()
+    assert "spark-events:/opt/events:ro" in services["ui"]["volumes"]
+    for name in ("scheduler", "sql-server", "notebook", "spark-client"):
+        assert "OPENLINEAGE_URL" in services[name]["environment"], name
+        assert any(volume.startswith("spark-events:/opt/events") for volume in services[name]["volumes"]), name
+    assert "OPENLINEAGE_URL" not in services["ui"]["environment"]
 
 
 def test_the_page_s_service_hands_on_each_variable_that_its_script_reads():

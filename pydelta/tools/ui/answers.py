@@ -158,7 +158,7 @@ def _cluster(watch: Watch, _: Query) -> _Answer:
     view = watch.overview()
     clusters = []
     for engine in watch.questions.engines():
-        holders = sorted((run for run in engine.runs if _holds(run)), key=lambda run: -(run.memory_bytes or 0))
+        holders = sorted((run for run in engine.runs if _holds(run)), key=_held)
         clusters.append(
             {**_brief(engine), "cores": engine.cores, "coresUsed": engine.cores_used,
              "memoryBytes": engine.memory_bytes, "memoryUsedBytes": engine.memory_used_bytes,
@@ -166,6 +166,10 @@ def _cluster(watch: Watch, _: Query) -> _Answer:
         )  # fmt: skip
     shown = [item for item in clusters if item["kind"] != "Spark history"]
     return _Answer(template="cluster.html", shown={"clusters": shown}, more={"now": view.now_ms, "view": view})
+
+
+def _held(run: EngineRun) -> tuple[int, int]:
+    return -(run.cores or 0), -(run.memory_bytes or 0)
 
 
 def _holds(run: EngineRun) -> bool:

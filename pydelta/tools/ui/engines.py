@@ -3,6 +3,7 @@
 ::
 
     Spark's master   /json/                 applications with cores, memory, state; the cluster's cores and memory
+                     a file of that         the same, where the master cannot be reached: file:///…
     a Spark worker   /json/                 applications with memory on this worker
     Spark history    /api/v1/applications   applications that ran
     Trino, Presto    /v1/query              queries with user, state, memory
@@ -14,25 +15,29 @@ import datetime as dt
 import http.client
 import json
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.redaction import hide_text
 from pydelta.settings.clock import Deadline
 from pydelta.tools.ui.facts import EngineRun, EngineState
 from pydelta.tools.ui.formats import amount, duration
-from pydelta.tools.ui.services import has_name
+from pydelta.tools.ui.services import Service, has_name
+from pydelta.tools.ui.values import ServiceState
 
-__all__ = ["WatchedEngine", "ask_engine", "merged_runs", "parse_answer"]
+__all__ = ["WatchedEngine", "ask_application", "ask_engine", "merged_runs", "parse_answer"]
 
 _FORMS: Final = (
     "Write NAME=ADDRESS: Spark=http://spark-master:8080/json/, Trino=http://trino:8080/v1/query or "
     "History=http://history:18080/api/v1/applications?limit=100"
 )
 _ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
+_STALE_SECONDS: Final = 120
 _USER: Final = "status-page"
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _PIECE: Final = 256 * 1024
@@ -49,7 +54,8 @@ class WatchedEngine:
 
     Args:
         name: Name to show.
-        address: ``http://host:port/path`` or ``https://…``, without a user.
+        address: ``http://host:port/path`` or ``https://…`` without a user, or ``file:///path`` of a file that another
+            program keeps up to date.
     """
 
     name: str
@@ -66,6 +72,7 @@ class WatchedEngine:
         try:
             parts = urlsplit(address)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
+            usable = usable or (parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"))
         except ValueError:
             usable = False
         if not name or not usable or "@" in parts.netloc:
@@ -84,19 +91,57 @@ def ask_engine(engine: WatchedEngine, *, seconds: float) -> EngineState:
         engine: The engine.
         seconds: Maximum duration.
     """
-    where = hide_text(engine.address)
-    if not has_name(str(urlsplit(engine.address).hostname)):
-        return EngineState(name=engine.name, said="not started")
+    where, parts = hide_text(engine.address), urlsplit(engine.address)
     try:
+        if parts.scheme == "file":
+            return parse_answer(engine.name, _content(Path(unquote(parts.path))))
+        if not has_name(str(parts.hostname)):
+            return EngineState(name=engine.name, said="not started")
         return parse_answer(engine.name, _fetch(engine.address, seconds))
     except TimeoutError:
         said = f"{where} has not answered within {duration(seconds)}"
     except _UnusableError as error:
         said = f"{where} {error}"
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         said = f"{where}: {hide_text(str(reason))[:200]}"
     return EngineState(name=engine.name, ok=False, said=said, next=_ADVICE)
+
+
+def _content(path: Path) -> Any:
+    """Read JSON from a file that is kept up to date."""
+    found = path.stat()
+    age = time.time() - found.st_mtime
+    if age > _STALE_SECONDS:
+        raise _UnusableError(f"was written {duration(age)} ago and is not kept up to date")
+    if found.st_size > _MOST_BYTES:
+        raise _UnusableError(f"has more than {amount(_MOST_BYTES)}, which are not read")
+    return json.loads(path.read_bytes())
+
+
+def ask_application(service: Service, engines: Sequence[WatchedEngine], *, seconds: float, now_ms: int) -> ServiceState:
+    """Check a service that is an application of Spark, by its name, where its ports cannot be reached.
+
+    Args:
+        service: The service, with an address such as ``application://sql-server``.
+        engines: The engines, one of which lists the application.
+        seconds: Maximum duration of asking one engine.
+        now_ms: The current time, epoch milliseconds.
+    """
+    name = urlsplit(service.address).netloc
+    states = [ask_engine(engine, seconds=seconds) for engine in engines if _may_list(engine)]
+    runs = [run for state in states for run in state.runs if run.name == name and run.state in ("running", "waiting")]
+    known = any(state.ok and state.kind in ("Spark", "Spark worker") for state in states)
+    said = "runs on the cluster" if runs else "does not run" if known else "Spark's master does not list it"
+    return ServiceState(
+        name=service.name, ok=bool(runs), said=said, link=service.link, there=bool(runs) or not service.optional,
+        next=None if runs else _ADVICE, checked_ms=now_ms,
+    )  # fmt: skip
+
+
+def _may_list(engine: WatchedEngine) -> bool:
+    parts = urlsplit(engine.address)
+    return parts.scheme == "file" or parts.path.rstrip("/").endswith("/json")
 
 
 def _fetch(address: str, seconds: float) -> Any:
@@ -173,7 +218,7 @@ def _master(name: str, found: Mapping[str, Any]) -> EngineState:
                 engine=name, id=str(app["id"]), name=_text(app["name"]), who=_text(app.get("user") or "") or None,
                 state=state, began_ms=began, ended_ms=began + int(app["duration"]) if ended else None,
                 cores=None if ended else int(app["cores"]), per_executor=True,
-                memory_bytes=None if ended else int(app.get("memoryperexecutor", 0)) * _MIB,
+                memory_bytes=None if ended or not int(app["cores"]) else int(app.get("memoryperexecutor", 0)) * _MIB,
             )
         )  # fmt: skip
     return _cluster(name, "Spark", found, runs)

@@ -143,10 +143,7 @@ class Questions:
     def engines(self) -> list[EngineState]:
         """Ask the engines for their runs."""
         self._settle(*self._engines)
-        return [
-            job.result or EngineState(name=engine.name)
-            for engine, job in zip(self._options.engines, self._engines, strict=True)
-        ]
+        return [_state(engine.name, job) for engine, job in zip(self._options.engines, self._engines, strict=True)]
 
     def lineage(self) -> LineageState:
         """Read the events of lineage, if a folder of them is configured."""
@@ -173,6 +170,12 @@ class Questions:
             while len(kept) > _KEPT:
                 kept.pop(next(iter(kept)))
             return job
+
+
+def _state(name: str, job: ReadJob) -> EngineState:
+    if job.trouble is not None:
+        return EngineState(name=name, ok=False, said=job.trouble.what, next=job.trouble.next)
+    return job.result or EngineState(name=name)
 
 
 def _read(table: ShownTable, snapshot: Snapshot | None) -> Snapshot:

@@ -19,8 +19,10 @@ from pydelta.errors.redaction import hide_text
 from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.values import ServiceState
 
-__all__ = ["Service", "ask", "has_name", "read_schedule", "read_schedules"]
+__all__ = ["APPLICATION", "Service", "ask", "has_name", "read_schedule", "read_schedules"]
 
+APPLICATION: Final = "application"
+"""The scheme of a service that is an application of Spark."""
 _OK: Final = 400
 _NOT_A_STATUS: Final = "it is not a status file of jobs/schedule.py or jobs/maintain.py"
 _LATE_SECONDS: Final = 600
@@ -35,7 +37,8 @@ class Service:
 
     Args:
         name: Name to show.
-        address: ``http://host:port/path``, ``https://…``, or any scheme with host and port (``thrift://``, ``tcp://``).
+        address: ``http://host:port/path``, ``https://…``, any scheme with host and port (``thrift://``, ``tcp://``),
+            or ``application://name`` for an application of a watched Spark.
         link: Address for a browser, if any.
         optional: Show it only once its host name can be resolved.
     """
@@ -61,6 +64,7 @@ class Service:
         try:
             parts = urlsplit(address)
             port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+            port = 0 if parts.scheme == APPLICATION else port
             of_link = urlsplit(link).scheme
         except ValueError:
             port = None

@@ -16,17 +16,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import TableNotFoundError
 from pydelta.settings.clock import Deadline, epoch_ms
 from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
-from pydelta.tools.ui.engines import WatchedEngine
+from pydelta.tools.ui.engines import WatchedEngine, ask_application
 from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.lanes import ReadJob, ReadJobs, ReadLane
 from pydelta.tools.ui.questions import Questions
-from pydelta.tools.ui.services import Service, ask, read_schedules
+from pydelta.tools.ui.services import APPLICATION, Service, ask, read_schedules
 from pydelta.tools.ui.sources import Catalog, FoundTables, Sources, find_places
 from pydelta.tools.ui.streams import read_stream, with_backlog
 from pydelta.tools.ui.values import GarbageState, ServiceState, ShownPlace, ShownTable, StreamState, Trouble
@@ -116,7 +117,7 @@ class Watch:
             for place in watched.checkpoints
         ]
         self._services = [
-            ReadJob(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=epoch_ms()), lane=ReadLane())  # type: ignore[misc]
+            ReadJob(run=lambda item=item: self._ask(item), lane=ReadLane())  # type: ignore[misc]
             for item in watched.services
         ]
         self._met = {item.name for item in watched.services if not item.optional}
@@ -196,6 +197,12 @@ class Watch:
             while len(self._details) > _DETAILS:
                 self._details.popitem(last=False)
         return found
+
+    def _ask(self, service: Service) -> ServiceState:
+        seconds, now = self.watched.patience, epoch_ms()
+        if urlsplit(service.address).scheme == APPLICATION:
+            return ask_application(service, self.watched.engines, seconds=seconds, now_ms=now)
+        return ask(service, seconds=seconds, now_ms=now)
 
     def _reader_of(self, table: ShownTable) -> Reader:
         """Return the reader of a table.

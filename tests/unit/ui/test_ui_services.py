@@ -199,9 +199,8 @@ def test_a_schedule_that_is_switched_off_is_off_neither_late_nor_red(tmp_path):
         ("look", None, True, "off"),
         ("sync", True, False, "has not run yet"),
     ]
-    assert [state.said for state in read_schedules([_schedule(tmp_path, text, {"COMPACT_AT": "03:00"})], now_ms=0)][
-        0
-    ] == "has not run yet, daily at 03:00 UTC"
+    first, *_ = read_schedules([_schedule(tmp_path, text, {"COMPACT_AT": "03:00"})], now_ms=0)
+    assert first.said == "has not run yet, daily at 03:00 UTC"
 
 
 def test_the_status_of_a_program_whose_line_is_off_is_not_shown_as_late(tmp_path):
