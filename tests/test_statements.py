@@ -12,6 +12,7 @@ from pathlib import Path
 from catalog_sync.iceberg.entry import ICEBERG_PROPERTY
 from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY
 from pydelta.settings.maintenance import policy_names
+from pydelta.tools.ui.preview import PREVIEW_PROPERTY
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pydelta", "catalog_sync", "jobs")
@@ -26,6 +27,7 @@ OF_TABLES = {
     ICEBERG_PROPERTY,
     "pydelta.log.compactionInterval",
     "pydelta.iceberg.formatVersion",
+    PREVIEW_PROPERTY,
 }
 OTHERS = {*PROJECT["entry-points"], *policy_names(), *OF_TABLES}
 """Entry points, and properties of tables, which have the engine's name before them."""

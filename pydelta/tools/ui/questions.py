@@ -24,6 +24,7 @@ __all__ = ["Questions"]
 _KEPT: Final = 64
 """Answers about this many tables are kept, of each kind."""
 _SUM_SECONDS: Final = 10.0
+_AGAIN_SECONDS: Final = 300.0
 
 
 class _Options(Protocol):
@@ -97,7 +98,9 @@ class Questions:
 
         job = self._job("sums", (table.place.uri, table.table_id, shows), run, table)
         version = _read(table, reader.snapshot).version
-        if job.result is None or job.result.version != version:
+        # What could not be summed up in time is not tried again with each commit.
+        waits = job.result is not None and not job.result.columns and self._clock() - job.began < _AGAIN_SECONDS
+        if job.result is None or (job.result.version != version and not waits):
             self._settle(job)
         if job.result is None:
             said = job.trouble.what if job.trouble else "The statistics are being summed up. Load the page again."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from pydelta.log import Snapshot
 from pydelta.log.exact_statistics import ExactStatistics
 from pydelta.protocol.names import path_text
 from pydelta.protocol.schema import leaf_paths, logical_to_physical
-from pydelta.protocol.stats import stat_column
+from pydelta.protocol.stats import leaves_with_stats, stat_column
 from pydelta.protocol.types import DataType
 from pydelta.settings.clock import Deadline
 from pydelta.tools.ui.facts import ColumnSums, TableSums
@@ -23,9 +24,12 @@ __all__ = ["MOST_COLUMNS", "sum_columns"]
 
 MOST_COLUMNS: Final = 100
 """Statistics are shown of this many leading columns."""
-_SLICE_CELLS: Final = 4_000_000
-"""Reading a column's statistics from text parses all of them, so that the work grows with the square of the columns."""
-_MOST_FILES: Final = 65_536
+_FIRST_FILES: Final = 256
+_FEWEST_FILES: Final = 64
+_MOST_FILES: Final = 262_144
+_SLICE_SECONDS: Final = 1.5
+"""A slice should take this long. Columns of a checkpoint are read much faster than text, which a slice shows."""
+_FASTER: Final = 8
 _MOST_VECTORS: Final = 20_000
 _TEXT_LENGTH: Final = 100
 
@@ -45,11 +49,11 @@ def sum_columns(snapshot: Snapshot, deadline: Deadline, *, shows_values: bool = 
     """
     stored = logical_to_physical(snapshot.schema, snapshot.column_mapping_mode)
     pairs = zip(leaf_paths(snapshot.schema), leaf_paths(stored), strict=True)
-    partitions = {name.lower() for name in snapshot.partition_columns}
-    leaves: dict[str, _Leaf] = {}
-    for (path, data_type), (physical, _) in pairs:
-        if not (len(path) == 1 and path[0].lower() in partitions):
-            leaves[path_text(path)] = (physical, data_type)
+    recorded = leaves_with_stats(snapshot.schema, snapshot.properties, snapshot.partition_columns)
+    indexed = {path for path, _ in recorded}
+    leaves: dict[str, _Leaf] = {
+        path_text(path): (physical, data_type) for (path, data_type), (physical, _) in pairs if path in indexed
+    }
     shown = dict(list(leaves.items())[:MOST_COLUMNS])
     hides = snapshot.files.has_live_vectors()
     sums = _sums(snapshot, list(shown.values()), deadline)
@@ -71,13 +75,17 @@ def sum_columns(snapshot: Snapshot, deadline: Deadline, *, shows_values: bool = 
 def _sums(snapshot: Snapshot, leaves: Sequence[_Leaf], deadline: Deadline) -> dict[str, Any] | None:
     """Sum up all files, as one row; None if the deadline passes before."""
     files, core = snapshot.files, snapshot.files.core
-    size = min(max(_SLICE_CELLS // (len(leaves) + 1) ** 2, 64), _MOST_FILES)
+    start, size = 0, _FIRST_FILES
     parts: list[pl.DataFrame] = []
-    for start in range(0, max(core.height, 1), size):
+    while start < core.height or not parts:
         if not deadline.remaining():
             return None
+        began = time.monotonic()
         stats = files.stats_columns(core.slice(start, size), leaves)
         parts.append(stats.select(_partial(stats)))
+        start += size
+        faster = min(_SLICE_SECONDS / max(time.monotonic() - began, 0.001), _FASTER)
+        size = min(max(int(size * faster), _FEWEST_FILES), _MOST_FILES)
     whole = pl.concat(parts, how="diagonal_relaxed")
     return whole.select(_total(name) for name in whole.columns).row(0, named=True)
 

@@ -187,7 +187,6 @@ def one(number):
 
 def test_statistics_of_many_files_are_summed_in_slices(tmp_path, monkeypatch):
     snapshot = many(tmp_path, 30_000, one)
-    monkeypatch.setattr("pydelta.tools.ui.statistics._SLICE_CELLS", 20_000)
     asked = []
     real = type(snapshot.files).stats_columns
 
@@ -200,8 +199,26 @@ def test_statistics_of_many_files_are_summed_in_slices(tmp_path, monkeypatch):
     assert (found.rows, found.limited) == (60_000, None)
     assert (found.columns["id"].low, found.columns["id"].high, found.columns["s"].nulls) == ("0", "30000", 30_000)
     assert (found.columns["day"].low, found.columns["day"].high, found.columns["day"].nulls) == ("0", "6", 0)
-    assert max(height for height, leaves in asked if leaves) == 20_000 // 9
-    assert len(asked) == -(-30_000 // (20_000 // 9)) + 1, "a slice is asked once, however many files it has"
+    slices = [height for height, leaves in asked if leaves]
+    assert sum(slices) == 30_000, "each file is read once"
+    assert slices[0] == 256
+    assert len(asked) < 100, "in slices, however many files there are"
+
+
+def test_slices_become_small_where_reading_is_slow(tmp_path, monkeypatch):
+    snapshot = many(tmp_path, 3000, one)
+    now = iter(range(10_000))
+    monkeypatch.setattr("pydelta.tools.ui.statistics.time.monotonic", lambda: next(now) * 100.0)
+    asked = []
+    real = type(snapshot.files).stats_columns
+
+    def counted(files, frame, leaves):
+        asked.append(frame.height)
+        return real(files, frame, leaves)
+
+    monkeypatch.setattr(type(snapshot.files), "stats_columns", counted)
+    assert sum_columns(snapshot, Deadline(None)).rows == 6000
+    assert asked[:3] == [256, 64, 64]
 
 
 def test_statistics_that_take_too_long_are_not_shown_in_part(tmp_path):
@@ -234,6 +251,13 @@ def test_wide_tables_have_statistics_of_their_first_columns(tmp_path):
     found = sum_columns(DeltaLog(LocalStore(tmp_path.as_uri())).update(), Deadline(None))
     assert len(found.columns) == 100
     assert "20 have none here" in found.limited
+
+
+def test_columns_beyond_those_that_the_table_records_have_no_statistics(tmp_path):
+    pydelta.LocalTable.create(str(tmp_path), pa.table({f"c{number}": [1] for number in range(40)}))
+    found = sum_columns(DeltaLog(LocalStore(tmp_path.as_uri())).update(), Deadline(None))
+    assert list(found.columns) == [f"c{number}" for number in range(32)]
+    assert (found.limited, found.columns["c31"].low) == (None, "1")
 
 
 # --- engines ---------------------------------------------------------------------------------------------------------
