@@ -52,5 +52,44 @@ for service in ("Object store", "Metastore", "Spark"):
     assert f'pydelta_service_up{{service="{service}"}} 1.0' in metrics, metrics
 assert 'service="Scheduled: ' in metrics, metrics
 assert get("/", data=b"x")[0] == 405
+
+
+def api(path: str) -> dict:
+    status, text = get(f"/api{path}")
+    assert status == 200, (path, text)
+    return json.loads(text)
+
+
+assert "lake" in {database["name"] for database in api("/databases")["databases"]}
+name, table = max(read.items(), key=lambda item: item[1]["files"]["live"])
+assert [column["name"] for column in api(f"/columns?name={quote(name)}")["columns"]]
+assert api(f"/search?q={quote(name)}")["found"][0]["table"] == name
+status, text = get(f"/api/preview?name={quote(name)}")
+assert status == 200 or (status == 403 and "--no-preview" in text), (name, status, text)
+while not all(cluster["ok"] or cluster["said"] == "not started" for cluster in api("/cluster")["clusters"]):
+    clusters = api("/cluster")["clusters"]
+    # With SECURE=yes Trino lets nobody look without a password.
+    if all(cluster["ok"] is not False or "does not let the page look" in cluster["said"] for cluster in clusters):
+        break
+    assert time.monotonic() < give_up, clusters
+    time.sleep(1)
+spark = {cluster["name"]: cluster for cluster in api("/cluster")["clusters"]}["Spark"]
+assert spark["cores"] > 0, spark
+assert {"runs", "count", "engines"} <= api("/runs").keys()
+lineage = api("/lineage")
+assert (lineage["location"], lineage["trouble"]) == ("/opt/events/lineage", None), lineage
+said = {service["name"]: service["said"] for service in json.loads(get("/api/tables")[1])["services"]}
+for optional in (
+    "Kafka",
+    "Presto",
+    "Spark history",
+    "Notebooks",
+    "Iceberg REST",
+    "SQL server",
+    "SQL session",
+    "Monitor",
+):
+    assert optional in said, said
+assert any(text == "off" for name, text in said.items() if name.startswith("Scheduled: ")), said
 assert get("/table?name=no.such")[0] == 404
 print(f"{len(read)} of {len(found)} tables, twins: {sorted(set(twins.values()))}, every service answers")

@@ -118,31 +118,38 @@ def add_ui(app: typer.Typer) -> None:
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
         from pydelta.api.console.addresses import Addresses
-        from pydelta.tools.ui.engines import WatchedEngine
-        from pydelta.tools.ui.services import Service
 
-        given |= {
-            "lineage": lineage,
-            "preview": preview,
-            "engines": [WatchedEngine.parse(item) for item in engine or []],
-        }
+        given |= {"lineage": lineage, "preview": preview}
         if garbage:
             given["garbage"] = garbage_seconds
         if inventory is not None:
             from pydelta.commands.vacuum.inventory_sources import inventory_at
 
             given["inventory"] = inventory_at(inventory, options)
-        named = [
-            (text, optional) for texts, optional in ((service, False), (optional_service, True)) for text in texts or []
-        ]
-        given["services"] = [
-            Service.parse(line, optional=optional)
-            for text, optional in named
-            for line in text.splitlines()
-            if line.strip()
-        ]
+        given |= _asked(service or [], optional_service or [], engine or [])
         watched = _watched((tables or [], folder or [], database or []), metastore, stream or [], options, given)
         run_ui(watched, Addresses(host=host, page=port, no_login=no_login))
+
+
+def _asked(services: list[str], optional: list[str], engines: list[str]) -> dict[str, Any]:
+    """Parse the services, of which a text may name several on separate lines, and the engines.
+
+    Raises:
+        InvalidArgumentError: A text names neither.
+    """
+    from pydelta.tools.ui.engines import WatchedEngine
+    from pydelta.tools.ui.services import Service
+
+    named = [(text, is_optional) for texts, is_optional in ((services, False), (optional, True)) for text in texts]
+    return {
+        "services": [
+            Service.parse(line, optional=is_optional)
+            for text, is_optional in named
+            for line in text.splitlines()
+            if line.strip()
+        ],
+        "engines": [WatchedEngine.parse(item) for item in engines],
+    }
 
 
 def _watched(

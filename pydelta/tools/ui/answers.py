@@ -13,7 +13,7 @@ from pydelta.tools.ui.facts import EngineRun, TableSums
 from pydelta.tools.ui.lineage import around, named_steps
 from pydelta.tools.ui.pages import column_rows, json_text, render
 from pydelta.tools.ui.preview import DEFAULT_ROWS, MOST_ROWS
-from pydelta.tools.ui.replies import JSON, NoPageError, Query, Reply
+from pydelta.tools.ui.replies import JSON, NoPageError, PageReply, Query
 from pydelta.tools.ui.values import ShownTable, Trouble
 from pydelta.tools.ui.watch import Overview, Watch
 
@@ -33,19 +33,19 @@ class _Answer:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def answers_of(watch: Watch) -> dict[str, Callable[[Query], Reply]]:
+def answers_of(watch: Watch) -> dict[str, Callable[[Query], PageReply]]:
     """Map the paths of the catalog's pages to the functions that answer them."""
-    found: dict[str, Callable[[Query], Reply]] = {
-        "/api/columns": lambda query: Reply(json_text(_columns(watch, query)), JSON)
+    found: dict[str, Callable[[Query], PageReply]] = {
+        "/api/columns": lambda query: PageReply(json_text(_columns(watch, query)), JSON)
     }
     for path, answer in _ANSWERS.items():
         found[path] = lambda query, answer=answer: _page(answer(watch, query))  # type: ignore[misc]
-        found[f"/api{path}"] = lambda query, answer=answer: Reply(json_text(answer(watch, query).shown), JSON)  # type: ignore[misc]
+        found[f"/api{path}"] = lambda query, answer=answer: PageReply(json_text(answer(watch, query).shown), JSON)  # type: ignore[misc]
     return found
 
 
-def _page(answer: _Answer) -> Reply:
-    return Reply(render(answer.template, **answer.shown, **answer.more).encode())
+def _page(answer: _Answer) -> PageReply:
+    return PageReply(render(answer.template, **answer.shown, **answer.more).encode())
 
 
 def chosen_table(view: Overview, query: Query) -> tuple[Overview, ShownTable]:

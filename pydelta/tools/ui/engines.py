@@ -1,4 +1,4 @@
-"""Ask engines for their queries and applications, and for who holds the cluster, by the JSON of their own pages.
+"""Ask engines for their queries and applications, and for who holds the cluster, by the JSON that their pages have.
 
 ::
 

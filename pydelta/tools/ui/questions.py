@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from pydelta.errors import TableNotFoundError, UnsafeOperationError
@@ -14,7 +15,7 @@ from pydelta.tools.ui.engines import WatchedEngine, ask_engine
 from pydelta.tools.ui.facts import EngineState, LineageState, ShownRows, TableSums
 from pydelta.tools.ui.lanes import ReadJob, ReadJobs, ReadLane
 from pydelta.tools.ui.lineage import read_lineage
-from pydelta.tools.ui.preview import MOST_ROWS, PREVIEW_PROPERTY, PreviewLimits, is_denied, read_rows
+from pydelta.tools.ui.preview import DEFAULT_ROWS, MOST_ROWS, PREVIEW_PROPERTY, PreviewLimits, is_denied, read_rows
 from pydelta.tools.ui.sources import Sources
 from pydelta.tools.ui.statistics import sum_columns
 from pydelta.tools.ui.values import ShownTable
@@ -124,7 +125,8 @@ class Questions:
                 hint=f"Its property {PREVIEW_PROPERTY} denies it; query it with an engine.",
             )
         reader = self._reader_of(table)
-        limits = PreviewLimits(rows=min(rows, MOST_ROWS), seconds=self._options.patience)
+        # There are two sizes, so that not every number of rows is another read.
+        limits = PreviewLimits(rows=DEFAULT_ROWS if rows <= DEFAULT_ROWS else MOST_ROWS, seconds=self._options.patience)
 
         def run() -> ShownRows | Exception:
             try:
@@ -141,7 +143,7 @@ class Questions:
         if job.result is None:
             raise TimeoutError
         found: ShownRows = job.result
-        return found
+        return replace(found, rows=found.rows[:rows])
 
     def engines(self) -> list[EngineState]:
         """Ask the engines for their runs."""

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from pydelta.tools.ui.pages import json_text, message_page
 from pydelta.tools.ui.values import Trouble
 
-__all__ = ["HTML", "JSON", "NoPageError", "Query", "Reply", "told"]
+__all__ = ["HTML", "JSON", "NoPageError", "PageReply", "Query", "told"]
 
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json; charset=utf-8"
@@ -19,7 +19,7 @@ Query: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PageReply:
     """The answer to a request: body, content type and HTTP status."""
 
     body: bytes
@@ -35,8 +35,8 @@ class NoPageError(Exception):
         self.status, self.title, self.trouble = status, title, trouble
 
 
-def told(status: int, title: str, trouble: Trouble, *, as_json: bool) -> Reply:
+def told(status: int, title: str, trouble: Trouble, *, as_json: bool) -> PageReply:
     """Return a message in place of a page."""
     if as_json:
-        return Reply(json_text({"error": title, "message": trouble.what, "next": trouble.next}), JSON, status)
-    return Reply(message_page(title, trouble).encode(), HTML, status)
+        return PageReply(json_text({"error": title, "message": trouble.what, "next": trouble.next}), JSON, status)
+    return PageReply(message_page(title, trouble).encode(), HTML, status)

@@ -20,7 +20,7 @@ from pydelta.tools.ui.pages import (
     table_page,
     tables_json,
 )
-from pydelta.tools.ui.replies import JSON, NoPageError, Query, Reply, told
+from pydelta.tools.ui.replies import JSON, NoPageError, PageReply, Query, told
 from pydelta.tools.ui.values import ShownTable, Trouble
 from pydelta.tools.ui.watch import Overview, Watch
 
@@ -55,16 +55,16 @@ class Application:
     def __init__(self, watch: Watch, *, host: str = "127.0.0.1") -> None:
         self._watch = watch
         self._host = host
-        self._routes: dict[str, Callable[[Query], Reply]] = {
-            "/": lambda _: Reply(overview_page(self._watch.overview()).encode()),
+        self._routes: dict[str, Callable[[Query], PageReply]] = {
+            "/": lambda _: PageReply(overview_page(self._watch.overview()).encode()),
             "/table": self._table,
             "/commit": self._commit,
-            "/page.css": lambda _: Reply(stylesheet(), "text/css; charset=utf-8"),
+            "/page.css": lambda _: PageReply(stylesheet(), "text/css; charset=utf-8"),
             "/health": self._health,
-            "/api/tables": lambda _: Reply(json_text(tables_json(self._watch.overview())), JSON),
+            "/api/tables": lambda _: PageReply(json_text(tables_json(self._watch.overview())), JSON),
             "/api/table": self._table_json,
             "/api/commit": self._commit_json,
-            "/metrics": lambda _: Reply(metrics_text(self._watch.overview()), CONTENT_TYPE),
+            "/metrics": lambda _: PageReply(metrics_text(self._watch.overview()), CONTENT_TYPE),
             **answers_of(watch),
         }
 
@@ -77,7 +77,7 @@ class Application:
         start_response(_STATUS[reply.status], headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else reply.body]
 
-    def _reply(self, environ: dict[str, Any]) -> Reply:
+    def _reply(self, environ: dict[str, Any]) -> PageReply:
         path = environ.get("PATH_INFO") or "/"
         as_json = path.startswith(("/api/", "/health"))
         try:
@@ -123,22 +123,22 @@ class Application:
     def _chosen(self, query: Query) -> tuple[Overview, ShownTable]:
         return chosen_table(self._watch.overview(), query)
 
-    def _table(self, query: Query) -> Reply:
+    def _table(self, query: Query) -> PageReply:
         view, table = self._chosen(query)
-        return Reply(table_page(view, table, sums_of(self._watch, table)).encode())
+        return PageReply(table_page(view, table, sums_of(self._watch, table)).encode())
 
-    def _table_json(self, query: Query) -> Reply:
-        return Reply(json_text(table_json(*self._chosen(query))), JSON)
+    def _table_json(self, query: Query) -> PageReply:
+        return PageReply(json_text(table_json(*self._chosen(query))), JSON)
 
-    def _commit(self, query: Query) -> Reply:
+    def _commit(self, query: Query) -> PageReply:
         view, table = self._chosen(query)
-        return Reply(commit_page(view, table, self._watch.detail(table, _version(query))).encode())
+        return PageReply(commit_page(view, table, self._watch.detail(table, _version(query))).encode())
 
-    def _commit_json(self, query: Query) -> Reply:
+    def _commit_json(self, query: Query) -> PageReply:
         _, table = self._chosen(query)
-        return Reply(json_text(self._watch.detail(table, _version(query))), JSON)
+        return PageReply(json_text(self._watch.detail(table, _version(query))), JSON)
 
-    def _health(self, _: Query) -> Reply:
+    def _health(self, _: Query) -> PageReply:
         """Answer at once. The status shows that this server works; the body lists problems of tables and services."""
         view = self._watch.overview(waits=False)
         down = [service.name for service in view.services if service.ok is False]
@@ -149,7 +149,7 @@ class Application:
             "servicesThatDoNotAnswer": down,
             "troubles": view.troubles,
         }
-        return Reply(json_text(found), JSON)
+        return PageReply(json_text(found), JSON)
 
 
 def _version(query: Query) -> int:
