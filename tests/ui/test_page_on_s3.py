@@ -5,10 +5,12 @@ from __future__ import annotations
 import urllib.request
 import uuid
 
+import pyarrow as pa
 import pytest
 from leaks import secret
 from s3_server import S3Server
 
+import pydelta
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish
 from pydelta.storage import open_store
@@ -73,3 +75,20 @@ def test_a_bucket_that_is_not_there_is_a_line(server, lake):
         assert trouble.next
         assert "Traceback" not in trouble.what
         assert SECRET not in trouble.what
+
+
+def test_rows_and_statistics_are_read_from_a_bucket_by_ranges_and_nothing_is_written(server, lake):
+    place, options = lake
+    rows = 200_000
+    texts = [f"{number:07d}" * 10 for number in range(rows)]
+    pydelta.LocalTable.create(f"{place}/rows", pa.table({"id": list(range(rows)), "text": texts}), options=options)
+    sources = Sources(tables=[f"rows={place}/rows"], options=options)
+    watch = Watch(Watched(sources=sources, fresh=600, patience=600))
+    table = watch.overview().table("rows")
+    server.requests.clear()
+    found = watch.questions.rows(table, 3)
+    assert [row[0] for row in found.rows] == ["0", "1", "2"]
+    assert found.read_bytes < table.files.live_bytes / 3
+    sums = watch.questions.sums(table)
+    assert (sums.rows, sums.columns["id"].high) == (rows, str(rows - 1))
+    assert {method for method, _ in server.requests} <= {"GET", "HEAD"}
