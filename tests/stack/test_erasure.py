@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 
 import pyarrow as pa
@@ -100,7 +101,7 @@ def rows_in_trino(sql, lake, name):
 def test_five_hundred_persons_leave_a_lake_by_a_job_that_is_killed_and_trino_shows_the_others(
     store_at, submit, sql, register
 ):
-    root = f"{ROOT}/erasable_lake"
+    root = f"{ROOT}/lake_{uuid.uuid4().hex[:8]}"  # Trino keeps what it read of a place.
     lake = planned(root)
     copies = {"shallow clone": ("plain", "SHALLOW"), "deep clone": ("vectors", "DEEP")}
     statements = [statement for name in KINDS for statement in lake.statements[name]]
@@ -136,8 +137,14 @@ def test_five_hundred_persons_leave_a_lake_by_a_job_that_is_killed_and_trino_sho
         assert rows_in_trino(sql, lake, name)[0] == lake.expected[name], (name, ends)
 
     done = submit("erase", *arguments)
-    assert done.code == 0, (done.result, done.errors)
-    assert [table["status"] for table in done.result["tables"]] == ["proven"] * len(names)
+    tables = (done.result or {}).get("tables", ())
+    failed = [
+        {key: held for key, held in table.items() if key != "request"}
+        for table in tables
+        if table["status"] != "proven"
+    ]
+    assert str(failed) == "[]", (ends, done.errors)
+    assert (done.code, len(tables)) == (0, len(names)), done
     assert search_lake(lake, store) == []
     for name in names:
         register(f"erased_{name.replace(' ', '_')}", lake.path(name))
