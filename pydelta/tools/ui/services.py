@@ -6,17 +6,16 @@ import contextlib
 import datetime as dt
 import http.client
 import ipaddress
-import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.redaction import hide_text
 from pydelta.tools.ui.formats import duration
+from pydelta.tools.ui.schedules import status_rows
 from pydelta.tools.ui.values import ServiceState
 
 __all__ = ["Service", "ask", "read_schedule"]
@@ -128,8 +127,7 @@ def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:
 def read_schedule(path: str, *, now_ms: int) -> list[ServiceState]:
     """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``, and return a state per line."""
     try:
-        rows = json.loads(Path(path).read_text())
-        return [_line(row, now_ms) for row in rows]
+        return [_line(row, now_ms) for row in status_rows(path)]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a status file of jobs/schedule.py or jobs/maintain.py"
         return [
@@ -157,6 +155,7 @@ def _line(row: Mapping[str, Any], now_ms: int) -> ServiceState:
         ok=not code,
         said=", ".join(parts) or "has not run yet",
         next="Look at the scheduler's log; in the stack: make logs SERVICE=scheduler." if code else None,
+        kind="schedule",
         checked_ms=now_ms,
     )
 

@@ -14,16 +14,20 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import TableNotFoundError
 from pydelta.settings.clock import Deadline, epoch_ms
+from pydelta.tools.alerts.webhook import WebhookState
+from pydelta.tools.ui.alerting import refused_by_table, webhook_troubles
 from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
+from pydelta.tools.ui.disks import Disk, DiskState, disk_line, measure_disk
 from pydelta.tools.ui.formats import duration
+from pydelta.tools.ui.schedules import FailedAction, ScheduleState, failed_actions, schedule_states
 from pydelta.tools.ui.services import Service, ask, read_schedule
 from pydelta.tools.ui.sources import Catalog, FoundTables, Sources, find_places
 from pydelta.tools.ui.streams import read_stream, with_backlog
@@ -53,6 +57,8 @@ class Watched:
         garbage: Seconds that listing one table for garbage may take; None turns it off.
         garbage_every: Seconds during which the garbage found is shown.
         inventory: A list of files to use instead of listings.
+        disks: Disks to measure.
+        refusals: Files of ``jobs/maintain.py`` with the number of refused commits.
     """
 
     sources: Sources
@@ -66,17 +72,33 @@ class Watched:
     garbage: float | None = None
     garbage_every: float = 3600.0
     inventory: Inventory | None = None
+    disks: Sequence[Disk] = ()
+    refusals: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Everything at one moment. Tables with problems come first."""
+    """Everything at one moment. Tables with problems come first.
+
+    Args:
+        now_ms: The time, epoch milliseconds.
+        tables, streams, services, schedules, disks: What is watched. The services have a line for each of the last two.
+        failed_actions: Actions of maintenance whose last try failed.
+        refused: Refused commits by the name of a table and the error's code; None if they are not counted.
+        webhook: How alerts are posted; None if they are not.
+        troubles: Problems of the page as a whole.
+    """
 
     now_ms: int
     tables: tuple[ShownTable, ...]
     streams: tuple[StreamState, ...]
     services: tuple[ServiceState, ...]
     troubles: tuple[Trouble, ...]
+    schedules: tuple[ScheduleState, ...] = ()
+    failed_actions: tuple[FailedAction, ...] = ()
+    disks: tuple[DiskState, ...] = ()
+    refused: Mapping[str, Mapping[str, int]] | None = None
+    webhook: WebhookState | None = None
 
     def table(self, name: str) -> ShownTable | None:
         """Return the table with a name or location, if it is shown."""
@@ -186,6 +208,11 @@ class Watch:
             _Job(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=epoch_ms()), lane=_Lane())  # type: ignore[misc]
             for item in watched.services
         ]
+        self._disks = [
+            _Job(run=lambda item=item: measure_disk(item, seconds=watched.patience), lane=_Lane())  # type: ignore[misc]
+            for item in watched.disks
+        ]
+        self.webhook: Callable[[], WebhookState | None] = lambda: None
         self._met = {item.name for item in watched.services if not item.optional}
         self._details: OrderedDict[tuple[str, str | None, int], Detail] = OrderedDict()
         self._lock = threading.Lock()
@@ -200,13 +227,13 @@ class Watch:
         patience = watched.patience if waits else 0.0
         deadline, since = Deadline(patience, clock=self._clock), now - watched.fresh
         # This starts the jobs without waiting.
-        self._jobs.settle([*self._streams, *self._services], since, Deadline(0.0))
+        self._jobs.settle([*self._streams, *self._services, *self._disks], since, Deadline(0.0))
         self._jobs.settle([self._find], since, Deadline(patience / 2, clock=self._clock))
         found: FoundTables = self._find.result or FoundTables(places=())
         tables = self._jobs_of(found.places)
         # Looking up an unknown host name may take long, so services that never answered are not waited for.
         met = [job for item, job in zip(watched.services, self._services, strict=True) if item.name in self._met]
-        self._jobs.settle([*tables, *self._streams, *met], since, deadline)
+        self._jobs.settle([*tables, *self._streams, *met, *self._disks], since, deadline)
         self._start_garbage(found.places, now)
         states = [self._state(place, job) for place, job in zip(found.places, tables, strict=True)]
         states.sort(key=lambda state: (-state.weight, state.place.name))
@@ -219,12 +246,18 @@ class Watch:
             job.result or StreamState(location=place, trouble=self._late(f"{place} is being read", "its store", job))
             for place, job in zip(watched.checkpoints, self._streams, strict=True)
         ]
+        webhook = self.webhook()
         return Overview(
             now_ms=epoch_ms(),
             tables=tuple(states),
             streams=tuple(with_backlog(streams, states)),
             services=tuple(self._asked_services()),
-            troubles=tuple(troubles),
+            troubles=(*troubles, *webhook_troubles(webhook)),
+            schedules=tuple(schedule_states(watched.schedules, now_ms=epoch_ms())),
+            failed_actions=tuple(failed_actions(watched.schedules)),
+            disks=tuple(job.result for job in self._disks if job.result is not None and not self._is_late(job)),
+            refused=refused_by_table(watched.refusals, found.places),
+            webhook=webhook,
         )
 
     def detail(self, table: ShownTable, version: int) -> Detail:
@@ -349,3 +382,8 @@ class Watch:
             )
         for path in self.watched.schedules:
             yield from read_schedule(path, now_ms=epoch_ms())
+        for disk, job in zip(self.watched.disks, self._disks, strict=True):
+            if self._is_late(job):
+                yield disk_line(DiskState(name=disk.name, problem="it does not answer"), checked_ms=epoch_ms())
+            elif job.result is not None:
+                yield disk_line(job.result, checked_ms=epoch_ms())
