@@ -5,5 +5,5 @@
     rules: names, conditions, texts --prometheus--> images/monitor/rules.yml
              |                      --guide-------> docs/guides/alerts.md
              +--> evaluate <-- the samples of /metrics, every 15 s
-                     +--> book: what has begun, what is to be posted; a file --> webhook: one POST each
+                     +--> queue: what has begun, what is to be posted; a file --> webhook: one POST each
 """

@@ -2,8 +2,8 @@
 
 ::
 
-    every 15 s: samples --> rules --> book
-    book: first message --POST--> done | failed: again after a pause that doubles | refused: given up
+    every 15 s: samples --> rules --> queue
+    queue: first message --POST--> done | failed: again after a pause that doubles | refused: given up
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.tools.alerts.book import AlertBook
+from pydelta.tools.alerts.queue import AlertQueue
 from pydelta.tools.alerts.evaluate import MetricSample, SampleHistory
 from pydelta.tools.alerts.rules import RULES, AlertRule
 from pydelta.tools.outbox import NoRedirect, checked_endpoint
@@ -124,7 +124,7 @@ class AlertWatch:
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._opener = urllib.request.build_opener(NoRedirect)
-        self._book = AlertBook(path, now=clock(), woken=self._wake.set)
+        self._queue = AlertQueue(path, now=clock(), woken=self._wake.set)
         self._sent = 0
         self._problem: str | None = None
 
@@ -144,17 +144,17 @@ class AlertWatch:
 
     def state(self) -> WebhookState:
         """Return how posting goes."""
-        book = self._book
+        queue = self._queue
         return WebhookState(
-            begun=book.begun, sent=self._sent, dropped=book.dropped, waiting=book.waiting, problem=self._problem,
-            unsaved=book.unsaved,
+            begun=queue.begun, sent=self._sent, dropped=queue.dropped, waiting=queue.waiting, problem=self._problem,
+            unsaved=queue.unsaved,
         )  # fmt: skip
 
     def look(self) -> None:
         """Evaluate the rules once."""
         samples = list(self._samples())
         now = self._clock()
-        self._book.note(self._history.add(samples, now), now)
+        self._queue.note(self._history.add(samples, now), now)
 
     def _evaluate(self) -> None:
         while not self._stopped.is_set():
@@ -168,7 +168,7 @@ class AlertWatch:
         tries = 0
         while not self._stopped.is_set():
             self._wake.clear()
-            message = self._book.first()
+            message = self._queue.first()
             if self._stopped.is_set():
                 return
             if message is None:
@@ -179,14 +179,14 @@ class AlertWatch:
             if answer.problem is None:
                 self._sent += 1
                 self._problem = None
-                self._book.remove(message)
+                self._queue.remove(message)
                 tries = 0
                 continue
             self._problem = answer.problem
             what = f"The alert {message['alert']} ({message['status']}) was not accepted by the webhook"
             if answer.is_final or tries >= self._pace.tries:
                 _LOG.warning("%s and is given up after %d tries: %s", what, tries, answer.problem)
-                self._book.remove(message, dropped=True)
+                self._queue.remove(message, dropped=True)
                 tries = 0
                 continue
             if tries == 1:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from missing import missing
 
-from pydelta.tools.alerts.book import AlertBook
+from pydelta.tools.alerts.queue import AlertQueue
 from pydelta.tools.alerts.evaluate import MetricSample, SampleHistory
 from pydelta.tools.alerts.prometheus import expression, guide_table, prometheus_rules
 from pydelta.tools.alerts.rules import RULES
@@ -103,12 +103,12 @@ def series_of(rule):
 def firing_by_page(rule, series):
     """The number of alerts that go on at each step, as the webhook counts them."""
     rule = dataclasses.replace(rule, by_page=True)
-    history, book, found = SampleHistory([rule]), AlertBook(None, now=-1000), []
+    history, queue, found = SampleHistory([rule]), AlertQueue(None, now=-1000), []
     for step in range(len(series[0][2])):
         samples = [MetricSample(metric, labels, values[step]) for metric, labels, values in series]
-        book.note(history.add(samples, step * STEP), step * STEP)
-        found.append(book.begun)
-    return found, book.waiting
+        queue.note(history.add(samples, step * STEP), step * STEP)
+        found.append(queue.begun)
+    return found, queue.waiting
 
 
 def test_the_file_is_what_the_table_generates():

@@ -23,7 +23,7 @@ from typing import Any, Final
 from pydelta.tools.alerts.evaluate import Labels, Triggered
 from pydelta.tools.alerts.messages import begin_message, end_message
 
-__all__ = ["AlertBook"]
+__all__ = ["AlertQueue"]
 
 _LOG = logging.getLogger(__name__)
 _GRACE: Final = 120.0
@@ -51,7 +51,7 @@ class _Standing:
     begun: dict[str, Any] | None = None
 
 
-class AlertBook:
+class AlertQueue:
     """The alerts of one process. Safe to use from several threads.
 
     Args:
