@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.tools.alerts.queue import AlertQueue
 from pydelta.tools.alerts.evaluate import MetricSample, SampleHistory
+from pydelta.tools.alerts.queue import AlertQueue
 from pydelta.tools.alerts.rules import RULES, AlertRule
 from pydelta.tools.outbox import NoRedirect, checked_endpoint
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from missing import missing
 
-from pydelta.tools.alerts.queue import AlertQueue
 from pydelta.tools.alerts.evaluate import MetricSample, SampleHistory
 from pydelta.tools.alerts.prometheus import expression, guide_table, prometheus_rules
+from pydelta.tools.alerts.queue import AlertQueue
 from pydelta.tools.alerts.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,8 +18,8 @@ from leaks import secret
 from webhook_receiver import receiving, until
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.tools.alerts.book import AlertBook
 from pydelta.tools.alerts.evaluate import MetricSample
+from pydelta.tools.alerts.queue import AlertQueue
 from pydelta.tools.alerts.rules import RULES
 from pydelta.tools.alerts.webhook import AlertWatch, Pace
 from pydelta.tools.ui.command import watch_alerts
@@ -213,10 +213,10 @@ def test_names_cannot_write_markup_or_a_secret_into_a_message(stage):
 def test_a_file_of_alerts_that_cannot_be_read_is_replaced(stage, tmp_path, caplog, text):
     path = tmp_path / "alerts.json"
     path.write_text(text)
-    book = AlertBook(path, now=stage.now)
+    queue = AlertQueue(path, now=stage.now)
     assert "is not a file of alerts" in caplog.text
-    book.note([], stage.now)
-    assert (book.begun, book.waiting) == (0, 0)
+    queue.note([], stage.now)
+    assert (queue.begun, queue.waiting) == (0, 0)
 
 
 def test_a_file_that_cannot_be_written_is_told_and_alerts_go_on(stage, tmp_path, caplog):
