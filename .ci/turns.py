@@ -123,7 +123,14 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "trino_conf/secure/",
         "tests/stack/test_secure",
     ),
-    "monitor": ("images/monitor/", "compose/profiles", "scripts/test-stack-monitor", "pydelta/tools/ui/metrics"),
+    "monitor": (
+        "images/monitor/",
+        "compose/profiles",
+        "docker-compose.alerts.yml",
+        "scripts/test-stack-monitor",
+        "pydelta/tools/alerts/",
+        "pydelta/tools/ui/metrics",
+    ),
 }
 OLDEST = (
     "pydelta/engines/spark/versions",

@@ -23,6 +23,7 @@ __all__ = [
     "PROVIDER_KEY",
     "databases_of",
     "native_entry",
+    "native_is_behind",
     "native_location",
     "native_tables",
     "sync_native",
@@ -93,6 +94,24 @@ def update_native(metastore: Metastore, name: TableName, snapshot: Snapshot, bef
         return False
     change_columns(metastore, before, wanted)
     return True
+
+
+def native_is_behind(entry: Any, snapshot: Snapshot) -> bool | None:
+    """Return whether a table's own entry has other columns or properties than the snapshot.
+
+    Args:
+        entry: The entry; None if it is missing.
+        snapshot: Snapshot of the table.
+
+    Returns:
+        None if it is not known: the entry is missing, or was not written by this engine.
+    """
+    written = (entry.parameters or {}).get(SCHEMA_KEY) if entry is not None else None
+    if written is None or snapshot.metadata is None:
+        return None
+    return bool(
+        written != NativeEntry.of(snapshot.table_uri, snapshot.metadata, snapshot.schema).parameters[SCHEMA_KEY]
+    )
 
 
 def _plain(uri: str) -> str:

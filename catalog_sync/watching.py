@@ -8,6 +8,7 @@ from typing import Any
 from catalog_sync.iceberg.status import IcebergStatus, iceberg_status
 from catalog_sync.inspect import sync_status
 from catalog_sync.names import TableName, iceberg_name, twin_name
+from catalog_sync.native import native_is_behind
 from catalog_sync.registered import registered_locations
 from catalog_sync.targets import spark_scheme
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
@@ -51,7 +52,7 @@ class WatchedMetastore:
         return {name: spark_scheme(location) for name, location in found.items()}
 
     def twin(self, name: str, log: DeltaLog) -> Mapping[str, Any]:
-        """Return the state of a table's twin and of its Iceberg entry, as ``catalog_sync status`` shows them.
+        """Return the state of a table's twin and of its other entries, as ``catalog_sync status`` shows them.
 
         Raises:
             StorageError, MetastoreError, MetastoreUnavailableError: The store or the metastore does not answer.
@@ -61,6 +62,7 @@ class WatchedMetastore:
         with self._connect() as metastore:
             found = sync_status(log, metastore, twin_name(native, self._rule), now_ms=epoch_ms())
             iceberg = iceberg_status(log, metastore, beside, now_ms=epoch_ms())
+            entry = metastore.table(native.database, native.name)
         return {
             "name": found.twin,
             "state": found.state.value,
@@ -70,6 +72,7 @@ class WatchedMetastore:
             "lag_seconds": found.lag_seconds,
             "problem": found.problem,
             "iceberg": None if iceberg is None else _shown(iceberg),
+            "native_behind": native_is_behind(entry, log.update()),
         }
 
 

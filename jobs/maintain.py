@@ -13,6 +13,7 @@ wrong; 2 a temporary failure: run it again; 3 the outcome of a commit is unknown
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import shlex
 import signal
@@ -44,6 +45,7 @@ from pydelta.tools.jobs import JobParser, JobReport, pairs, run_job
 from pydelta.tools.maintenance import ActionKind, DailyBudget
 from pydelta.tools.maintenance.journal import Journal, Outcome
 from pydelta.tools.maintenance.notice import Listener
+from pydelta.tools.maintenance.refusals import RefusalTally
 from pydelta.tools.maintenance.scheduler import ActionDone, ActionOrder, Looked, Scheduler, TablePlace, one_line
 from pydelta.tools.maintenance.state import TARGET_BYTES
 from pydelta.tools.maintenance.status import StatusOf, write_status
@@ -91,6 +93,9 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--status", type=Path, metavar="FILE", help="file for the status of each table")
     parser.add_argument("--listen", metavar="HOST:PORT", help="accept notices of commits at this address, over HTTP")
+    parser.add_argument(
+        "--refusals", type=Path, metavar="FILE", help="with --listen: file for the number of refused commits per table"
+    )
     return parser
 
 
@@ -113,6 +118,8 @@ def _options(given: Sequence[str]) -> argparse.Namespace:
         raise InvalidArgumentError(
             "--dry-run runs once, so it cannot be combined with --every.", hint="Leave one of them out."
         )
+    if options.refusals is not None and not options.listen:
+        raise InvalidArgumentError("--refusals has no effect without --listen.", hint="Give both, or neither.")
     options.default = pairs(options.default, "--default")
     MaintenancePolicy.parse({}, options.default)
     options.bytes_per_day = (
@@ -452,6 +459,7 @@ def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
     """Run turns until a signal arrives. A turn that fails as a whole is repeated next time."""
     wake, turn = threading.Event(), None
     listener = Listener.open(options.listen, wake) if options.listen else None
+    tally = RefusalTally(options.refusals)
 
     if listener is not None:
         print(json.dumps({"listening": listener.port}), flush=True)
@@ -477,6 +485,8 @@ def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
             chosen = [place for place in places if is_time or place.location in noticed]
             found = turn.rounds.tick(chosen, announced=noticed, now_ms=epoch_ms(), forget=is_time)
             status = status.after(found, turn.rounds.journal.failing(), all_of_them=is_time)
+            if listener is not None:
+                tally.add(listener.take_refused(), {place.location for place in places}, dt.datetime.now(dt.UTC))
         except (DeltaError, OSError) as error:
             problem = one_line(error)
             print(json.dumps({"maintenance": status.what, "error": problem}), flush=True)

@@ -231,6 +231,8 @@ class Scheduler:
             self._status.note(number, commands=name, every=entry.every, keeps=entry.keeps, at=at, off=off)
         self._last: dict[int, dt.datetime] = {}
         self._next = {number: entry.next_run(clock(), None) for number, entry in enumerate(entries)}
+        for number in self._next:
+            self._note_due(number)
         self._running: dict[int, threading.Thread] = {}
 
     def start_due(self) -> float | None:
@@ -243,16 +245,23 @@ class Scheduler:
                 continue
             if due > now:
                 # A time later than a run at this moment would set means that the clock was set back, maybe by a day.
-                self._next[number] = min(due, latest)
+                if latest < due:
+                    self._next[number] = latest
+                    self._note_due(number)
                 continue
             self._last[number] = now
             self._next[number] = latest
+            self._note_due(number)
             thread = self._running.get(number)
             if thread is None or not thread.is_alive():
                 self._running[number] = threading.Thread(target=self._run, args=(number, entry), daemon=True)
                 self._running[number].start()
         times = [due for due in self._next.values() if due is not None]
         return max((min(times) - now).total_seconds(), 0.0) if times else None
+
+    def _note_due(self, number: int) -> None:
+        due = self._next[number]
+        self._status.note(number, due=_shown(due) if due is not None else None)
 
     def join(self) -> None:
         """Wait for running entries."""

@@ -9,7 +9,12 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 MAIN = ROOT / "docker-compose.yml"
-FILES = (MAIN, ROOT / "docker-compose.secure.yml", *sorted((ROOT / "compose").glob("*.yml")))
+FILES = (
+    MAIN,
+    ROOT / "docker-compose.secure.yml",
+    ROOT / "docker-compose.alerts.yml",
+    *sorted((ROOT / "compose").glob("*.yml")),
+)
 
 
 def services() -> dict[str, dict[str, Any]]:

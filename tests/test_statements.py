@@ -12,7 +12,7 @@ from pathlib import Path
 from catalog_sync.iceberg.entry import ICEBERG_PROPERTY
 from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY
 from pydelta.settings.maintenance import policy_names
-from pydelta.tools.ui.preview import PREVIEW_PROPERTY
+from pydelta.tools.ui.catalog.preview import PREVIEW_PROPERTY
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pydelta", "catalog_sync", "jobs")

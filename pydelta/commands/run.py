@@ -57,6 +57,7 @@ from pydelta.settings.clock import Clock, elapsed_ms, epoch_ms
 from pydelta.storage.discarding import discard
 from pydelta.storage.interface import Store
 from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn.hooks import RefusedCommit, tell_of_refusal
 
 __all__ = [
     "ANY",
@@ -491,9 +492,13 @@ def run(command: Command[R] | Task[R], context: Context) -> R:
 
     with error_context(table=context.log.uri):
         command.wait(context)
-        if not command.is_statement:
-            return attempts()
-        return statement.run(attempts, is_fixed=lambda: latest[0].is_repeatable())
+        try:
+            if not command.is_statement:
+                return attempts()
+            return statement.run(attempts, is_fixed=lambda: latest[0].is_repeatable())
+        except (DeltaConcurrentModificationException, CommitStateUnknownError) as error:
+            tell_of_refusal(RefusedCommit(table=context.log.uri, error=error))
+            raise
 
 
 def _attempt(command: Command[R], attempt: Attempt) -> R:

@@ -22,9 +22,9 @@ from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.compaction import plan_run, write_compacted
 from pydelta.log.deltas import build_delta
 from pydelta.log.given_up import (
-    GIVEN_UP_END,
     GivenUp,
     GivenUpPlan,
+    ends_giving_up,
     give_up,
     given_up_error,
     is_given_up,
@@ -215,8 +215,8 @@ class DeltaLog:
                 actions = read_commit(self.store, CommitFile(start=version, end=version, info=info))
             except ObjectNotFoundError:
                 return None
-            if any(isinstance(item, CommitInfo) and item.operation == GIVEN_UP_END for item in objects_of(actions)):
-                return None  # The checkpoint that this snapshot reads from is gone.
+            if ends_giving_up(actions):
+                return None
             following = self._follow(snapshot, version, actions, info)
             if following is None:
                 return None
@@ -282,7 +282,9 @@ class DeltaLog:
             if info is None:
                 raise ObjectNotFoundError(f"{path} disappeared right after it was written.", table=self.uri)
             following = None
-            if snapshot.files.chain_length < self.settings.max_snapshot_chain:
+            if ends_giving_up(actions):
+                self._old.clear()
+            elif snapshot.files.chain_length < self.settings.max_snapshot_chain:
                 following = self._follow(snapshot, version, actions, info)
             if following is None:
                 following = self._reader.load(version, listing=self._reader.list_latest_for(version), known=snapshot)

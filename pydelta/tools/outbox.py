@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from pydelta.errors import InvalidArgumentError, first_line
 
-__all__ = ["Outbox", "checked_endpoint"]
+__all__ = ["NoRedirect", "Outbox", "checked_endpoint"]
 
 _LOG = logging.getLogger(__name__)
 _WAITING: Final = 1000
@@ -58,11 +58,12 @@ def checked_endpoint(url: str, *, name: str) -> str:
     return url
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirect, because a header with a credential is only for the named endpoint."""
 
     def redirect_request(self, *_: Any) -> None:
-        return None
+        """Follow nothing: the redirect becomes an ``HTTPError``."""
+        return
 
 
 class Outbox:
@@ -90,7 +91,7 @@ class Outbox:
         self._seconds = seconds
         self._deliver = deliver
         self._queue: queue.Queue[_Letter] = queue.Queue(waiting)
-        self._opener = urllib.request.build_opener(_NoRedirect)
+        self._opener = urllib.request.build_opener(NoRedirect)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None

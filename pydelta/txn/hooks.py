@@ -3,7 +3,8 @@
 A hook cannot fail a commit, because the version is already in the log. Its errors are logged and returned. Each hook
 has a deadline for all its waiting (``spark.pydelta.hooks.timeout``), since the committer waits for it. Other packages
 add hooks through the entry point group ``pydelta.hooks``. Each entry names a callable that takes a ``HookContext``; a
-decorator, ``after_commits_where(table_says(…))``, limits it to the commits that concern it.
+decorator, ``after_commits_where(table_says(…))``, limits it to the commits that concern it. The callable may have an
+attribute ``refused``, which is called with a ``RefusedCommit`` when a command gives up.
 
 Checkpoints of large tables are written behind the commits: in one thread per process, only the newest per table, all
 before the process ends.
@@ -42,12 +43,14 @@ __all__ = [
     "Hook",
     "HookContext",
     "HookFailure",
+    "RefusedCommit",
     "after_commits_where",
     "behind_commits",
     "built_in_hooks",
     "environment_has",
     "run_hooks",
     "table_says",
+    "tell_of_refusal",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -139,6 +142,19 @@ class HookContext:
     deadline: Deadline = field(default_factory=lambda: Deadline(None))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedCommit:
+    """A command that made no commit, or one whose outcome is unknown.
+
+    Args:
+        table: Location of the table.
+        error: The conflict, or the lost reply.
+    """
+
+    table: str
+    error: DeltaError
+
+
 Hook: TypeAlias = Callable[[HookContext], object]
 
 
@@ -157,14 +173,22 @@ def environment_has(name: str) -> Callable[[HookContext], bool]:
     return lambda _: bool(os.environ.get(name))
 
 
-def after_commits_where(concerned: Callable[[HookContext], bool]) -> Callable[[Hook], Hook]:
-    """Let a hook run after the commits alone that concern it; after all others it is not entered."""
+def after_commits_where(
+    concerned: Callable[[HookContext], bool], *, refused: Callable[[RefusedCommit], object] | None = None
+) -> Callable[[Hook], Hook]:
+    """Let a hook run after the commits alone that concern it; after all others it is not entered.
+
+    Args:
+        concerned: Returns whether a commit concerns the hook.
+        refused: What to call when a command gives up.
+    """
 
     def decorate(hook: Hook) -> Hook:
         @functools.wraps(hook)
         def run(context: HookContext) -> object:
             return hook(context) if concerned(context) else None
 
+        run.refused = refused  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -269,6 +293,17 @@ def run_hooks(
                 _logger.debug("The hook failed here", exc_info=error)
             failures.append(HookFailure(name=name, error=error))
     return tuple(failures)
+
+
+def tell_of_refusal(refused: RefusedCommit) -> None:
+    """Call what installed hooks have for refused commits. A failure there is logged, and never raised."""
+    for name, load in _installed_hooks():
+        try:
+            tell = getattr(load(), "refused", None)
+            if tell is not None:
+                tell(refused)
+        except Exception as error:  # noqa: BLE001 -- the caller raises the refusal itself
+            _logger.warning("Hook %s failed after a refused commit: %s", name, error, extra={"table": refused.table})
 
 
 def _constant(hook: Hook) -> Callable[[], Hook]:

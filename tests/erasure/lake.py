@@ -77,17 +77,19 @@ class Lake:
     """The lake.
 
     Args:
-        root: Its folder.
+        root: Its folder, or its URI.
         erased: The persons to erase.
-        expected: The rows of others, by table: ``mail``, ``n``.
+        expected: The rows of others, by table: the mail, ``id``, ``n``.
+        statements: What makes each table.
     """
 
-    root: Path
+    root: Path | str
     erased: frozenset[int]
     expected: dict[str, Counter] = field(default_factory=dict)
+    statements: dict[str, list[str]] = field(default_factory=dict)
 
     def path(self, name: str) -> str:
-        return str(self.root / name)
+        return f"{self.root}/{name}"
 
     def keys_csv(self) -> str:
         return "email,customer\n" + "".join(f"{email(person)},{person}\n" for person in sorted(self.erased))
@@ -106,20 +108,37 @@ class Lake:
 
 def made(spark: Any, root: Path, seed: int = 7) -> Lake:
     """Make the tables with SQL, each with a history in which persons are everywhere."""
-    chance = random.Random(seed)
-    lake = Lake(root, frozenset(chance.sample(range(PERSONS), ERASED)))
-    for name, kind in KINDS.items():
-        _make(spark, lake, name, kind, chance)
+    lake = planned(root, seed)
+    for name in KINDS:
+        for statement in lake.statements[name]:
+            spark.sql(statement)
+        assert lake.expected[name] == Counter(
+            {row: count for row, count in rows_of(spark, lake, name).items() if not _is_erased(lake, row)}
+        )
     return lake
 
 
-def _make(spark: Any, lake: Lake, name: str, kind: Kind, chance: random.Random) -> None:
-    table = f"delta.`{lake.path(name)}`"
+def planned(root: Path | str, seed: int = 7) -> Lake:
+    """Choose the persons to erase, the statements that make the tables and the rows of others; nothing is made."""
+    chance = random.Random(seed)
+    lake = Lake(root, frozenset(chance.sample(range(PERSONS), ERASED)))
+    for name, kind in KINDS.items():
+        other = chance.choice([person for person in range(kind.persons) if person not in lake.erased])
+        lake.statements[name] = list(_statements(lake, f"delta.`{lake.path(name)}`", kind, other))
+        half = kind.persons // 2
+        lake.expected[name] = Counter(
+            ("nobody" if kind.key == "id" else email(person), person,
+             person * 10 + half * (person >= half) + (person == other))
+            for person in range(kind.persons) if person not in lake.erased
+        )  # fmt: skip
+    return lake
+
+
+def _statements(lake: Lake, table: str, kind: Kind, other: int) -> Iterator[str]:
+    """Yield the statements that make a table, one of which updates a person who stays."""
     who = "who STRUCT<mail: STRING, n: INT>" if kind.key == "who.mail" else "mail STRING"
     properties = f"TBLPROPERTIES ({kind.properties})" if kind.properties else ""
-    spark.sql(
-        f"CREATE TABLE {table} ({who}, id BIGINT, n BIGINT, region STRING) USING delta {kind.clause} {properties}"
-    )
+    yield f"CREATE TABLE {table} ({who}, id BIGINT, n BIGINT, region STRING) USING delta {kind.clause} {properties}"
     mail = "concat('person-', lpad(cast(person as string), 5, '0'), '@lake.example')"
     if kind.key == "id":
         mail = "'nobody'"
@@ -128,34 +147,34 @@ def _make(spark: Any, lake: Lake, name: str, kind: Kind, chance: random.Random) 
     for low in range(0, kind.persons, step):
         persons = f"(SELECT id AS person FROM range({low}, {low + step}))"
         rows = f"SELECT {first}, person, person * 10 + {low}, concat('r', person % 4) FROM {persons}"
-        spark.sql(f"INSERT INTO {table} {rows}")
-    some = sorted(lake.erased)
-    of = [person for person in some if person < kind.persons]
-    column = "who.mail" if kind.key == "who.mail" else kind.key
-    value = (lambda person: str(person)) if kind.key == "id" else (lambda person: f"'{email(person)}'")
-    spark.sql(f"DELETE FROM {table} WHERE {column} IN ({', '.join(map(value, of[:5]))})")
-    spark.sql(f"UPDATE {table} SET n = n + 1 WHERE {column} = {value(of[5])}")
-    others = [person for person in range(kind.persons) if person not in lake.erased]
-    spark.sql(f"UPDATE {table} SET n = n + 1 WHERE {column} = {value(chance.choice(others))}")
+        yield f"INSERT INTO {table} {rows}"
+    of = [person for person in sorted(lake.erased) if person < kind.persons]
+    column = kind.key
+    value = str if kind.key == "id" else lambda person: f"'{email(person)}'"
+    yield f"DELETE FROM {table} WHERE {column} IN ({', '.join(map(value, of[:5]))})"
+    yield f"UPDATE {table} SET n = n + 1 WHERE {column} = {value(of[5])}"
+    yield f"UPDATE {table} SET n = n + 1 WHERE {column} = {value(other)}"
     if not kind.clause:
-        spark.sql(f"OPTIMIZE {table}")
-    spark.sql(f"DELETE FROM {table} WHERE {column} = {value(of[6])}")
+        yield f"OPTIMIZE {table}"
+    yield f"DELETE FROM {table} WHERE {column} = {value(of[6])}"
     if kind.renamed:
-        spark.sql(f"ALTER TABLE {table} RENAME COLUMN mail TO `{kind.renamed}`")
+        yield f"ALTER TABLE {table} RENAME COLUMN mail TO `{kind.renamed}`"
     if kind.manifests:
-        spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {table}")
+        yield f"GENERATE symlink_format_manifest FOR TABLE {table}"
     if kind.iceberg:
-        spark.sql(f"GENERATE iceberg FOR TABLE {table}")
-    lake.expected[name] = Counter(
-        {row: count for row, count in rows_of(spark, lake, name).items() if not _is_erased(lake, row)}
-    )
+        yield f"GENERATE iceberg FOR TABLE {table}"
 
 
 def rows_of(spark: Any, lake: Lake, name: str) -> Counter:
     kind = KINDS.get(name, Kind())
-    column = "who.mail" if kind.key == "who.mail" else f"`{kind.renamed or 'mail'}`"
+    column = column_of(kind)
     frame = spark.read.format("delta").load(lake.path(name))
     return Counter(tuple(row) for row in frame.selectExpr(column, "id", "n").collect())
+
+
+def column_of(kind: Kind) -> str:
+    """Spell the column with the mail, as SQL has it."""
+    return "who.mail" if kind.key == "who.mail" else f"`{kind.renamed or 'mail'}`"
 
 
 def _is_erased(lake: Lake, row: tuple[Any, ...]) -> bool:

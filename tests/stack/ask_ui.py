@@ -44,13 +44,14 @@ twins = {name: table["twin"]["state"] for name, table in read.items() if table["
 assert {"current", "behind"} & set(twins.values()), f"no table has a twin: {twins}"
 
 metrics = get("/metrics")[1]
-while 'pydelta_service_up{service="Trino"} 1.0' not in metrics or "Scheduled: maintenance of" not in metrics:
+while 'pydelta_service_up{service="Trino"} 1.0' not in metrics or 'schedule="maintenance of' not in metrics:
     assert time.monotonic() < give_up, metrics
     time.sleep(1)
     metrics = get("/metrics")[1]
 for service in ("Object store", "Metastore", "Spark"):
     assert f'pydelta_service_up{{service="{service}"}} 1.0' in metrics, metrics
-assert 'service="Scheduled: ' in metrics, metrics
+assert 'pydelta_schedule_late_seconds{schedule="' in metrics, metrics
+assert 'pydelta_disk_used_ratio{disk="Volumes"}' in metrics, metrics
 assert get("/", data=b"x")[0] == 405
 
 

@@ -144,16 +144,22 @@ def sql():
     return run_on_trino
 
 
+def job_variables(job: str, user: str | None = None) -> dict[str, str]:
+    """The environment in which ``make submit`` runs a job: with the key that it gets there."""
+    found = os.environ | key_of(user or _OWN_JOBS.get(job, "spark"))
+    if job == "erase":  # As scripts/stack-run has it: it writes with Spark's key and deletes with VACUUM's.
+        deletes = key_of("vacuum")
+        found |= {f"ERASE_{name.removeprefix('AWS_')}": held for name, held in deletes.items() if held}
+    return found
+
+
 @pytest.fixture(scope="session")
 def submit():
-    """Runs a job on the cluster by the command behind ``make submit``, with the key that it gets there."""
+    """Runs a job on the cluster by the command behind ``make submit``."""
 
     def run(job: str, *arguments: str, user: str | None = None) -> Submitted:
-        env = os.environ | key_of(user or _OWN_JOBS.get(job, "spark"))
-        if job == "erase":  # As scripts/stack-run has it: it writes with Spark's key and deletes with VACUUM's.
-            deletes = key_of("vacuum")
-            env |= {f"ERASE_{name.removeprefix('AWS_')}": held for name, held in deletes.items() if held}
-        done = subprocess.run(["submit", job, *arguments], env=env, capture_output=True, text=True, check=False)
+        command = ["submit", job, *arguments]
+        done = subprocess.run(command, env=job_variables(job, user), capture_output=True, text=True, check=False)
         lines = done.stdout.strip().splitlines()
         result = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
         return Submitted(done.returncode, result, done.stderr)
@@ -165,8 +171,8 @@ def submit():
 def register():
     """Makes the entry of a Delta table of the tests' database, by which Trino finds it."""
 
-    def run(name: str) -> None:
-        location = f"{ROOT}/{name}"
+    def run(name: str, location: str | None = None) -> None:
+        location = location or f"{ROOT}/{name}"
         with Metastore(MetastoreAddress.parse(None)) as client:
             table = TableName(database=DATABASE, name=name)
             sync_native(client, table, DeltaLog.for_table(location, options=STORE_OPTIONS).update())

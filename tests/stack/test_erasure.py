@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import re
+import os
+import random
+import signal
 import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, SCHEMA, WORK, trino_rows
+from conftest import DATABASE, ORDERS, ROOT, SCHEMA, WORK, job_variables, trino_rows
+
+sys.path.append("/opt/tests")
+from erasure.lake import KINDS, column_of, found_in, planned
 
 pytestmark = [pytest.mark.before_submit, pytest.mark.in_turn]
 KEY = "customer 3"
@@ -58,71 +67,85 @@ def test_a_customer_leaves_a_table_and_trino_shows_the_others(store_at, submit, 
     assert places_of_key(store) == []
 
 
-VECTORS = "'delta.enableDeletionVectors' = 'true'"
-KINDS = {
-    "plain": ("", ""),
-    "vectors": ("", VECTORS),
-    "names": ("", f"{VECTORS}, 'delta.columnMapping.mode' = 'name'"),
-    "feed": ("", "'delta.enableChangeDataFeed' = 'true'"),
-    "clustered": ("CLUSTER BY (n)", VECTORS),
-    "regions": ("PARTITIONED BY (region)", ""),
-    "tracked": ("", "'delta.enableRowTracking' = 'true', 'delta.checkpointInterval' = '2'"),
-    "times": ("", "'delta.enableInCommitTimestamps' = 'true', 'delta.checkpointPolicy' = 'v2'"),
-}
-PERSONS = 40
-ERASED = 20
+def search_lake(lake, store):
+    """Where objects below the lake's root hold or name one of the erased persons."""
+    return [
+        f"{info.path}: {how}"
+        for info in store.list_all()
+        for how in found_in(info.path, store.read(info.path), lake.erased)
+    ]
 
 
-def statements(name):
-    """Make a table whose history names persons everywhere."""
-    clause, properties = KINDS[name]
-    table = f"delta.`{ROOT}/erased_{name}`"
-    mail = "concat('person-', lpad(cast(id AS string), 3, '0'), '@lake.example')"
-    yield (
-        f"CREATE TABLE {table} (mail STRING, n BIGINT, region STRING) USING DELTA {clause} "
-        f"TBLPROPERTIES ('note' = 'x'{', ' + properties if properties else ''})"
-    )
-    for low in range(0, PERSONS, PERSONS // 2):
-        rows = f"SELECT {mail}, id, concat('r', id % 2) FROM range({low}, {low + PERSONS // 2})"
-        yield f"INSERT INTO {table} {rows}"
-    yield f"DELETE FROM {table} WHERE mail = 'person-001@lake.example'"
-    yield f"UPDATE {table} SET n = n + 1000 WHERE mail IN ('person-002@lake.example', 'person-030@lake.example')"
-    if name == "names":
-        yield f"ALTER TABLE {table} RENAME COLUMN mail TO address"
+def kill_job(arguments, seconds):
+    """Run the job, and end it with all of its processes after so many seconds, unless it ended before."""
+    process = subprocess.Popen(
+        ["submit", "erase", *arguments], env=job_variables("erase"), stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
 
 
-def persons_in(store):
-    """The numbers of the persons whom objects hold or name."""
-    found = set()
-    for info in store.list_all():
-        data = store.read(info.path)
-        texts = [info.path, data.decode("latin-1")]
-        if data[:4] == b"PAR1":
-            texts.append(str(pq.read_table(pa.BufferReader(data)).to_pylist()))
-        found |= {int(number) for text in texts for number in re.findall(r"person-(\d{3})", text)}
-    return found
+def rows_in_trino(sql, lake, name):
+    """Rows of the persons who stay, and how many others there are."""
+    column = column_of(KINDS.get(name, KINDS["plain"])).replace("`", '"')
+    entry = f"delta.{DATABASE}.erased_{name.replace(' ', '_')}"
+    rows = Counter(map(tuple, sql(f"SELECT {column}, id, n FROM {entry}")))
+    stay = Counter({row: count for row, count in rows.items() if row[1] not in lake.erased})
+    return stay, (rows - stay).total()
 
 
-def test_half_of_all_persons_leave_tables_of_many_kinds_and_trino_shows_the_others(store_at, submit, sql, register):
-    script = "; ".join(statement for name in KINDS for statement in statements(name))
-    made = subprocess.run(["pydelta", "sql", "-e", script], capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    locations = {name: f"{ROOT}/erased_{name}" for name in KINDS}
+def test_five_hundred_persons_leave_a_lake_by_a_job_that_is_killed_and_trino_shows_the_others(
+    store_at, submit, sql, register
+):
+    root = f"{ROOT}/lake_{uuid.uuid4().hex[:8]}"  # Trino keeps what it read of a place.
+    lake = planned(root)
+    copies = {"shallow clone": ("plain", "SHALLOW"), "deep clone": ("vectors", "DEEP")}
+    statements = [statement for name in KINDS for statement in lake.statements[name]]
+    for name, (source, how) in copies.items():
+        statements.append(f"CREATE TABLE delta.`{lake.path(name)}` {how} CLONE delta.`{lake.path(source)}`")
+        lake.expected[name] = lake.expected[source]
     place = store_at(f"{WORK}/{DATABASE}")
-    place.put("persons.csv", "".join(["email\n", *(f"person-{n:03d}@lake.example\n" for n in range(ERASED))]).encode())
-    columns = {name: "address" if name == "names" else "mail" for name in KINDS}
-    mapping = "".join(f'["{locations[name]}"]\n{column} = "email"\n' for name, column in columns.items())
-    place.put("columns.toml", mapping.encode())
-    for name in KINDS:
-        assert persons_in(store_at(locations[name])) & set(range(ERASED)), name
-    keys = ["--keys", f"{WORK}/{DATABASE}/persons.csv", "--map", f"{WORK}/{DATABASE}/columns.toml"]
-    done = submit("erase", *locations.values(), *keys, "--history", "drop")
-    assert done.code == 0, (done.result, done.errors)
-    assert [table["status"] for table in done.result["tables"]] == ["proven"] * len(KINDS)
-    others = {(f"person-{n:03d}@lake.example", n + 1000 * (n == 30)) for n in range(ERASED, PERSONS)}
-    for name, column in columns.items():
-        assert not persons_in(store_at(locations[name])) & set(range(ERASED)), name
-        register(f"erased_{name}")
-        rows = sql(f"SELECT {column}, n FROM delta.{DATABASE}.erased_{name}")
-        assert {tuple(row) for row in rows} == others, name
-        assert len(rows) == len(others), name
+    script = "".join(f"{statement};\n" for statement in statements)
+    made = subprocess.run(["pydelta", "sql"], input=script, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    place.put("persons.csv", lake.keys_csv().encode())
+    place.put("columns.toml", lake.mapping(*((lake.path(name), "mail") for name in copies)).encode())
+    names = [*KINDS, *copies]
+    store = store_at(root)
+    assert {place.split("/")[0] for place in search_lake(lake, store)} >= {*KINDS, "deep clone"}
+    for name in names:
+        register(f"erased_{name.replace(' ', '_')}", lake.path(name))
+        stay, others = rows_in_trino(sql, lake, name)
+        assert stay == lake.expected[name], name
+        assert others, name
+
+    keys = ["--keys", f"{WORK}/{DATABASE}/persons.csv", "--map", f"{WORK}/{DATABASE}/columns.toml", "--history", "drop"]
+    arguments = [*map(lake.path, names), *keys]
+    began = time.monotonic()
+    plan = submit("erase", *arguments, "--dry-run")
+    assert plan.code == 0, (plan.result, plan.errors)
+    seconds = time.monotonic() - began
+    chance = random.Random(12)
+    ends = [kill_job(arguments, seconds * chance.uniform(*span)) for span in ((0.6, 0.9), (0.9, 1.2), (1.1, 1.4))]
+    assert -signal.SIGKILL in ends, (ends, seconds)
+    for name in names:
+        register(f"erased_{name.replace(' ', '_')}", lake.path(name))
+        assert rows_in_trino(sql, lake, name)[0] == lake.expected[name], (name, ends)
+
+    done = submit("erase", *arguments)
+    tables = (done.result or {}).get("tables", ())
+    failed = [
+        {key: held for key, held in table.items() if key != "request"}
+        for table in tables
+        if table["status"] != "proven"
+    ]
+    assert str(failed) == "[]", (ends, done.errors)
+    assert (done.code, len(tables)) == (0, len(names)), done
+    assert search_lake(lake, store) == []
+    for name in names:
+        register(f"erased_{name.replace(' ', '_')}", lake.path(name))
+        assert rows_in_trino(sql, lake, name) == (lake.expected[name], 0), name

@@ -30,6 +30,7 @@ from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table
 from pydelta.tools.maintenance.decide import NO_INVENTORY
 from pydelta.tools.maintenance.journal import read_rows
+from pydelta.tools.maintenance.refusals import read_refusals
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "pydelta.maintenance."
@@ -209,9 +210,10 @@ def test_a_command_that_cannot_be_started_and_one_after_the_end_are_named():
 
 
 def test_the_process_goes_round_takes_notices_tells_how_it_fares_and_ends_when_told(tmp_path, crowded):
-    status = tmp_path / "status.json"
+    status, refusals = tmp_path / "status.json", tmp_path / "refusals.json"
     command = [
         sys.executable, str(ROOT / "jobs" / "maintain.py"), crowded.uri, "--every=3600", f"--status={status}",
+        f"--refusals={refusals}",
         f"--journal-location={tmp_path / 'book'}", fake_compact(tmp_path, "sys.exit(9)"), "--listen=127.0.0.1:0",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -231,6 +233,13 @@ def test_the_process_goes_round_takes_notices_tells_how_it_fares_and_ends_when_t
             announce({"location": crowded.uri})  # a turn now, not in an hour
             time.sleep(0.2)
             rows = json.loads(status.read_text()) if status.exists() else []
+        assert announce({"location": crowded.uri, "refused": "DELTA_CONCURRENT_WRITE"}) == 202
+        counts = {}
+        while not counts:
+            assert process.poll() is None
+            announce({"location": crowded.uri})
+            time.sleep(0.2)
+            counts = read_refusals(str(refusals), dt.datetime.now(dt.UTC))[crowded.uri]
         before = crowded.update().version
         append("a", [9]).run(crowded)
         assert announce({"location": "s3a://not/known"}) == 202
@@ -241,6 +250,7 @@ def test_the_process_goes_round_takes_notices_tells_how_it_fares_and_ends_when_t
         out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert before == 0
+    assert counts == {"DELTA_CONCURRENT_WRITE": 1}
     assert problems(rows, dt.datetime.now(dt.UTC)) == []  # The service works; one table has a problem.
     [said] = warnings(rows)
     assert "compact of " in said

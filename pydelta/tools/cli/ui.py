@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from pydelta.api.console.command_line import METASTORE_VARIABLE, Databases, NoLo
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pydelta.tools.ui.services import Service
     from pydelta.tools.ui.watch import Watched
 
 __all__ = ["add_ui"]
@@ -59,6 +61,23 @@ _Lineage = Annotated[
 _Preview = Annotated[
     bool, typer.Option("--preview/--no-preview", help="Show rows of tables, and the bounds of their columns.")
 ]
+_Disks = Annotated[
+    _Many,
+    typer.Option(
+        "--disk", metavar="NAME=PLACE", help="A disk to measure: a folder on it, or the address of a MinIO's metrics."
+    ),
+]
+_Refusals = Annotated[
+    _Many, typer.Option("--refusals", metavar="FILE", help="File of jobs/maintain.py with counts of refused commits.")
+]
+_AlertState = Annotated[
+    Path | None,
+    typer.Option(
+        "--alert-state",
+        metavar="FILE",
+        help="With PYDELTA_ALERT_WEBHOOK: file of the alerts that were posted, for the next start.",
+    ),
+]
 _Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 _Port = Annotated[int, typer.Option("--port", help="The port to listen on.")]
 _Fresh = Annotated[
@@ -91,6 +110,9 @@ def add_ui(app: typer.Typer) -> None:
         service: _Services = None,
         optional_service: _Optional = None,
         schedule: _Schedule = None,
+        disk: _Disks = None,
+        refusals: _Refusals = None,
+        alert_state: _AlertState = None,
         host: _Host = "127.0.0.1",
         port: _Port = 8088,
         no_login: NoLogin = False,
@@ -108,6 +130,7 @@ def add_ui(app: typer.Typer) -> None:
         """Show tables, their commits, twins and streams on a page that only reads."""
         options = storage_options(option)
         given: dict[str, Any] = {"schedules": schedule or [], "fresh": fresh, "patience": patience, "commits": commits}
+        given |= {"refusals": refusals or [], "lineage": lineage, "preview": preview}
         if inventory is not None and not garbage:
             raise InvalidArgumentError("--inventory has no effect without --garbage.", hint="Give both, or neither.")
         try:
@@ -118,38 +141,32 @@ def add_ui(app: typer.Typer) -> None:
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
         from pydelta.api.console.addresses import Addresses
+        from pydelta.tools.ui.catalog.engines import WatchedEngine
+        from pydelta.tools.ui.disks import Disk
 
-        given |= {"lineage": lineage, "preview": preview}
+        given["disks"] = [Disk.parse(text) for text in disk or []]
+        given["engines"] = [WatchedEngine.parse(text) for text in engine or []]
         if garbage:
             given["garbage"] = garbage_seconds
         if inventory is not None:
             from pydelta.commands.vacuum.inventory_sources import inventory_at
 
             given["inventory"] = inventory_at(inventory, options)
-        given |= _asked(service or [], optional_service or [], engine or [])
+        given["services"] = [*_services(service), *_services(optional_service, optional=True)]
         watched = _watched((tables or [], folder or [], database or []), metastore, stream or [], options, given)
-        run_ui(watched, Addresses(host=host, page=port, no_login=no_login))
+        run_ui(watched, Addresses(host=host, page=port, no_login=no_login), alert_state)
 
 
-def _asked(services: list[str], optional: list[str], engines: list[str]) -> dict[str, Any]:
-    """Parse the services, of which a text may name several on separate lines, and the engines.
+def _services(texts: _Many, *, optional: bool = False) -> list[Service]:
+    """Parse services, of which a text of several lines names several.
 
     Raises:
-        InvalidArgumentError: A text names neither.
+        InvalidArgumentError: A line does not name a service.
     """
-    from pydelta.tools.ui.engines import WatchedEngine
     from pydelta.tools.ui.services import Service
 
-    named = [(text, is_optional) for texts, is_optional in ((services, False), (optional, True)) for text in texts]
-    return {
-        "services": [
-            Service.parse(line, optional=is_optional)
-            for text, is_optional in named
-            for line in text.splitlines()
-            if line.strip()
-        ],
-        "engines": [WatchedEngine.parse(item) for item in engines],
-    }
+    lines = [line for text in texts or [] for line in text.splitlines()]
+    return [Service.parse(line, optional=optional) for line in lines if line.strip()]
 
 
 def _watched(

@@ -1,7 +1,7 @@
-"""Notify the scheduler of commits, and receive such notices: a location in a small JSON document over HTTP.
+"""Notify the scheduler of commits and of refused ones, and receive such notices: small JSON documents over HTTP.
 
-A notice only makes the scheduler look at a table earlier, so it need not be trusted. The listener therefore asks for no
-log-in, and a notice about an unknown table is ignored.
+A notice of a commit only makes the scheduler look at a table earlier, and one of a refused commit is only counted, so
+neither need be trusted. The listener therefore asks for no log-in, and a notice about an unknown table is ignored.
 """
 
 from __future__ import annotations
@@ -11,34 +11,50 @@ import http.server
 import json
 import os
 import threading
+from collections import Counter
 from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError
+from pydelta.tools.maintenance.refusals import is_error_code
 from pydelta.tools.outbox import Outbox, checked_endpoint
-from pydelta.txn.hooks import HookContext, after_commits_where, environment_has
+from pydelta.txn.hooks import HookContext, RefusedCommit, after_commits_where, environment_has
 
-__all__ = ["NOTICE_URL", "Listener", "announce_commit"]
+__all__ = ["NOTICE_URL", "REFUSAL_URL", "Listener", "announce_commit", "announce_refusal"]
 
 NOTICE_URL: Final = "PYDELTA_NOTICE_URL"
 """The variable with the address of the scheduler's listener, such as ``http://scheduler:8089/commits``."""
+REFUSAL_URL: Final = "PYDELTA_REFUSAL_URL"
+"""The variable with the address for refused commits, such as ``http://scheduler:8089/refusals``."""
 _LARGEST: Final = 64 * 1024
 _MOST: Final = 10_000
 
 
-@after_commits_where(environment_has(NOTICE_URL))
+def announce_refusal(refused: RefusedCommit) -> None:
+    """Notify the scheduler of a change that was given up, if PYDELTA_REFUSAL_URL is set. Never waits.
+
+    Raises:
+        InvalidArgumentError: The variable does not hold a valid address.
+    """
+    url = os.environ.get(REFUSAL_URL)
+    if url:
+        outbox = _outbox(url, REFUSAL_URL)
+        outbox.put({"location": refused.table, "refused": refused.error.code})
+
+
+@after_commits_where(environment_has(NOTICE_URL), refused=announce_refusal)
 def announce_commit(context: HookContext) -> None:
     """Notify the scheduler of a commit if PYDELTA_NOTICE_URL is set; see ``pydelta.txn.hooks``. Never waits.
 
     Raises:
         InvalidArgumentError: The variable does not hold a valid address.
     """
-    outbox = _outbox(os.environ[NOTICE_URL])
+    outbox = _outbox(os.environ[NOTICE_URL], NOTICE_URL)
     outbox.put({"location": context.snapshot.table_uri, "version": context.snapshot.version})
 
 
 @functools.cache
-def _outbox(url: str) -> Outbox:
-    return Outbox(checked_endpoint(url, name=NOTICE_URL))
+def _outbox(url: str, name: str) -> Outbox:
+    return Outbox(checked_endpoint(url, name=name))
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -53,11 +69,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._answer(413)
         try:
             found = json.loads(self.rfile.read(int(length)))
-            location = found.get("location") if isinstance(found, dict) else None
         except ValueError:
-            location = None
+            found = None
+        fields = found if isinstance(found, dict) else {}
+        location, code = fields.get("location"), fields.get("refused")
         if not isinstance(location, str) or not location:
             return self._answer(400)
+        if code is not None:
+            return self._answer(202 if is_error_code(code) and self.listener.refuse(location, code) else 400)
         return self._answer(202 if self.listener.note(location) else 503)
 
     def _answer(self, status: int) -> None:
@@ -70,7 +89,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Listener:
-    """Collects the locations of tables with new commits.
+    """Collects the locations of tables with new commits, and counts refused ones.
 
     Args:
         host, port: Address to listen at; port 0 for any free port.
@@ -81,6 +100,7 @@ class Listener:
         self._wake = wake
         self._lock = threading.Lock()
         self._noted: set[str] = set()
+        self._refused: Counter[tuple[str, str]] = Counter()
         handler = type("Handler", (_Handler,), {"listener": self})
         self._server = http.server.ThreadingHTTPServer((host, port), handler)
         self._server.daemon_threads = True
@@ -118,6 +138,20 @@ class Listener:
         """Return the locations collected since the last call."""
         with self._lock:
             found, self._noted = frozenset(self._noted), set()
+        return found
+
+    def refuse(self, location: str, code: str) -> bool:
+        """Count a refused commit. Returns False if too many different ones are waiting."""
+        with self._lock:
+            if len(self._refused) >= _MOST and (location, code) not in self._refused:
+                return False
+            self._refused[location, code] += 1
+        return True
+
+    def take_refused(self) -> Counter[tuple[str, str]]:
+        """Return the refused commits since the last call, by location and error code."""
+        with self._lock:
+            found, self._refused = self._refused, Counter()
         return found
 
     def close(self) -> None:

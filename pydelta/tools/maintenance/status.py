@@ -72,7 +72,7 @@ class StatusOf:
         ]  # fmt: skip
         rows += [
             {"commands": f"look at {name}", "command": f"look at {name}", "every": None, "since": None, "ended": ended,
-             "code": code, "said": error, "warning": True}
+             "code": code, "said": error, "warning": True, "table": name, "action": "look", "tries": 1}
             for name, (error, code) in sorted(self.unreadable.items())
         ]  # fmt: skip
         if self.waiting:
@@ -86,7 +86,8 @@ class StatusOf:
             name = f"{row.action} of {row.table} (try {row.attempt})"
             rows.append(
                 {"commands": name, "command": name, "every": None, "since": None, "ended": at, "code": 2,
-                 "said": row.error or "", "warning": True}
+                 "said": row.error or "", "warning": True, "table": row.table, "action": str(row.action),
+                 "tries": row.attempt}
             )  # fmt: skip
         return rows
 

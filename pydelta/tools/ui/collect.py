@@ -124,8 +124,7 @@ class Reader:
         except (DeltaError, OSError, ValueError, ArithmeticError, pl.exceptions.PolarsError) as error:
             return ShownTable(place=self.place, read_ms=began, troubles=(Trouble.of(error),))
         state = self._state(snapshot, began)
-        twin, iceberg, troubles = self._twin(state, twin_of)
-        state = dataclasses.replace(state, twin=twin, iceberg=iceberg)
+        state, troubles = self._with_entries(state, twin_of)
         found = sorted([*troubles, *find_troubles(state, snapshot)], key=lambda trouble: -trouble.weight)
         return dataclasses.replace(state, troubles=tuple(found))
 
@@ -183,19 +182,24 @@ class Reader:
             commits=tuple(commits),
         )
 
-    def _twin(
-        self, state: ShownTable, twin_of: TwinOf | None
-    ) -> tuple[TwinState | None, ShownIceberg | None, list[Trouble]]:
+    def _with_entries(self, state: ShownTable, twin_of: TwinOf | None) -> tuple[ShownTable, list[Trouble]]:
+        """Add what readers of the manifests and of the metastore's entries see."""
         if twin_of is None or not self.place.registered:
             twin, troubles = self._published(state)
-            return twin, None, troubles
+            return dataclasses.replace(state, twin=twin), troubles
         try:
             found = dict(twin_of(self.place.name, self.log))
         except DeltaError as error:
             trouble = Trouble.of(error)
-            return TwinState(name=None, state="unknown", problem=trouble.what), None, [trouble]
-        iceberg = found.pop("iceberg", None)
-        return TwinState(**found), None if iceberg is None else ShownIceberg(**iceberg), []
+            twin = TwinState(name=None, state="unknown", problem=trouble.what)
+            return dataclasses.replace(state, twin=twin), [trouble]
+        iceberg, native_behind = found.pop("iceberg", None), found.pop("native_behind", None)
+        return dataclasses.replace(
+            state,
+            twin=TwinState(**found),
+            iceberg=None if iceberg is None else ShownIceberg(**iceberg),
+            native_behind=native_behind,
+        ), []
 
     def _published(self, state: ShownTable) -> tuple[TwinState | None, list[Trouble]]:
         try:
@@ -343,6 +347,9 @@ def find_troubles(state: ShownTable, snapshot: Snapshot) -> list[Trouble]:
         )
     if state.iceberg is not None:
         found += _iceberg_troubles(state.iceberg, name)
+    if state.native_behind:
+        what = "The metastore shows other columns or properties of the table than its newest version has."
+        found.append(Trouble(what=what, next=f"Run catalog_sync sync {name}"))
     assert snapshot.metadata is not None
     found += [
         Trouble(what=note, next="Read the table with an engine that reads it right, such as Spark.")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from pydelta.api.console.addresses import Addresses, check_free, check_private, in_url
 from pydelta.api.console.serving import open_server, run_server
 from pydelta.api.console.terminal import Terminal
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.tools.alerts.webhook import WEBHOOK_URL, AlertWatch
+from pydelta.tools.ui.metrics import samples
 from pydelta.tools.ui.server import Application
 from pydelta.tools.ui.watch import Watch, Watched
 
-__all__ = ["DEFAULT_PORT", "check_exposed", "run_ui"]
+__all__ = ["DEFAULT_PORT", "check_exposed", "run_ui", "watch_alerts"]
 
 DEFAULT_PORT: Final = 8088
 
@@ -36,25 +41,54 @@ def check_exposed(addresses: Addresses) -> None:
     check_private(addresses)
 
 
-def run_ui(watched: Watched, addresses: Addresses) -> None:
+def watch_alerts(watch: Watch, state: Path | None, env: Mapping[str, str]) -> AlertWatch | None:
+    """Create what posts alerts, and let the page show how it goes; None if the environment names no webhook.
+
+    Args:
+        watch: Provides the figures.
+        state: File of the alerts.
+        env: The environment.
+
+    Raises:
+        InvalidArgumentError: The address is not one of HTTP, or the file has no folder.
+    """
+    url = env.get(WEBHOOK_URL, "").strip()
+    if state is not None and not state.parent.is_dir():
+        raise InvalidArgumentError(
+            f"The folder of --alert-state {state} does not exist.", hint="Create it, or name another file."
+        )
+    if not url:
+        return None
+    alerts = AlertWatch(url, lambda: samples(watch.overview()), path=state)
+    watch.webhook = alerts.state
+    return alerts
+
+
+def run_ui(watched: Watched, addresses: Addresses, alert_state: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         watched: What to show.
         addresses: Where to listen.
+        alert_state: File of the alerts that were posted.
 
     Raises:
-        InvalidArgumentError, DeltaEnvironmentError: It cannot listen there.
+        InvalidArgumentError, DeltaEnvironmentError: It cannot listen there, or cannot post alerts.
     """
     if addresses.page is None:
         raise InvalidArgumentError("The page has no port.", hint="Give --port.")
     check_exposed(addresses)
     check_free(addresses)
     logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # The page itself shows errors of the metastore.
-    application = Application(Watch(watched), host=addresses.host)
+    watch = Watch(watched)
+    alerts = watch_alerts(watch, alert_state, os.environ)
+    application = Application(watch, host=addresses.host)
     server = open_server(application, addresses, "The page")
     Terminal().write(f"Tables, streams and services: http://{in_url(addresses.host)}:{addresses.page}")
     if addresses.no_login and not addresses.is_loopback:
         Terminal().write(f"Without a log-in: whoever reaches {addresses.host} can read it.")
+    if alerts is not None:
+        alerts.start()
+        Terminal().write(f"Alerts are posted to the webhook of {WEBHOOK_URL}.")
     sys.stdout.flush()
     run_server(server)

@@ -14,8 +14,8 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pydelta.protocol.names import camel_case, path_text
+from pydelta.tools.ui.catalog.facts import ShownColumn, TableSums
 from pydelta.tools.ui.commits import Detail
-from pydelta.tools.ui.facts import ShownColumn, TableSums
 from pydelta.tools.ui.formats import age, amount, duration, moment, number, of
 from pydelta.tools.ui.streams import reads_or_writes
 from pydelta.tools.ui.values import CommitState, ShownTable, StreamState, Trouble

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from pydelta.api.console.addresses import names_server
 from pydelta.errors import DeltaError, VersionNotFoundError
-from pydelta.tools.ui.answers import answers_of, chosen_table, sums_of
+from pydelta.tools.ui.catalog.answers import answers_of, chosen_table, sums_of
 from pydelta.tools.ui.metrics import CONTENT_TYPE, metrics_text
 from pydelta.tools.ui.pages import (
     commit_page,

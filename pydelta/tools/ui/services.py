@@ -1,16 +1,12 @@
-"""Check whether services answer: HTTP pages by a request, other ports by connecting, the scheduler by a status file."""
+"""Check whether services answer: HTTP pages by a request, other ports by connecting."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import http.client
 import ipaddress
-import json
 import socket
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -19,14 +15,11 @@ from pydelta.errors.redaction import hide_text
 from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.values import ServiceState
 
-__all__ = ["APPLICATION", "Service", "ask", "has_name", "read_schedule", "read_schedules"]
+__all__ = ["APPLICATION", "Service", "ask", "has_name"]
 
 APPLICATION: Final = "application"
 """The scheme of a service that is an application of Spark."""
 _OK: Final = 400
-_NOT_A_STATUS: Final = "it is not a status file of jobs/schedule.py or jobs/maintain.py"
-_LATE_SECONDS: Final = 600
-_DAY_SECONDS: Final = 86_400
 _ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
 _FORMS: Final = "Write NAME=ADDRESS or NAME=ADDRESS,LINK: Trino=http://trino:8080/v1/info,http://127.0.0.1:8080"
 
@@ -40,7 +33,7 @@ class Service:
         address: ``http://host:port/path``, ``https://…``, any scheme with host and port (``thrift://``, ``tcp://``),
             or ``application://name`` for an application of a watched Spark.
         link: Address for a browser, if any.
-        optional: Show it only once its host name can be resolved.
+        optional: It is not started until its host name can be resolved.
     """
 
     name: str
@@ -131,84 +124,3 @@ def _http(address: str, seconds: float) -> tuple[bool, str]:
 def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:
     with socket.create_connection((parts.hostname, parts.port), timeout=seconds):
         return True, "takes connections"
-
-
-def read_schedules(paths: Sequence[str], *, now_ms: int) -> list[ServiceState]:
-    """Read several status files. One that a line of another file would write, but that is switched off, is off too."""
-    rows = {path: _rows(path) for path in paths}
-    off = [str(row.get("commands")) for found in rows.values() if isinstance(found, list)
-           for row in found if isinstance(row, Mapping) and row.get("off")]  # fmt: skip
-    states = []
-    for path in paths:
-        if not any(path in commands.split() for commands in off):
-            states += _states(path, rows[path], now_ms)
-    return states
-
-
-def read_schedule(path: str, *, now_ms: int) -> list[ServiceState]:
-    """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``, and return a state per line."""
-    return _states(path, _rows(path), now_ms)
-
-
-def _rows(path: str) -> Any:
-    """Return the rows of a status file, or the reason why it cannot be read."""
-    try:
-        return json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or _NOT_A_STATUS
-
-
-def _states(path: str, rows: Any, now_ms: int) -> list[ServiceState]:
-    reason = rows if isinstance(rows, str) else _NOT_A_STATUS
-    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-        if not isinstance(rows, str):
-            return [_line(row, now_ms) for row in rows]
-    return [
-        ServiceState(
-            name="Scheduler", ok=False, said=f"{path} cannot be read: {reason}", checked_ms=now_ms,
-            next="Look whether the scheduler runs with --status and this file; in the stack: make status.",
-        )
-    ]  # fmt: skip
-
-
-def _line(row: Mapping[str, Any], now_ms: int) -> ServiceState:
-    name = hide_text(f"Scheduled: {row['commands']}")
-    if row.get("off"):
-        return ServiceState(name=name, ok=None, said="off", idle=True, checked_ms=now_ms)
-    code, since, ended = row.get("code"), row.get("since"), row.get("ended")
-    parts = []
-    if since:
-        parts.append(f"running for {duration(_seconds(str(since), now_ms))}")
-    if ended:
-        parts.append(f"last ended {duration(_seconds(str(ended), now_ms))} ago")
-    if code:
-        words = str(row.get("said") or "").strip().splitlines()
-        parts.append(f"with exit code {code}" + (f": {hide_text(words[-1])}" if words else ""))
-    if row.get("warning") and not code:
-        parts.append(hide_text(str(row.get("said"))))
-    late = _late(row, now_ms)
-    if late:
-        parts.append(f"late: it should run {late}")
-    said = ", ".join(parts) or ("has not run yet" + (f", daily at {row['at']} UTC" if row.get("at") else ""))
-    return ServiceState(
-        name=name,
-        ok=not code and not late,
-        said=said,
-        next="Look at the scheduler's log; in the stack: make logs SERVICE=scheduler." if code or late else None,
-        checked_ms=now_ms,
-    )
-
-
-def _late(row: Mapping[str, Any], now_ms: int) -> str | None:
-    """Return when a line should run if it is late: after ten of its intervals, or a day, and a while."""
-    every, at, ended = row.get("every"), row.get("at"), row.get("ended")
-    if not ended or row.get("since"):
-        return None
-    age = _seconds(str(ended), now_ms)
-    if every and age > 10 * float(every) + _LATE_SECONDS:
-        return f"every {duration(float(every))}"
-    return f"daily at {at} UTC" if at and age > _DAY_SECONDS + _LATE_SECONDS else None
-
-
-def _seconds(text: str, now_ms: int) -> float:
-    return max(now_ms / 1000 - dt.datetime.fromisoformat(text).timestamp(), 0.0)

@@ -31,7 +31,8 @@ class Catalog(Protocol):
     def twin(self, name: str, log: DeltaLog) -> Mapping[str, Any]:
         """Return the fields of a ``TwinState`` for a registered table.
 
-        The field ``iceberg`` has those of a ``ShownIceberg``, if the table has an Iceberg entry or asks for one.
+        The field ``iceberg`` has those of a ``ShownIceberg``, if the table has an Iceberg entry or asks for one, and
+        ``native_behind`` says whether the table's own entry has other columns or properties, if that is known.
         """
 
 

@@ -10,6 +10,7 @@ from pydelta.errors import DeltaError
 from pydelta.errors.redaction import hide_text
 
 __all__ = [
+    "RECENT_MS",
     "UNCHANGED_ROWS",
     "CommitState",
     "GarbageState",
@@ -71,6 +72,7 @@ class Rows:
         return (self.inserted, self.updated, self.deleted) != (None, None, None)
 
 
+RECENT_MS: Final = 15 * 60_000
 UNCHANGED_ROWS: Final = Rows(inserted=0, updated=0, deleted=0)
 
 
@@ -255,6 +257,7 @@ class ServiceState:
         next: What to do if it does not answer.
         there: False if it is optional and its host name cannot be resolved.
         idle: Whether it is not started, or switched off, which is not a problem.
+        kind: ``service``, ``schedule`` or ``disk``.
         checked_ms: Time of the check.
     """
 
@@ -265,6 +268,7 @@ class ServiceState:
     next: str | None = None
     there: bool = True
     idle: bool = False
+    kind: str = "service"
     checked_ms: int
 
 
@@ -288,6 +292,7 @@ class ShownTable:
         required: Columns that must not be null.
         twin: What readers of manifests see.
         iceberg: What readers of the Iceberg entry see; None without one, and without a metastore.
+        native_behind: Whether the table's own entry has other columns or properties; None if that is not known.
         writers: Application id -> version and time (None if not recorded) of its last transaction.
         commits: Newest commits, newest first.
     """
@@ -316,6 +321,7 @@ class ShownTable:
     garbage: GarbageState | None = None
     twin: TwinState | None = None
     iceberg: ShownIceberg | None = None
+    native_behind: bool | None = None
     writers: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     commits: tuple[CommitState, ...] = ()
 
@@ -323,3 +329,12 @@ class ShownTable:
     def weight(self) -> int:
         """The weight of the worst problem: 0 if there is none."""
         return max((trouble.weight for trouble in self.troubles), default=0)
+
+    @property
+    def recent_retries(self) -> int | None:
+        """How often statements whose commits landed in the last 15 minutes were run again; None without commits."""
+        if not self.commits:
+            return None
+        recent = [commit for commit in self.commits if commit.timestamp_ms >= self.read_ms - RECENT_MS]
+        counts = [commit.metrics.get("numRetries", "") for commit in recent]
+        return sum(int(count) for count in counts if count.isdecimal())

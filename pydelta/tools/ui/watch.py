@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,13 +21,17 @@ from urllib.parse import urlsplit
 from pydelta.commands.vacuum.inventory import Inventory
 from pydelta.errors import TableNotFoundError
 from pydelta.settings.clock import Deadline, epoch_ms
+from pydelta.tools.alerts.webhook import WebhookState
+from pydelta.tools.ui.alerting import refused_by_table, webhook_troubles
+from pydelta.tools.ui.catalog.engines import WatchedEngine, ask_application
+from pydelta.tools.ui.catalog.questions import Questions
 from pydelta.tools.ui.collect import Reader, measure_garbage, read_detail
 from pydelta.tools.ui.commits import Detail
-from pydelta.tools.ui.engines import WatchedEngine, ask_application
+from pydelta.tools.ui.disks import Disk, DiskState, disk_line, measure_disk
 from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.lanes import ReadJob, ReadJobs, ReadLane
-from pydelta.tools.ui.questions import Questions
-from pydelta.tools.ui.services import APPLICATION, Service, ask, read_schedules
+from pydelta.tools.ui.schedules import FailedAction, ReadSchedules, ScheduleState, read_schedules
+from pydelta.tools.ui.services import APPLICATION, Service, ask
 from pydelta.tools.ui.sources import Catalog, FoundTables, Sources, find_places
 from pydelta.tools.ui.streams import read_stream, with_backlog
 from pydelta.tools.ui.values import GarbageState, ServiceState, ShownPlace, ShownTable, StreamState, Trouble
@@ -56,6 +60,8 @@ class Watched:
         engines: Engines to ask for their runs and their cluster.
         lineage: A folder with events of OpenLineage.
         preview: Whether rows of tables, and bounds of their columns, may be shown.
+        disks: Disks to measure.
+        refusals: Files of ``jobs/maintain.py`` with the number of refused commits.
     """
 
     sources: Sources
@@ -72,17 +78,33 @@ class Watched:
     engines: Sequence[WatchedEngine] = ()
     lineage: str | None = None
     preview: bool = True
+    disks: Sequence[Disk] = ()
+    refusals: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Everything at one moment. Tables with problems come first."""
+    """Everything at one moment. Tables with problems come first.
+
+    Args:
+        now_ms: The time, epoch milliseconds.
+        tables, streams, services, schedules, disks: What is watched. The services have a line for each of the last two.
+        failed_actions: Actions of maintenance whose last try failed.
+        refused: Refused commits by the name of a table and the error's code; None if they are not counted.
+        webhook: How alerts are posted; None if they are not.
+        troubles: Problems of the page as a whole.
+    """
 
     now_ms: int
     tables: tuple[ShownTable, ...]
     streams: tuple[StreamState, ...]
     services: tuple[ServiceState, ...]
     troubles: tuple[Trouble, ...]
+    schedules: tuple[ScheduleState, ...] = ()
+    failed_actions: tuple[FailedAction, ...] = ()
+    disks: tuple[DiskState, ...] = ()
+    refused: Mapping[str, Mapping[str, int]] | None = None
+    webhook: WebhookState | None = None
 
     def table(self, name: str) -> ShownTable | None:
         """Return the table with a name or location, if it is shown."""
@@ -120,6 +142,11 @@ class Watch:
             ReadJob(run=lambda item=item: self._ask(item), lane=ReadLane())  # type: ignore[misc]
             for item in watched.services
         ]
+        self._disks = [
+            ReadJob(run=lambda item=item: measure_disk(item, seconds=watched.patience), lane=ReadLane())  # type: ignore[misc]
+            for item in watched.disks
+        ]
+        self.webhook: Callable[[], WebhookState | None] = lambda: None
         self._met = {item.name for item in watched.services if not item.optional}
         self.questions = Questions(watched, self._jobs, clock, self._reader_of)
         self._details: OrderedDict[tuple[str, str | None, int, bool], Detail] = OrderedDict()
@@ -135,13 +162,13 @@ class Watch:
         patience = watched.patience if waits else 0.0
         deadline, since = Deadline(patience, clock=self._clock), now - watched.fresh
         # This starts the jobs without waiting.
-        self._jobs.settle([*self._streams, *self._services], since, Deadline(0.0))
+        self._jobs.settle([*self._streams, *self._services, *self._disks], since, Deadline(0.0))
         self._jobs.settle([self._find], since, Deadline(patience / 2, clock=self._clock))
         found: FoundTables = self._find.result or FoundTables(places=())
         tables = self._jobs_of(found.places)
         # Looking up an unknown host name may take long, so services that never answered are not waited for.
         met = [job for item, job in zip(watched.services, self._services, strict=True) if item.name in self._met]
-        self._jobs.settle([*tables, *self._streams, *met], since, deadline)
+        self._jobs.settle([*tables, *self._streams, *met, *self._disks], since, deadline)
         self._start_garbage(found.places, now)
         states = [self._state(place, job) for place, job in zip(found.places, tables, strict=True)]
         states.sort(key=lambda state: (-state.weight, state.place.name))
@@ -154,12 +181,19 @@ class Watch:
             job.result or StreamState(location=place, trouble=self._late(f"{place} is being read", "its store", job))
             for place, job in zip(watched.checkpoints, self._streams, strict=True)
         ]
+        webhook = self.webhook()
+        schedules = read_schedules(watched.schedules, now_ms=epoch_ms())
         return Overview(
             now_ms=epoch_ms(),
             tables=tuple(states),
             streams=tuple(with_backlog(streams, states)),
-            services=tuple(self._asked_services()),
-            troubles=tuple(troubles),
+            services=tuple(self._asked_services(schedules)),
+            troubles=(*troubles, *webhook_troubles(webhook)),
+            schedules=schedules.states,
+            failed_actions=schedules.failed_actions,
+            disks=tuple(job.result for job in self._disks if job.result is not None and not self._is_late(job)),
+            refused=refused_by_table(watched.refusals, found.places),
+            webhook=webhook,
         )
 
     def detail(self, table: ShownTable, version: int) -> Detail:
@@ -288,7 +322,7 @@ class Watch:
             weight=2,
         )
 
-    def _asked_services(self) -> Iterable[ServiceState]:
+    def _asked_services(self, schedules: ReadSchedules) -> Iterable[ServiceState]:
         for service, job in zip(self.watched.services, self._services, strict=True):
             if service.name not in self._met:
                 if job.result is None or not job.result.there:
@@ -298,4 +332,9 @@ class Watch:
             yield job.result or ServiceState(
                 name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=epoch_ms()
             )
-        yield from read_schedules(self.watched.schedules, now_ms=epoch_ms())
+        yield from schedules.lines
+        for disk, job in zip(self.watched.disks, self._disks, strict=True):
+            if self._is_late(job):
+                yield disk_line(DiskState(name=disk.name, problem="it does not answer"), checked_ms=epoch_ms())
+            elif job.result is not None:
+                yield disk_line(job.result, checked_ms=epoch_ms())

@@ -18,7 +18,7 @@ from ui_catalog import HOSTILE, build_catalog, engines, write_events
 import pydelta
 from pydelta.api.console.addresses import Addresses
 from pydelta.api.console.serving import open_server
-from pydelta.tools.ui.engines import WatchedEngine
+from pydelta.tools.ui.catalog.engines import WatchedEngine
 from pydelta.tools.ui.server import Application
 from pydelta.tools.ui.services import Service
 from pydelta.tools.ui.sources import Sources

@@ -11,6 +11,7 @@ from unit.sync.iceberg_fakes import FakePublisher
 
 from catalog_sync.iceberg.sync import sync_iceberg
 from catalog_sync.names import TableName
+from catalog_sync.native import native_is_behind, sync_native
 from catalog_sync.sync import SyncOptions
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import SyncTarget
@@ -20,10 +21,11 @@ from pydelta.commands.vacuum.inventory_sources import from_frame
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, VersionNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish
+from pydelta.manifests.native_entry import SCHEMA_KEY
 from pydelta.settings.clock import Deadline
 from pydelta.storage import LocalStore, MemoryStore, register_store
 from pydelta.testing import CountingStore
-from pydelta.testing.operations import add_file, append, create_table, delete_partition, hide_value, optimize
+from pydelta.testing.operations import add_file, alter, append, create_table, delete_partition, hide_value, optimize
 from pydelta.tools.ui.collect import MANY_SMALL, Reader, measure_garbage, read_detail
 from pydelta.tools.ui.metrics import metrics_text
 from pydelta.tools.ui.pages import overview_page, table_page
@@ -310,6 +312,28 @@ def test_tables_come_from_the_metastore_and_twins_are_compared(log, lake):
     assert (table.version, table.twin.state, table.twin.lag_versions) == (1, "behind", 1)
     assert "The twin lake_symlink.orders is 1 version behind" in said(table)
     assert "catalog_sync sync lake.orders" in said(table)
+
+
+def test_an_entry_with_other_columns_is_behind_until_a_sync(log, lake):
+    watch = Watch(Watched(sources=Sources(), catalog=catalog_of(lake), fresh=0, patience=600))
+    assert watch.overview().tables[0].native_behind is False
+    assert 'pydelta_table_native_behind{table="lake.orders"} 0.0' in metrics_text(watch.overview()).decode()
+    append("a", [3]).run(log)
+    assert watch.overview().tables[0].native_behind is False, "a commit of rows changes no column"
+    alter("added").run(log)
+    view = watch.overview()
+    assert 'pydelta_table_native_behind{table="lake.orders"} 1.0' in metrics_text(view).decode()
+    assert "The metastore shows other columns or properties of the table" in said(view.tables[0])
+    sync_native(lake, TableName(database="lake", name="orders"), log.update())
+    assert watch.overview().tables[0].native_behind is False
+
+
+def test_an_entry_that_others_wrote_is_neither_behind_nor_current(log, lake):
+    entry = lake.table("lake", "orders")
+    assert native_is_behind(entry, log.update()) is False
+    del entry.parameters[SCHEMA_KEY]
+    assert native_is_behind(entry, log.update()) is None
+    assert native_is_behind(None, log.update()) is None
 
 
 def test_an_iceberg_entry_is_shown_with_its_version_and_its_lag(log, lake, monkeypatch):

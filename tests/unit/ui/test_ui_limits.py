@@ -23,12 +23,12 @@ from pydelta.testing import CountingStore, TableBuilder
 from pydelta.testing.operations import add_file, append, create_table
 from pydelta.tools.lineage.folder import KEPT_DAYS, folder_of, into_folder
 from pydelta.tools.lineage.runs import Emitter, emitter
-from pydelta.tools.ui.engines import WatchedEngine, ask_engine
-from pydelta.tools.ui.lineage import around, named_steps, read_lineage
-from pydelta.tools.ui.preview import PreviewLimits, is_denied, read_rows
+from pydelta.tools.ui.catalog.engines import WatchedEngine, ask_engine
+from pydelta.tools.ui.catalog.lineage import around, named_steps, read_lineage
+from pydelta.tools.ui.catalog.preview import PreviewLimits, is_denied, read_rows
+from pydelta.tools.ui.catalog.statistics import sum_columns
 from pydelta.tools.ui.services import Service
 from pydelta.tools.ui.sources import Sources
-from pydelta.tools.ui.statistics import sum_columns
 from pydelta.tools.ui.values import ShownPlace
 from pydelta.tools.ui.watch import Watch, Watched
 
@@ -140,7 +140,7 @@ def test_a_store_that_is_slow_with_rows_delays_no_other_page(monkeypatch):
     while (table := watch.overview().table("slow")) is None or table.version is None:
         pass
     reads = []
-    real = "pydelta.tools.ui.questions.read_rows"
+    real = "pydelta.tools.ui.catalog.questions.read_rows"
 
     def slow(log, snapshot, limits):
         reads.append(1)
@@ -208,7 +208,7 @@ def test_statistics_of_many_files_are_summed_in_slices(tmp_path, monkeypatch):
 def test_slices_become_small_where_reading_is_slow(tmp_path, monkeypatch):
     snapshot = many(tmp_path, 3000, one)
     now = iter(range(10_000))
-    monkeypatch.setattr("pydelta.tools.ui.statistics.time.monotonic", lambda: next(now) * 100.0)
+    monkeypatch.setattr("pydelta.tools.ui.catalog.statistics.time.monotonic", lambda: next(now) * 100.0)
     asked = []
     real = type(snapshot.files).stats_columns
 
@@ -452,7 +452,7 @@ def test_lines_that_are_not_events_are_counted(tmp_path, line):
 
 def test_a_circle_of_jobs_ends():
     lines = [("a", "b"), ("b", "c"), ("c", "a")]
-    from pydelta.tools.ui.facts import LineageStep
+    from pydelta.tools.ui.catalog.facts import LineageStep
 
     steps = [LineageStep(job=f"{one}{two}", inputs=(one,), outputs=(two,)) for one, two in lines]
     before, after = around(steps, "a")

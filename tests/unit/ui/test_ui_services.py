@@ -23,7 +23,8 @@ from pydelta.tools.maintenance.status import StatusOf, write_status
 from pydelta.tools.ui import formats as words
 from pydelta.tools.ui.collect import Reader
 from pydelta.tools.ui.pages import overview_page
-from pydelta.tools.ui.services import Service, ask, read_schedule, read_schedules
+from pydelta.tools.ui.schedules import read_schedules
+from pydelta.tools.ui.services import Service, ask
 from pydelta.tools.ui.sources import Sources
 from pydelta.tools.ui.streams import read_stream, reads_or_writes, with_backlog
 from pydelta.tools.ui.values import ShownPlace
@@ -159,7 +160,7 @@ def test_the_scheduler_s_own_status_file_is_read(tmp_path):
     )
     status.note(1, commands="compact", every=None, since="2026-11-23T10:00:00+00:00")
     status.note(2, commands="vacuum", every=None)
-    states = read_schedule(str(status.path), now_ms=1_795_428_060_000)
+    states = read_schedules([str(status.path)], now_ms=1_795_428_060_000).lines
     assert [state.ok for state in states] == [False, True, True]
     assert states[0].said == "last ended 60 s ago, with exit code 1: password=(hidden) no"
     assert (states[1].said, states[2].said) == ("running for 60 s", "has not run yet")
@@ -170,7 +171,7 @@ def test_so_is_that_of_maintenance(tmp_path):
     unreadable = {"lake.a": ("its log has a gap", 4)}
     status = StatusOf(what="maintenance of lake", every=60, unreadable=unreadable, waiting=frozenset({"lake.b"}))
     write_status(path, status, None)
-    states = read_schedule(str(path), now_ms=1_795_428_060_000)
+    states = read_schedules([str(path)], now_ms=1_795_428_060_000).lines
     assert [(state.name, state.ok) for state in states] == [
         ("Scheduled: maintenance of lake", True), ("Scheduled: look at lake.a", False),
         ("Scheduled: vacuum inventory of lake.b", True),
@@ -185,21 +186,22 @@ NOW_MS = 1_795_428_060_000
 def _schedule(tmp_path, text, env):
     """The status file of a scheduler that was just started with a schedule."""
     status = StatusFile(tmp_path / "schedule.json")
-    Scheduler(parse_schedule(text, env), lambda _: Ended(code=0), lambda: dt.datetime.now(dt.UTC), status)
+    now = dt.datetime.fromtimestamp(NOW_MS / 1000, tz=dt.UTC)
+    Scheduler(parse_schedule(text, env), lambda _: Ended(code=0), lambda: now, status)
     return str(status.path)
 
 
 def test_a_schedule_that_is_switched_off_is_off_neither_late_nor_red(tmp_path):
     text = "daily ${COMPACT_AT:-never} compact --all\ndaily 02:30 vacuum\nnever look\nevery 60 sync"
     path = _schedule(tmp_path, text, {})
-    states = read_schedules([path], now_ms=NOW_MS)
+    states = read_schedules([path], now_ms=NOW_MS).lines
     assert [(state.name.removeprefix("Scheduled: "), state.ok, state.idle, state.said) for state in states] == [
         ("compact --all", None, True, "off"),
         ("vacuum", True, False, "has not run yet, daily at 02:30 UTC"),
         ("look", None, True, "off"),
         ("sync", True, False, "has not run yet"),
     ]
-    first, *_ = read_schedules([_schedule(tmp_path, text, {"COMPACT_AT": "03:00"})], now_ms=0)
+    first, *_ = read_schedules([_schedule(tmp_path, text, {"COMPACT_AT": "03:00"})], now_ms=0).lines
     assert first.said == "has not run yet, daily at 03:00 UTC"
 
 
@@ -207,9 +209,9 @@ def test_the_status_of_a_program_whose_line_is_off_is_not_shown_as_late(tmp_path
     theirs = tmp_path / "maintenance.json"
     write_status(theirs, StatusOf(what="maintenance of lake", every=60), "the store was away")
     line = f"python maintain.py --status {theirs}"
-    on = read_schedules([_schedule(tmp_path, f"keep {line}", {}), str(theirs)], now_ms=NOW_MS)
+    on = read_schedules([_schedule(tmp_path, f"keep {line}", {}), str(theirs)], now_ms=NOW_MS).lines
     assert [state.ok for state in on] == [True, False]
-    off = read_schedules([_schedule(tmp_path, f"never {line}", {}), str(theirs)], now_ms=NOW_MS)
+    off = read_schedules([_schedule(tmp_path, f"never {line}", {}), str(theirs)], now_ms=NOW_MS).lines
     assert [(state.ok, state.said) for state in off] == [(None, "off")]
 
 
@@ -229,7 +231,7 @@ def test_a_line_that_should_have_run_again_is_late(tmp_path, facts, ago, late):
     path = tmp_path / "schedule.json"
     ended = dt.datetime.fromtimestamp(NOW_MS / 1000 - ago, tz=dt.UTC).isoformat()
     path.write_text(json.dumps([{"commands": "sync", "ended": ended, "code": 0, **facts}]))
-    [state] = read_schedules([str(path)], now_ms=NOW_MS)
+    [state] = read_schedules([str(path)], now_ms=NOW_MS).lines
     assert state.ok is (None if facts.get("off") else late is None)
     assert (f"late: it should run {late}" in state.said) == (late is not None)
     assert bool(state.next) == (late is not None)
@@ -240,7 +242,7 @@ def test_a_status_file_that_cannot_be_read_is_told(tmp_path, text):
     path = tmp_path / "schedule.json"
     if text is not None:
         path.write_text(text)
-    [state] = read_schedule(str(path), now_ms=0)
+    [state] = read_schedules([str(path)], now_ms=0).lines
     assert not state.ok
     assert "--status" in state.next
 

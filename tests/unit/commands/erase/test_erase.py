@@ -223,3 +223,15 @@ def test_a_shallow_clone_keeps_its_files_until_it_has_its_own():
         clone._log.store.delete_many([info.path])
     assert erase(table).is_proven
     assert names_of_key(table._log.store, KEY) == []
+
+
+def test_a_key_of_its_own_for_deletions_leaves_nothing_in_memory_of_what_was_given_up():
+    table = made("plain")
+    log = table._log
+    assert log.update().tombstones().height
+    assert log.snapshot(1).version == 1
+    done = erase(table, deleting=DeltaLog(log.store))
+    assert done.is_proven
+    assert log.update().tombstones().is_empty()
+    with pytest.raises(VersionNotFoundError):
+        log.snapshot(1)

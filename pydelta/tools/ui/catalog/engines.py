@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.redaction import hide_text
 from pydelta.settings.clock import Deadline
-from pydelta.tools.ui.facts import EngineRun, EngineState
+from pydelta.tools.ui.catalog.facts import EngineRun, EngineState
 from pydelta.tools.ui.formats import amount, duration
 from pydelta.tools.ui.services import Service, has_name
 from pydelta.tools.ui.values import ServiceState

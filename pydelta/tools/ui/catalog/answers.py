@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydelta.errors import DeltaError, UnsafeOperationError
-from pydelta.tools.ui.browse import LONGEST_QUERY, databases, search, tables_of
-from pydelta.tools.ui.engines import merged_runs
-from pydelta.tools.ui.facts import EngineRun, TableSums
-from pydelta.tools.ui.lineage import around, named_steps
+from pydelta.tools.ui.catalog.browse import LONGEST_QUERY, databases, search, tables_of
+from pydelta.tools.ui.catalog.engines import merged_runs
+from pydelta.tools.ui.catalog.facts import EngineRun, TableSums
+from pydelta.tools.ui.catalog.lineage import around, named_steps
+from pydelta.tools.ui.catalog.preview import DEFAULT_ROWS, MOST_ROWS
 from pydelta.tools.ui.pages import column_rows, json_text, render
-from pydelta.tools.ui.preview import DEFAULT_ROWS, MOST_ROWS
 from pydelta.tools.ui.replies import JSON, NoPageError, PageReply, Query
 from pydelta.tools.ui.values import ShownTable, Trouble
 from pydelta.tools.ui.watch import Overview, Watch

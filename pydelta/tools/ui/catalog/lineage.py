@@ -13,7 +13,7 @@ from pydelta.errors import DeltaError
 from pydelta.errors.redaction import hide_text
 from pydelta.storage import Store, normalize_uri, open_store
 from pydelta.tools.lineage.events import dataset_name
-from pydelta.tools.ui.facts import EngineRun, LineageState, LineageStep
+from pydelta.tools.ui.catalog.facts import EngineRun, LineageState, LineageStep
 from pydelta.tools.ui.formats import amount
 from pydelta.tools.ui.values import ShownPlace, Trouble
 

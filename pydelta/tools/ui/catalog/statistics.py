@@ -17,7 +17,7 @@ from pydelta.protocol.schema import leaf_paths, logical_to_physical
 from pydelta.protocol.stats import leaves_with_stats, stat_column
 from pydelta.protocol.types import DataType
 from pydelta.settings.clock import Deadline
-from pydelta.tools.ui.facts import ColumnSums, TableSums
+from pydelta.tools.ui.catalog.facts import ColumnSums, TableSums
 from pydelta.tools.ui.formats import of
 
 __all__ = ["MOST_COLUMNS", "sum_columns"]

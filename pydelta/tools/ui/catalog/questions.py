@@ -10,14 +10,21 @@ from typing import Any, Final, Protocol
 from pydelta.errors import TableNotFoundError, UnsafeOperationError
 from pydelta.log import Snapshot
 from pydelta.settings.clock import Deadline
+from pydelta.tools.ui.catalog.engines import WatchedEngine, ask_engine
+from pydelta.tools.ui.catalog.facts import EngineState, LineageState, ShownRows, TableSums
+from pydelta.tools.ui.catalog.lineage import read_lineage
+from pydelta.tools.ui.catalog.preview import (
+    DEFAULT_ROWS,
+    MOST_ROWS,
+    PREVIEW_PROPERTY,
+    PreviewLimits,
+    is_denied,
+    read_rows,
+)
+from pydelta.tools.ui.catalog.statistics import sum_columns
 from pydelta.tools.ui.collect import Reader
-from pydelta.tools.ui.engines import WatchedEngine, ask_engine
-from pydelta.tools.ui.facts import EngineState, LineageState, ShownRows, TableSums
 from pydelta.tools.ui.lanes import ReadJob, ReadJobs, ReadLane
-from pydelta.tools.ui.lineage import read_lineage
-from pydelta.tools.ui.preview import DEFAULT_ROWS, MOST_ROWS, PREVIEW_PROPERTY, PreviewLimits, is_denied, read_rows
 from pydelta.tools.ui.sources import Sources
-from pydelta.tools.ui.statistics import sum_columns
 from pydelta.tools.ui.values import ShownTable
 
 __all__ = ["Questions"]

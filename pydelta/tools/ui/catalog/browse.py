@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pydelta.tools.ui.facts import FoundText, ShownDatabase
+from pydelta.tools.ui.catalog.facts import FoundText, ShownDatabase
 from pydelta.tools.ui.values import ShownTable
 
 __all__ = ["LONGEST_QUERY", "MOST_FOUND", "database_of", "databases", "search", "tables_of"]

@@ -19,7 +19,7 @@ from pydelta.errors.redaction import hide_value
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.settings.clock import Deadline
 from pydelta.storage import Store
-from pydelta.tools.ui.facts import ShownRows
+from pydelta.tools.ui.catalog.facts import ShownRows
 from pydelta.tools.ui.formats import amount, duration
 
 __all__ = ["DEFAULT_ROWS", "MOST_ROWS", "PREVIEW_PROPERTY", "PreviewLimits", "is_denied", "read_rows"]
