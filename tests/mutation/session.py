@@ -104,7 +104,7 @@ class SessionRunner:
             self._stop()
 
     def _outcome(self, request: dict[str, Any], limit: float) -> Outcome:
-        """Try a mutant. A test that also fails on the module as it is notices nothing: an earlier one spoilt the session."""
+        """Try a mutant. A test that also fails on the module as it is shows only that the session was spoilt."""
         is_first = self._worker is None or self._worker.asked >= _MUTANTS_OF_A_WORKER
         outcome = _outcome(self._ask(request, limit))
         if outcome.by not in self._seconds:
