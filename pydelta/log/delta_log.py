@@ -22,9 +22,9 @@ from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.compaction import plan_run, write_compacted
 from pydelta.log.deltas import build_delta
 from pydelta.log.given_up import (
+    GIVEN_UP_END,
     GivenUp,
     GivenUpPlan,
-    ends_giving_up,
     give_up,
     given_up_error,
     is_given_up,
@@ -42,7 +42,7 @@ from pydelta.log.history import (
 )
 from pydelta.log.load import LogReader, commit_info
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
-from pydelta.log.runs import objects_of
+from pydelta.log.runs import is_operation, objects_of
 from pydelta.log.segment import CommitFile, Listing, LogSegment, read_listing
 from pydelta.log.side_files import write_checksum
 from pydelta.log.snapshot import Snapshot, VersionCommit, change_of
@@ -215,8 +215,8 @@ class DeltaLog:
                 actions = read_commit(self.store, CommitFile(start=version, end=version, info=info))
             except ObjectNotFoundError:
                 return None
-            if ends_giving_up(actions):
-                return None
+            if is_operation(actions, GIVEN_UP_END):
+                return None  # The checkpoint that this snapshot reads from is gone.
             following = self._follow(snapshot, version, actions, info)
             if following is None:
                 return None
@@ -282,7 +282,7 @@ class DeltaLog:
             if info is None:
                 raise ObjectNotFoundError(f"{path} disappeared right after it was written.", table=self.uri)
             following = None
-            if ends_giving_up(actions):
+            if is_operation(actions, GIVEN_UP_END):
                 self._old.clear()
             elif snapshot.files.chain_length < self.settings.max_snapshot_chain:
                 following = self._follow(snapshot, version, actions, info)

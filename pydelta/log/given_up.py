@@ -24,7 +24,6 @@ from typing import Final
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
 from pydelta.errors.conditions import Condition
 from pydelta.log.replay import read_commit
-from pydelta.log.runs import objects_of
 from pydelta.log.segment import CheckpointFiles, CommitFile
 from pydelta.protocol.actions import Action, AddCDCFile, CommitInfo, Protocol, encode_commit
 from pydelta.protocol.features import GIVEN_UP
@@ -36,7 +35,6 @@ __all__ = [
     "GIVEN_UP_FILE",
     "GivenUp",
     "GivenUpPlan",
-    "ends_giving_up",
     "give_up",
     "given_up_error",
     "is_given_up",
@@ -154,11 +152,6 @@ def marker(info: CommitInfo | None) -> bytes:
             AddCDCFile(path=GIVEN_UP_FILE, partition_values={}, size=0, data_change=False),
         ]
     )
-
-
-def ends_giving_up(actions: Sequence[Action]) -> bool:
-    """Return whether a commit says that earlier versions are gone, so that what was read of them holds no longer."""
-    return any(isinstance(item, CommitInfo) and item.operation == GIVEN_UP_END for item in objects_of(actions))
 
 
 def is_given_up(actions: Sequence[Action]) -> bool:

@@ -25,7 +25,7 @@ from pyarrow import json as arrow_json
 
 from pydelta.errors import LogCorruptedError
 from pydelta.log.columns import PV_PREFIX, adds_to_frame
-from pydelta.protocol.actions import Action, AddFile, RemoveFile, decode_commit, encode_commit
+from pydelta.protocol.actions import Action, AddFile, CommitInfo, RemoveFile, decode_commit, encode_commit
 
 __all__ = [
     "RUN_LENGTH",
@@ -36,6 +36,7 @@ __all__ = [
     "decode_actions",
     "encode_actions",
     "gathered",
+    "is_operation",
     "joined",
     "key_columns",
     "loose_adds",
@@ -281,6 +282,11 @@ def objects_of(actions: Iterable[Action]) -> Iterator[Action]:
     for part in _parts(actions):
         if not isinstance(part, (AddRun, RemoveRun)):
             yield from part
+
+
+def is_operation(actions: Iterable[Action], name: str) -> bool:
+    """Return whether a commit's provenance names an operation."""
+    return any(isinstance(action, CommitInfo) and action.operation == name for action in objects_of(actions))
 
 
 def loose_adds(adds: Iterable[AddFile]) -> Iterator[AddFile]:

@@ -161,11 +161,7 @@ class Reader:
             description=hide_text(metadata.description) if metadata.description else None,
             columns=tuple((item.name, str(item.data_type)) for item in snapshot.schema.fields),
             comments=column_comments(snapshot.schema),
-            nested=tuple(
-                itertools.islice(
-                    (path_text(path) for path, _ in _paths(snapshot.schema) if len(path) > 1), _MOST_NESTED
-                )
-            ),
+            nested=_nested(snapshot.schema),
             required=tuple(item.name for item in snapshot.schema.fields if not item.nullable),
             partition_columns=snapshot.partition_columns,
             clustering_columns=snapshot.clustering_columns,
