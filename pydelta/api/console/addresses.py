@@ -17,7 +17,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
@@ -67,6 +67,7 @@ class Addresses:
         no_login: Admit everyone who reaches the host, which must be one private address.
         metrics: Port of ``/metrics``; None: not served.
         page: Port of ``pydelta ui``; None: not served.
+        also: More hosts at which the page listens, on the same port.
     """
 
     host: str = "127.0.0.1"
@@ -76,6 +77,12 @@ class Addresses:
     no_login: bool = False
     metrics: int | None = None
     page: int | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def each(self) -> tuple[Addresses, ...]:
+        """The same for each host alone."""
+        return tuple(replace(self, host=host, also=()) for host in (self.host, *self.also))
 
     @property
     def ports(self) -> dict[str, tuple[str, int]]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from waitress.server import create_server
 
-from pydelta.api.console.addresses import Addresses
+from pydelta.api.console.addresses import Addresses, in_url
 from pydelta.errors import DeltaEnvironmentError
 
 __all__ = ["open_server", "run_server"]
@@ -36,8 +36,7 @@ def open_server(application: Callable[..., Any], addresses: Addresses, what: str
     try:
         return create_server(
             application,
-            host=addresses.host,
-            port=addresses.page,
+            listen=" ".join(f"{in_url(one.host)}:{one.page}" for one in addresses.each),
             threads=_THREADS,
             ident=None,
             clear_untrusted_proxy_headers=True,

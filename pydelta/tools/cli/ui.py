@@ -78,7 +78,7 @@ _AlertState = Annotated[
         help="With PYDELTA_ALERT_WEBHOOK: file of the alerts that were posted, for the next start.",
     ),
 ]
-_Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
+_Host = Annotated[str, typer.Option("--host", help="The address to listen on; several with commas between them.")]
 _Port = Annotated[int, typer.Option("--port", help="The port to listen on.")]
 _Fresh = Annotated[
     float, typer.Option("--fresh", min=0, metavar="SECONDS", help="How long results are shown before reading again.")
@@ -154,7 +154,8 @@ def add_ui(app: typer.Typer) -> None:
             given["inventory"] = inventory_at(inventory, options)
         given["services"] = [*_services(service), *_services(optional_service, optional=True)]
         watched = _watched((tables or [], folder or [], database or []), metastore, stream or [], options, given)
-        run_ui(watched, Addresses(host=host, page=port, no_login=no_login), alert_state)
+        first, *more = host.split(",")
+        run_ui(watched, Addresses(host=first, also=tuple(more), page=port, no_login=no_login), alert_state)
 
 
 def _services(texts: _Many, *, optional: bool = False) -> list[Service]:

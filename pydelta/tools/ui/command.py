@@ -77,8 +77,9 @@ def run_ui(watched: Watched, addresses: Addresses, alert_state: Path | None = No
     """
     if addresses.page is None:
         raise InvalidArgumentError("The page has no port.", hint="Give --port.")
-    check_exposed(addresses)
-    check_free(addresses)
+    for one in addresses.each:
+        check_exposed(one)
+        check_free(one)
     logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # The page itself shows errors of the metastore.
     watch = Watch(watched)
     alerts = watch_alerts(watch, alert_state, os.environ)

@@ -255,6 +255,7 @@ def run(capsys, *argv):
         (("/t", "--port", "0"), "--port 0 is not a port"),
         (("/t", "--port", "70000"), "--port 70000 is not a port"),
         (("/t", "--host", "0.0.0.0"), "would be open to other machines on 0.0.0.0"),
+        (("/t", "--host", "127.0.0.1,0.0.0.0"), "would be open to other machines on 0.0.0.0"),
         (("/t", "--host", "0.0.0.0", "--no-login"), "means every address of this machine"),
         (("/t", "--host", "no.such.host.invalid"), "is not an address of this machine"),
         (("=/t",), "has no name"),
@@ -307,13 +308,15 @@ def test_the_command_serves_without_pyspark_and_ends_well_when_asked(tmp_path):
     code = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; from pydelta.api.cli.cli import main; main()"
     )
-    command = [sys.executable, "-c", code, "ui", "--folder", str(tmp_path), "--port", str(port), "--patience", "600"]
+    command = [sys.executable, "-c", code, "ui", "--folder", str(tmp_path), "--port", str(port), "--patience", "600",
+               "--host", "127.0.0.1,127.0.0.2"]  # fmt: skip
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"JAVA_HOME": "/nowhere"}
     )
     assert re.search(rf"http://127\.0\.0\.1:{port}$", process.stdout.readline().strip())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
-        assert "lake.orders" in answer.read().decode()
+    for host in ("127.0.0.1", "127.0.0.2"):
+        with urllib.request.urlopen(f"http://{host}:{port}/") as answer:
+            assert "lake.orders" in answer.read().decode()
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"x")
     assert refused.value.code == 405
