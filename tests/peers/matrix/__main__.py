@@ -3,7 +3,8 @@
 Tables are written by this engine, the reference engine and delta-rs, and read by them and DuckDB, and through an Iceberg
 entry. ``--record`` keeps the answers in ``interop.json``, of which ``docs/reference/interop.md`` is made; without it they are
 compared with what is kept. ``--trino FILE`` adds what Trino answered (``python -m matrix.trino``), ``--iceberg FILE`` what
-engines of the stack answered through the entry (``python -m matrix.iceberg_stack``); without them the kept answers of these stay.
+other engines answered through the entry (``python -m matrix.iceberg_stack``, ``matrix.iceberg_spark``); without them the
+kept answers of these stay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.libraries import READERS, read, write_by_delta_rs
-from matrix.report import KEPT, OF_THE_STACK, PAGE, page
+from matrix.report import ASKED_APART, KEPT, PAGE, page
 
 HERE = Path(__file__).resolve().parent
 
@@ -30,15 +31,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the tables stay; without it they are deleted")
     parser.add_argument("--record", action="store_true", help="keep the answers, and make the page of them")
     parser.add_argument("--trino", type=Path, help="what Trino answered, of a run over the same tables")
-    parser.add_argument(
-        "--iceberg", type=Path, help="what the stack's engines answered through Iceberg entries of them"
-    )
+    parser.add_argument("--iceberg", type=Path, help="what other engines answered through Iceberg entries of them")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="interop-") as name:
         folder = asked.folder or Path(name)
         told = filled(folder, asked.python)
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"written": {}, "read": {}}
-    told["read"] = {reader: read for reader, read in kept["read"].items() if reader in OF_THE_STACK} | told["read"]
+    told["read"] = {reader: read for reader, read in kept["read"].items() if reader in ASKED_APART} | told["read"]
     if asked.trino:
         told["read"]["trino"] = json.loads(asked.trino.read_text())
     if asked.iceberg:

@@ -7,7 +7,7 @@ from typing import Any
 
 from matrix.cases import CASES
 
-__all__ = ["KEPT", "OF_THE_STACK", "PAGE", "page"]
+__all__ = ["ASKED_APART", "KEPT", "PAGE", "page"]
 
 KEPT = Path(__file__).resolve().parent.parent / "interop.json"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "interop.md"
@@ -26,13 +26,14 @@ BY_ENTRY = {
     "spark-iceberg": "Spark's Iceberg",
 }
 """Readers through the Iceberg entry."""
-OF_THE_STACK = ("trino", "trino-iceberg", "presto-iceberg")
-"""Readers that are asked in the stack; a run without it keeps their answers."""
+ASKED_APART = ("trino", "trino-iceberg", "presto-iceberg", "spark-iceberg")
+"""Readers that are asked in the stack or by another Spark; a run without them keeps their answers."""
 HEAD = """# Who reads what
 
 Each row is a table with one feature, made by the same statements on both Spark engines (`tests/peers/matrix/cases.py`), with updates and deletes
 if the feature allows them. The rows that each engine reads are compared, value by value, with the expected ones. `make test SUITE=interop RECORD=1` makes
-this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Trino and Presto, over the same tables in the stack's MinIO.
+this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Trino and Presto, over the same tables in the stack's MinIO, and
+`matrix.iceberg_spark` that of Spark's Iceberg.
 
 - **yes**: the rows are right; **refused**: the engine refuses to read the table, so nothing is lost;
 - **WRONG**: it reads other rows, without an error;
@@ -43,8 +44,8 @@ this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Tr
 """
 _ENTRY = """## Through the Iceberg entry
 
-The same tables, each with [the Iceberg entry](../guides/iceberg.md) that pydelta makes of it, of any writer. PyIceberg and DuckDB read the entry's
-folder, Trino and Presto by the metastore.
+The same tables, each with [the Iceberg entry](../guides/iceberg.md) that pydelta makes of it, of any writer. PyIceberg, DuckDB and Spark read the
+entry's folder, Trino and Presto by the metastore.
 """
 
 
