@@ -85,7 +85,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
             )
         how |= {"txnAppId": app, "txnVersion": version}
     partitions = options.partition_by.split(",") if options.partition_by else None
-    note_input(options.input)
+    note_input(*options.input)
     mode = WriteMode.parse(options.mode)
     with ExitStack() as stack:
         with _reading():

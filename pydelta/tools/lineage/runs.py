@@ -132,11 +132,12 @@ def current_run() -> JobRun | None:
     return _current[-1] if _current else None
 
 
-def note_input(location: str) -> None:
-    """Record that the running job reads files at a location. Commits do not show this."""
+def note_input(*locations: str) -> None:
+    """Record that the running job reads files at locations. Commits do not show this."""
     running = current_run()
     if running is not None:
-        running.read(place_of_input(location))
+        for location in locations:
+            running.read(place_of_input(location))
 
 
 def note_table(log: DeltaLog) -> None:

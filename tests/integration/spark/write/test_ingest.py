@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import random
+import shutil
 import socket
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -15,6 +17,7 @@ from pyspark.errors import AnalysisException
 from jobs import ingest
 from pydelta.errors import ConcurrentAppendException, InvalidArgumentError, SchemaMismatchError, StorageError
 from pydelta.log import DeltaLog
+from pydelta.tools.lineage import job_run
 
 pytestmark = pytest.mark.spark
 
@@ -41,6 +44,17 @@ def test_a_csv_becomes_a_partitioned_table_with_the_types_asked_for(spark, csv, 
     assert str(snapshot.schema) == "struct<id:long,day:string,amount:decimal(9,2)>"
     assert snapshot.partition_columns == ("day",)
     assert spark.read.format("delta").load(table).where("amount is null").count() == 1
+
+
+def test_lineage_names_each_input_and_the_table(spark, csv, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENLINEAGE_URL", (tmp_path / "events").as_uri())
+    other = Path(shutil.copy(csv, tmp_path / "more.csv"))
+    with job_run("ingest", lambda: None):
+        ingest.run(spark, ["--input", csv, str(other), *arguments(csv, str(tmp_path / "t"))[2:]])
+    lines = [line for file in (tmp_path / "events").iterdir() for line in file.read_text().splitlines()]
+    last = next(event for event in map(json.loads, lines) if event["eventType"] == "COMPLETE")
+    assert sorted(item["name"] for item in last["inputs"]) == sorted([csv, str(other)])
+    assert [item["name"] for item in last["outputs"]] == [str(tmp_path / "t")]
 
 
 def test_a_batch_counts_once(spark, csv, tmp_path):
