@@ -62,7 +62,8 @@ def test_a_webhook_adds_the_page_s_way_out_and_env_keeps_it(scripts):
 
 def test_only_the_page_gets_a_way_out_and_its_network_is_the_first_by_name():
     added = yaml.safe_load((ROOT / "docker-compose.alerts.yml").read_text())
-    assert added["services"] == {"ui": {"networks": {"alerts": {}}}}
+    assert added["services"] == {"ui": {"networks": {"alerts": {"aliases": ["status-page-out"]}}}}
+    assert "hosts+=,status-page-out" in (ROOT / "images" / "ui" / "status-page").read_text()
     networks = stack_files.services()["ui"]["networks"]
     assert min([*networks, "alerts"]) == "alerts"
     assert "alerts" not in yaml.safe_load(stack_files.MAIN.read_text())["networks"]

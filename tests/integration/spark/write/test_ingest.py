@@ -100,7 +100,7 @@ def test_main_prints_one_line_and_gives_an_exit_code(spark, csv, tmp_path, capsy
     table = str(tmp_path / "t")
     assert ingest.main(arguments(csv, table)) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "table": table, "version": 0, "skipped": False, "files": 1, "rows": 2, "bad": 0,
+        "table": table, "version": 0, "skipped": False, "files": 1, "rows": 2, "bad": 0, "suppressed": 0,
         "bytes": DeltaLog.for_table(table).update().size_bytes,
     }  # fmt: skip
     assert ingest.main(arguments(csv, table, "--mode", "errorifexists")) == 1
