@@ -31,6 +31,7 @@ from typing import IO, Any, Final
 
 from pydelta.api.console.standard_output import sparing_output
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.tools.files import replace_json
 from pydelta.tools.jobs import JobParser
 
 __all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule", "problems", "warnings"]
@@ -158,9 +159,7 @@ class StatusFile:
             return
         with self._lock:
             self._rows.setdefault(number, {}).update(facts)
-            fresh = self.path.with_name(f"{self.path.name}.new")
-            fresh.write_text(json.dumps([self._rows[key] for key in sorted(self._rows)]))
-            fresh.replace(self.path)
+            replace_json(self.path, [self._rows[key] for key in sorted(self._rows)])
 
 
 def problems(rows: Sequence[Mapping[str, Any]], now: dt.datetime) -> list[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,22 @@ FILES = (
     ROOT / "docker-compose.alerts.yml",
     *sorted((ROOT / "compose").glob("*.yml")),
 )
+
+
+def scripts_in(folder: Path) -> Callable[..., str]:
+    """Copy the stack's scripts into a folder where no docker answers, and return what runs a line there."""
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "docker").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "docker").chmod(0o755)
+
+    def run(line: str, **env: str) -> str:
+        path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+        command = ["bash", "-c", line]
+        done = subprocess.run(command, cwd=folder, env=path | env, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    return run
 
 
 def services() -> dict[str, dict[str, Any]]:

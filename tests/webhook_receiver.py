@@ -32,7 +32,7 @@ class Receiver:
             return self.answers.pop(0) if self.answers else 200
 
     def wait(self, count: int) -> list[dict[str, Any]]:
-        """Return what was posted once there are so many, or fail."""
+        """Wait until a number of messages was posted, and return them all."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.posted) >= count, LONGEST), self.posted
             return list(self.posted)

@@ -57,7 +57,7 @@ from pydelta.settings.clock import Clock, elapsed_ms, epoch_ms
 from pydelta.storage.discarding import discard
 from pydelta.storage.interface import Store
 from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
-from pydelta.txn.hooks import RefusedCommit, tell_of_refusal
+from pydelta.txn.hooks import RefusedCommit, run_refusal_hooks
 
 __all__ = [
     "ANY",
@@ -497,7 +497,7 @@ def run(command: Command[R] | Task[R], context: Context) -> R:
                 return attempts()
             return statement.run(attempts, is_fixed=lambda: latest[0].is_repeatable())
         except (DeltaConcurrentModificationException, CommitStateUnknownError) as error:
-            tell_of_refusal(RefusedCommit(table=context.log.uri, error=error))
+            run_refusal_hooks(RefusedCommit(table=context.log.uri, error=error))
             raise
 
 

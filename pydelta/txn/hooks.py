@@ -49,8 +49,8 @@ __all__ = [
     "built_in_hooks",
     "environment_has",
     "run_hooks",
+    "run_refusal_hooks",
     "table_says",
-    "tell_of_refusal",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -295,7 +295,7 @@ def run_hooks(
     return tuple(failures)
 
 
-def tell_of_refusal(refused: RefusedCommit) -> None:
+def run_refusal_hooks(refused: RefusedCommit) -> None:
     """Call what installed hooks have for refused commits. A failure there is logged, and never raised."""
     for name, load in _installed_hooks():
         try:

@@ -68,25 +68,7 @@ class SessionRunner:
         found = self._ask({"source": self._source, "tests": None, "record": True, "rebuild": True}, 1800)
         self._seconds = found.get("seconds", {})
         self._lines = {test: frozenset(lines) for test, lines in found.get("lines", {}).items()}
-        outcome = _outcome(found)
-        if outcome.survived:
-            self._leave_out()
-        return outcome
-
-    def _leave_out(self) -> None:
-        """Leave out tests that fail in a second child of a worker as the module is: they would notice every mutant."""
-        while True:
-            request = {"source": self._source, "tests": list(self._lines), "rebuild": True}
-            if self._worker is None:
-                self._ask(request, 1800)  # The first child of the new worker.
-            outcome = _outcome(self._ask(request, 1800))
-            if outcome.survived:
-                return
-            if outcome.by not in self._lines:
-                raise RuntimeError(f"The tests do not run twice: {outcome.by}")
-            print(f"left out, since it fails in a session that was used before: {outcome.by}", flush=True)
-            del self._lines[outcome.by]
-            self._stop()
+        return _outcome(found)
 
     def run(self, mutants: Sequence[tuple[Any, Callable[[], str]]]) -> Iterator[tuple[Any, Outcome]]:
         """Yields each mutant with what became of it, those first whose tests take less."""
@@ -96,14 +78,14 @@ class SessionRunner:
                 tests = self._tests_of(mutant)
                 limit = 4 * sum(self._seconds[test] for test in tests) + self._spare
                 asked = {"source": source(), "tests": tests, "rebuild": mutant.reach is None}
-                outcome = self._outcome(asked, limit) if tests else Outcome(survived=True, by="", cpu=0)
+                outcome = self._judge(asked, limit) if tests else Outcome(survived=True, by="", cpu=0)
                 if not outcome.survived:
                     self._kills[outcome.by] = number
                 yield mutant, outcome
         finally:
             self._stop()
 
-    def _outcome(self, request: dict[str, Any], limit: float) -> Outcome:
+    def _judge(self, request: dict[str, Any], limit: float) -> Outcome:
         """Try a mutant. A test that also fails on the module as it is shows only that the session was spoilt."""
         is_first = self._worker is None or self._worker.asked >= _MUTANTS_OF_A_WORKER
         outcome = _outcome(self._ask(request, limit))
@@ -113,7 +95,7 @@ class SessionRunner:
         if _outcome(self._ask(unchanged, 4 * self._seconds[outcome.by] + self._spare)).survived:
             return outcome
         self._stop()
-        return outcome if is_first else self._outcome(request, limit)
+        return outcome if is_first else self._judge(request, limit)
 
     def _tests_of(self, mutant: Mutant) -> list[str]:
         reach = mutant.reach

@@ -77,7 +77,7 @@ def search_lake(lake, store):
 
 
 def kill_job(arguments, seconds):
-    """Run the job, and end it with all of its processes after so many seconds, unless it ended before."""
+    """Run the erasure, and kill its process group if it takes longer than some seconds."""
     process = subprocess.Popen(
         ["submit", "erase", *arguments], env=job_variables("erase"), stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
@@ -89,11 +89,15 @@ def kill_job(arguments, seconds):
     return process.wait()
 
 
+def entry_of(name):
+    """Name the entry by which Trino finds a table of the lake."""
+    return f"erased_{name.replace(' ', '_')}"
+
+
 def rows_in_trino(sql, lake, name):
     """Rows of the persons who stay, and how many others there are."""
     column = column_of(KINDS.get(name, KINDS["plain"])).replace("`", '"')
-    entry = f"delta.{DATABASE}.erased_{name.replace(' ', '_')}"
-    rows = Counter(map(tuple, sql(f"SELECT {column}, id, n FROM {entry}")))
+    rows = Counter(map(tuple, sql(f"SELECT {column}, id, n FROM delta.{DATABASE}.{entry_of(name)}")))
     stay = Counter({row: count for row, count in rows.items() if row[1] not in lake.erased})
     return stay, (rows - stay).total()
 
@@ -118,7 +122,7 @@ def test_five_hundred_persons_leave_a_lake_by_a_job_that_is_killed_and_trino_sho
     store = store_at(root)
     assert {place.split("/")[0] for place in search_lake(lake, store)} >= {*KINDS, "deep clone"}
     for name in names:
-        register(f"erased_{name.replace(' ', '_')}", lake.path(name))
+        register(entry_of(name), lake.path(name))
         stay, others = rows_in_trino(sql, lake, name)
         assert stay == lake.expected[name], name
         assert others, name
@@ -133,7 +137,7 @@ def test_five_hundred_persons_leave_a_lake_by_a_job_that_is_killed_and_trino_sho
     ends = [kill_job(arguments, seconds * chance.uniform(*span)) for span in ((0.6, 0.9), (0.9, 1.2), (1.1, 1.4))]
     assert -signal.SIGKILL in ends, (ends, seconds)
     for name in names:
-        register(f"erased_{name.replace(' ', '_')}", lake.path(name))
+        register(entry_of(name), lake.path(name))
         assert rows_in_trino(sql, lake, name)[0] == lake.expected[name], (name, ends)
 
     done = submit("erase", *arguments)
@@ -147,5 +151,5 @@ def test_five_hundred_persons_leave_a_lake_by_a_job_that_is_killed_and_trino_sho
     assert (done.code, len(tables)) == (0, len(names)), done
     assert search_lake(lake, store) == []
     for name in names:
-        register(f"erased_{name.replace(' ', '_')}", lake.path(name))
+        register(entry_of(name), lake.path(name))
         assert rows_in_trino(sql, lake, name) == (lake.expected[name], 0), name

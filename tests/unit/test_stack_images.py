@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -20,20 +17,8 @@ BUILT = {path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")} | 
 @pytest.fixture
 def image(tmp_path):
     """Asks the scripts for an image's name, in a folder without ``.env`` and with no docker to ask."""
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "docker").chmod(0o755)
-
-    def ask(name: str, **env: str) -> str:
-        path = f"{tmp_path}:{os.environ['PATH']}"
-        command = ["bash", "-c", f"source scripts/stack-lib; image_of {name}"]
-        done = subprocess.run(
-            command, cwd=tmp_path, env={"PATH": path} | env, capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
-
-    return ask
+    run = stack_files.scripts_in(tmp_path)
+    return lambda name, **env: run(f"source scripts/stack-lib; image_of {name}", **env)
 
 
 def test_each_service_names_an_image_by_prefix_and_version():

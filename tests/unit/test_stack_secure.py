@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,17 +24,7 @@ NO = "no|false|http|http://minio:9000|docker-compose.yml|"
 @pytest.fixture
 def scripts(tmp_path):
     """Runs a line after what the stack's scripts source, where no docker answers."""
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "docker").chmod(0o755)
-
-    def run(line: str, **env: str) -> str:
-        path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        command = ["bash", "-c", line]
-        done = subprocess.run(command, cwd=tmp_path, env=path | env, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
+    run = stack_files.scripts_in(tmp_path)
     run.folder = tmp_path
     return run
 

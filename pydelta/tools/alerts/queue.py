@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from pydelta.tools.alerts.evaluate import Labels, Triggered
 from pydelta.tools.alerts.messages import begin_message, end_message
+from pydelta.tools.files import replace_json
 
 __all__ = ["AlertQueue"]
 
@@ -173,10 +174,8 @@ class AlertQueue:
              "begun": item.begun}
             for item in self._standing.values()
         ]  # fmt: skip
-        fresh = self._path.with_name(f"{self._path.name}.new")
         try:
-            fresh.write_text(json.dumps({"format": _FORMAT, "standing": rows, "waiting": self._waiting}))
-            fresh.replace(self._path)
+            replace_json(self._path, {"format": _FORMAT, "standing": rows, "waiting": self._waiting})
         except OSError as error:
             if self.unsaved is None:
                 _LOG.warning("%s cannot be written: %s", self._path, error.strerror)

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pydelta.tools.files import replace_json
+
 __all__ = ["RefusalTally", "is_error_code", "read_refusals"]
 
 _FRESH: Final = dt.timedelta(minutes=10)
@@ -57,9 +59,7 @@ class RefusalTally:
             of_table = self._counts.get(location)
             if of_table is not None and (code in of_table or len(of_table) < _MOST_CODES):
                 of_table[code] = of_table.get(code, 0) + count
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        fresh.write_text(json.dumps({"at": now.isoformat(timespec="seconds"), "tables": self._counts}))
-        fresh.replace(self._path)
+        replace_json(self._path, {"at": now.isoformat(timespec="seconds"), "tables": self._counts})
 
 
 def _counts(found: Any) -> RefusalCounts:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydelta.tools.files import replace_json
 from pydelta.tools.maintenance.decide import NO_INVENTORY
 from pydelta.tools.maintenance.journal import Row
 from pydelta.tools.maintenance.scheduler import Looked
@@ -94,8 +94,5 @@ class StatusOf:
 
 def write_status(path: Path | None, status: StatusOf, problem: str | None) -> None:
     """Replace the status file atomically. Does nothing without a path."""
-    if path is None:
-        return
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(json.dumps(status.rows(problem, dt.datetime.now(dt.UTC))))
-    fresh.replace(path)
+    if path is not None:
+        replace_json(path, status.rows(problem, dt.datetime.now(dt.UTC)))

@@ -8,11 +8,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.redaction import hide_text
 from pydelta.tools.ui.formats import amount, duration
+from pydelta.tools.ui.services import get, is_page, reason_of
 from pydelta.tools.ui.values import ServiceState
 
 __all__ = ["Disk", "DiskState", "disk_line", "measure_disk"]
@@ -44,7 +44,7 @@ class Disk:
             InvalidArgumentError: The text does not name a disk. The message never shows a password.
         """
         name, _, place = text.partition("=")
-        if not name or not (place.startswith("/") or _is_address(place)):
+        if not name or not (place.startswith("/") or is_page(place)):
             raise InvalidArgumentError(f"{hide_text(text)!r} does not name a disk.", hint=_FORMS)
         return cls(name=name, place=place)
 
@@ -81,12 +81,11 @@ def measure_disk(disk: Disk, *, seconds: float) -> DiskState:
         seconds: Maximum duration of one step of a request.
     """
     try:
-        size, free = _of_store(disk.place, seconds) if _is_address(disk.place) else _of_folder(disk.place)
+        size, free = _of_store(disk.place, seconds) if is_page(disk.place) else _of_folder(disk.place)
     except TimeoutError:
         return DiskState(name=disk.name, problem=f"it has not answered within {duration(seconds)}")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return DiskState(name=disk.name, problem=hide_text(str(reason)))
+        return DiskState(name=disk.name, problem=reason_of(error))
     return DiskState(name=disk.name, size_bytes=size, free_bytes=free)
 
 
@@ -107,14 +106,6 @@ def disk_line(disk: DiskState, *, checked_ms: int) -> ServiceState:
     )  # fmt: skip
 
 
-def _is_address(place: str) -> bool:
-    try:
-        parts = urlsplit(place)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
-    except ValueError:
-        return False
-
-
 def _of_folder(folder: str) -> tuple[int, int]:
     """Return size and free bytes without what is reserved for root, as ``df`` computes its percentage."""
     found = os.statvfs(Path(folder))
@@ -123,15 +114,8 @@ def _of_folder(folder: str) -> tuple[int, int]:
 
 
 def _of_store(address: str, seconds: float) -> tuple[int, int]:
-    parts = urlsplit(address)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(str(parts.hostname), parts.port, timeout=seconds)
-    try:
-        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        reply = connection.getresponse()
+    with get(address, seconds) as reply:
         text = reply.read(_LARGEST).decode(errors="replace")
-    finally:
-        connection.close()
     if reply.status != http.client.OK:
         raise ValueError(f"it answers with HTTP status {reply.status}")
     return _sample(text, _TOTAL), _sample(text, _FREE)

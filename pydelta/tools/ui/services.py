@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import ipaddress
 import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -15,12 +16,13 @@ from pydelta.errors.redaction import hide_text
 from pydelta.tools.ui.formats import duration
 from pydelta.tools.ui.values import ServiceState
 
-__all__ = ["APPLICATION", "Service", "ask", "has_name"]
+__all__ = ["ADVICE", "APPLICATION", "HTTP_ERROR", "Service", "ask", "get", "has_name", "is_page", "reason_of"]
 
 APPLICATION: Final = "application"
 """The scheme of a service that is an application of Spark."""
-_OK: Final = 400
-_ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
+HTTP_ERROR: Final = 400
+"""The first status that is an error."""
+ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
 _FORMS: Final = "Write NAME=ADDRESS or NAME=ADDRESS,LINK: Trino=http://trino:8080/v1/info,http://127.0.0.1:8080"
 
 
@@ -81,17 +83,16 @@ def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
     if service.optional and not has_name(str(parts.hostname)):
         return ServiceState(
             name=service.name, ok=False, said=f"{where}: its host has no name here", link=service.link, there=False,
-            next=_ADVICE, checked_ms=now_ms,
+            next=ADVICE, checked_ms=now_ms,
         )  # fmt: skip
     try:
         ok, said = _http(service.address, seconds) if parts.scheme in ("http", "https") else _tcp(parts, seconds)
     except TimeoutError:
         ok, said = False, f"{where} has not answered within {duration(seconds)}"
     except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        ok, said = False, f"{where}: {hide_text(str(reason))}"
+        ok, said = False, f"{where}: {reason_of(error)}"
     return ServiceState(
-        name=service.name, ok=ok, said=said, link=service.link, next=None if ok else _ADVICE, checked_ms=now_ms
+        name=service.name, ok=ok, said=said, link=service.link, next=None if ok else ADVICE, checked_ms=now_ms
     )
 
 
@@ -108,17 +109,48 @@ def has_name(host: str) -> bool:
     return True
 
 
-def _http(address: str, seconds: float) -> tuple[bool, str]:
+def is_page(address: str) -> bool:
+    """Return whether a text is an ``http://`` or ``https://`` address with a host."""
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def get(address: str, seconds: float, headers: Mapping[str, str] | None = None) -> Iterator[http.client.HTTPResponse]:
+    """Send a GET, whose answer can be read until the block ends. Redirects are not followed.
+
+    Args:
+        address: An ``http://`` or ``https://`` address.
+        seconds: Maximum duration of each step.
+        headers: Headers of the request.
+
+    Raises:
+        OSError, http.client.HTTPException: There is no answer.
+    """
     parts = urlsplit(address)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    assert parts.hostname is not None
-    connection = kind(parts.hostname, parts.port, timeout=seconds)
+    connection = kind(str(parts.hostname), parts.port, timeout=seconds)
     try:
-        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        status = connection.getresponse().status
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", target, headers=dict(headers or {}))
+        yield connection.getresponse()
     finally:
         connection.close()
-    return status < _OK, "answers" if status < _OK else f"{hide_text(address)} answers with HTTP status {status}"
+
+
+def reason_of(error: Exception) -> str:
+    """Describe in a few words why there is no answer, without credentials."""
+    return hide_text(str(getattr(error, "strerror", None) or str(error) or type(error).__name__))
+
+
+def _http(address: str, seconds: float) -> tuple[bool, str]:
+    with get(address, seconds) as answer:
+        status = answer.status
+    ok = status < HTTP_ERROR
+    return ok, "answers" if ok else f"{hide_text(address)} answers with HTTP status {status}"
 
 
 def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:

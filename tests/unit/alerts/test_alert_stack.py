@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -24,17 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def scripts(tmp_path):
     """Runs a line in a project without Docker."""
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "docker").chmod(0o755)
-
-    def run(line: str, **env: str) -> str:
-        path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        command = ["bash", "-c", line]
-        done = subprocess.run(command, cwd=tmp_path, env=path | env, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
+    run = stack_files.scripts_in(tmp_path)
     run.folder = tmp_path
     return run
 

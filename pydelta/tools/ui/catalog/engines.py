@@ -27,7 +27,7 @@ from pydelta.errors.redaction import hide_text
 from pydelta.settings.clock import Deadline
 from pydelta.tools.ui.catalog.facts import EngineRun, EngineState
 from pydelta.tools.ui.formats import amount, duration
-from pydelta.tools.ui.services import Service, has_name
+from pydelta.tools.ui.services import ADVICE, HTTP_ERROR, Service, get, has_name, is_page, reason_of
 from pydelta.tools.ui.values import ServiceState
 
 __all__ = ["WatchedEngine", "ask_application", "ask_engine", "merged_runs", "parse_answer"]
@@ -36,14 +36,12 @@ _FORMS: Final = (
     "Write NAME=ADDRESS: Spark=http://spark-master:8080/json/, Trino=http://trino:8080/v1/query or "
     "History=http://history:18080/api/v1/applications?limit=100"
 )
-_ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
 _STALE_SECONDS: Final = 120
 _USER: Final = "status-page"
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _PIECE: Final = 256 * 1024
 _MOST_RUNS: Final = 500
 _TEXT_LENGTH: Final = 2000
-_OK: Final = 400
 _MIB: Final = 1024 * 1024
 _UNITS: Final = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50}
 
@@ -71,11 +69,11 @@ class WatchedEngine:
         name, _, address = text.partition("=")
         try:
             parts = urlsplit(address)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
-            usable = usable or (parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"))
+            is_file = parts.scheme == "file" and not parts.netloc and parts.path.startswith("/")
+            is_usable = (is_page(address) and "@" not in parts.netloc) or is_file
         except ValueError:
-            usable = False
-        if not name or not usable or "@" in parts.netloc:
+            is_usable = False
+        if not name or not is_usable:
             raise InvalidArgumentError(f"{hide_text(text)!r} does not name an engine.", hint=_FORMS)
         return cls(name=name, address=address)
 
@@ -103,9 +101,8 @@ def ask_engine(engine: WatchedEngine, *, seconds: float) -> EngineState:
     except _UnusableError as error:
         said = f"{where} {error}"
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        said = f"{where}: {hide_text(str(reason))[:200]}"
-    return EngineState(name=engine.name, ok=False, said=said, next=_ADVICE)
+        said = f"{where}: {reason_of(error)[:200]}"
+    return EngineState(name=engine.name, ok=False, said=said, next=ADVICE)
 
 
 def _content(path: Path) -> Any:
@@ -135,7 +132,7 @@ def ask_application(service: Service, engines: Sequence[WatchedEngine], *, secon
     said = "runs on the cluster" if runs else "does not run" if known else "Spark's master does not list it"
     return ServiceState(
         name=service.name, ok=bool(runs), said=said, link=service.link, there=bool(runs) or not service.optional,
-        next=None if runs else _ADVICE, checked_ms=now_ms,
+        next=None if runs else ADVICE, checked_ms=now_ms,
     )  # fmt: skip
 
 
@@ -145,19 +142,13 @@ def _may_list(engine: WatchedEngine) -> bool:
 
 
 def _fetch(address: str, seconds: float) -> Any:
-    """Get JSON within a number of bytes and seconds. Redirects are not followed."""
-    parts, deadline = urlsplit(address), Deadline(seconds)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    assert parts.hostname is not None
-    connection = kind(parts.hostname, parts.port, timeout=seconds)
-    try:
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = {"X-Trino-User": _USER, "X-Presto-User": _USER, "Accept": "application/json"}
-        connection.request("GET", target, headers=headers)
-        answer = connection.getresponse()
+    """Get JSON within a number of bytes and seconds."""
+    deadline = Deadline(seconds)
+    headers = {"X-Trino-User": _USER, "X-Presto-User": _USER, "Accept": "application/json"}
+    with get(address, seconds, headers) as answer:
         if answer.status in (401, 403):
             raise _UnusableError(f"does not let the page look (HTTP status {answer.status}), so its runs are not shown")
-        if answer.status >= _OK:
+        if answer.status >= HTTP_ERROR:
             raise _UnusableError(f"answers with HTTP status {answer.status}")
         data = bytearray()
         while piece := answer.read1(_PIECE):
@@ -166,8 +157,6 @@ def _fetch(address: str, seconds: float) -> Any:
                 raise _UnusableError(f"answers with more than {amount(_MOST_BYTES)}, which are not read")
             if not deadline.remaining():
                 raise TimeoutError
-    finally:
-        connection.close()
     return json.loads(data)
 
 
