@@ -46,9 +46,12 @@ def fields_by_name(jvm: Jvm, plan: Any, view: Any, settings: Mapping[str, str]) 
     wanted = StructType.fromJson(json.loads(str(view.schema().json())))
     if not any(_has_struct(field.dataType) for field in wanted) or str(plan.nodeName()) != "Project":
         return plan
-    casts = [str(item.child().nodeName()) in _CASTS for item in jvm.to_list(plan.projectList())]
+    items = jvm.to_list(plan.projectList())
     names = [str(name) for name in jvm.to_list(view.viewQueryColumnNames())]
-    if not any(casts) or not len(names) == len(casts) == len(wanted):
+    if not len(names) == len(items) == len(wanted):
+        return plan  # WITH SCHEMA EVOLUTION keeps no names: below the view is its text alone, which may be a star.
+    casts = [str(item.child().nodeName()) in _CASTS for item in items]
+    if not any(casts):
         return plan
     child = jvm.analysed_under(plan.child(), settings)
     attributes = jvm.to_list(child.output())

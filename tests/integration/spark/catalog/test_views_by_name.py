@@ -111,6 +111,18 @@ def test_fields_within_columns_of_a_view_are_found_by_name_too(spark, views, kin
         spark.catalog.dropTempView("viewed_fields")
 
 
+@pytest.mark.parametrize("kept", ["EVOLUTION", "TYPE EVOLUTION", "COMPENSATION", "BINDING"])
+@pytest.mark.parametrize("columns", ["*", "a, s.x"])
+def test_views_over_structs_of_every_schema_mode_follow_an_added_column(spark, views, kept, columns):
+    spark.sql(f"CREATE TABLE viewed.f (a INT, s STRUCT<x: INT, y: STRING>) USING delta {MAPPED}")
+    spark.sql(f"INSERT INTO viewed.f SELECT 1, {VALUE}")
+    spark.sql(f"CREATE VIEW viewed.fields WITH SCHEMA {kept} AS SELECT {columns} FROM viewed.f")
+    before = spark.sql("SELECT * FROM viewed.fields").first().asDict(recursive=True)
+    spark.sql("ALTER TABLE viewed.f ADD COLUMN c INT")
+    added = {"c": None} if (kept, columns) == ("EVOLUTION", "*") else {}
+    assert spark.sql("SELECT * FROM viewed.fields").first().asDict(recursive=True) == before | added
+
+
 def test_fields_of_a_view_that_swap_their_names_are_those_of_the_names(spark, views):
     spark.sql(f"CREATE TABLE viewed.f (s STRUCT<x: INT, y: INT>) USING delta {MAPPED}")
     spark.sql("INSERT INTO viewed.f SELECT named_struct('x', 1, 'y', 2)")
