@@ -49,9 +49,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--history", choices=("drop",), help="drop: give up all earlier versions")
     parser.add_argument(
         "--object-versions",
-        choices=("keep", "drop"),
+        choices=("keep", "drop", "absent"),
         default="keep",
-        help="drop: delete older versions of objects in a bucket that keeps them",
+        help="drop: delete older versions of objects in a bucket that keeps them; absent: the store keeps none",
     )
     parser.add_argument(
         "--deletes-with",

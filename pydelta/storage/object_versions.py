@@ -11,8 +11,11 @@ the newest of them would be the object again.
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from pydelta.errors import DeltaEnvironmentError, ObjectNotFoundError, StorageError, StoragePermissionError
@@ -25,6 +28,8 @@ __all__ = ["DeletedVersions", "ObjectVersions", "OlderVersion", "open_versions"]
 _PAGE: Final = 1000
 _DENIED: Final = ("AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403")
 _MISSING: Final = ("NoSuchKey", "NoSuchVersion", "404")
+_AUTHORITIES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+"""Where systems keep the certificates of the authorities that they trust, as one file."""
 _LATER: Final = ("SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "503", "500")
 
 
@@ -242,4 +247,11 @@ def _client(connection: Connection) -> Any:
         if credential.token is not None:
             keys["aws_session_token"] = credential.token.reveal()
     region = connection.get("region")
-    return boto3.session.Session().client("s3", region_name=region, endpoint_url=endpoint, config=config, **keys)
+    session = boto3.session.Session()
+    return session.client("s3", region_name=region, endpoint_url=endpoint, config=config, verify=_authorities(), **keys)
+
+
+def _authorities() -> str | None:
+    """Return the file of the authorities that the system trusts, as the store's other client does; None for boto3's."""
+    named = (os.environ.get("AWS_CA_BUNDLE"), os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile)
+    return next((file for file in (*named, *_AUTHORITIES) if file and Path(file).is_file()), None)

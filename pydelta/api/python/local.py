@@ -421,7 +421,8 @@ class LocalTable:
         Args:
             keys: Keys as text, by the name of the column that holds them.
             history: ``drop`` gives up all earlier versions. Without it an erasure that has to is refused.
-            object_versions: ``drop`` deletes the older versions of the table's objects in a bucket that keeps them.
+            object_versions: ``drop`` deletes the older versions of the table's objects in a bucket that keeps them;
+                ``absent`` states that the store keeps none.
             dry_run: Only find what would be touched; change nothing.
 
         Returns:

@@ -130,10 +130,10 @@ def object_versions_of(policy: Any) -> KeptObjects:
     Raises:
         InvalidArgumentError: There is no such policy.
     """
-    if not (isinstance(policy, str) and policy in ("keep", "drop")):
+    if not (isinstance(policy, str) and policy in ("keep", "drop", "absent")):
         raise InvalidArgumentError(
-            f"The policy for older versions of objects must be 'keep' or 'drop', not {reprlib.repr(policy)}.",
-            hint="'keep' is the default; 'drop' deletes them.",
+            f"The policy for older versions of objects must be 'keep', 'drop' or 'absent', not {reprlib.repr(policy)}.",
+            hint="'keep' is the default; 'drop' deletes them; 'absent' states that the store keeps none.",
         )
     return cast("KeptObjects", policy)
 

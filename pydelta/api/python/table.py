@@ -338,7 +338,7 @@ class DeltaTable(CreatesTables):
         keys: Mapping[str, Sequence[str]],
         history: Literal["drop"] | None = None,
         *,
-        objectVersions: Literal["keep", "drop"] = "keep",
+        objectVersions: Literal["keep", "drop", "absent"] = "keep",
         dryRun: bool = False,
     ) -> ErasureResult:
         """Delete the rows of keys for good: from files, history and log; then search what is left.
@@ -346,7 +346,8 @@ class DeltaTable(CreatesTables):
         Args:
             keys: Keys as text, by the name of the column that holds them.
             history: ``drop`` gives up all earlier versions. Without it an erasure that has to is refused.
-            objectVersions: ``drop`` deletes the older versions of the table's objects in a bucket that keeps them.
+            objectVersions: ``drop`` deletes the older versions of the table's objects in a bucket that keeps them;
+                ``absent`` states that the store keeps none.
             dryRun: Only find what would be touched; change nothing.
 
         Raises:

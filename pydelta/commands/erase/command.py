@@ -61,7 +61,7 @@ __all__ = ["Erase", "Erasure", "ErasurePlan", "ErasureResult", "History", "KeptO
 
 History = Literal["drop"]
 """What becomes of earlier versions: ``drop`` gives all of them up."""
-KeptObjects = Literal["keep", "drop"]
+KeptObjects = Literal["keep", "drop", "absent"]
 """What becomes of the older versions of objects in a bucket that keeps them."""
 
 _START: Final = "ERASE START"
@@ -203,7 +203,7 @@ class Erasure:
             num_deleted_versions=self.older.versions + self.older.markers,
             first_given_up=first,
             last_given_up=last,
-            num_left=left.files.height + len(left.places) + len(left.unread) + left.kept_versions,
+            num_left=left.files.height + len(left.places) + len(left.unread) + len(left.unlisted) + left.kept_versions,
         )
 
 
@@ -216,7 +216,8 @@ class Erase(Task[Erasure]):
         history: What becomes of earlier versions. None refuses an erasure that needs an answer.
         dry_run: Whether only to look.
         object_versions: ``drop`` deletes the older versions of all objects of the table, and delete markers, in a
-            bucket that keeps them. With ``keep`` they are counted, and the erasure is not proven while there are any.
+            bucket that keeps them. With ``keep`` they are counted, and the erasure is not proven while there are any,
+            nor where they cannot be listed. ``absent`` states that the store keeps none, so nothing is listed.
         deleting: The same table with options of a key that may delete; None if the log's own key may.
         options: Parallelism, limits and retries of deletions.
 
@@ -335,6 +336,8 @@ class _Run:
 
     def _open_versions(self) -> None:
         """Open the older versions of the table's objects, or note why they cannot be listed."""
+        if self.request.object_versions == "absent":
+            return
         try:
             self.versions = open_versions(self.log.uri, self.deleting.options)
             if self.versions is None and kind_of(scheme_of(self.log.uri)).buckets:

@@ -139,8 +139,9 @@ class Look:
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything that can be listed was searched, and nothing was found."""
-        return self.files.is_empty() and not self.places and not self.unread and not self.kept_versions
+        """Whether everything was listed and searched, and nothing was found."""
+        found = not self.files.is_empty() or self.places
+        return not (found or self.unread or self.unlisted or self.kept_versions)
 
     def of(self, *states: str) -> pl.DataFrame:
         """Return the files in the given states."""

@@ -46,7 +46,7 @@ _ObjectVersions = Annotated[
     typer.Option(
         "--object-versions",
         metavar="POLICY",
-        help="drop: delete older versions of objects in a bucket that keeps them.",
+        help="drop: delete older versions of objects in a bucket that keeps them; absent: the store keeps none.",
     ),
 ]
 _DeletesWith = Annotated[
@@ -378,7 +378,8 @@ def _show(done: Performed) -> None:
         found += [(place.path, place.kind) for place in item.left.places] + list(item.left.unread)
         if item.left.kept_versions:
             found.append(("the bucket", f"{item.left.kept_versions} older versions: --object-versions drop"))
-        print(f"A search found {len(found)} places that are left:")  # noqa: T201
+        found += [("the store", sentence) for sentence in item.left.unlisted]
+        print(f"A search found {len(found)} places that are left, or that could not be searched:")  # noqa: T201
         print_table(("place", "what"), [list(pair) for pair in found[:_SHOWN]])
     for place in done.document["elsewhere"]:
         said = f"{place['location']}: {place['files']} files searched"

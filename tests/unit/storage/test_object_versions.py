@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import ssl
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from s3_server import S3Server
 
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, StorageError, StoragePermissionError
@@ -148,6 +159,67 @@ def test_pages_are_followed_and_objects_keep_together():
     assert [(item.path, item.id) for item in found] == [("a", "a1"), ("a", "am"), ("b", "b2"), ("b", "bm"), ("b", "b1")]
     assert client.asked[1]["KeyMarker"] == "t/b"
     assert client.asked[1]["VersionIdMarker"] == "b2"
+
+
+@pytest.fixture
+def https(tmp_path):
+    """A server with a certificate of an authority of its own; it answers that a bucket has no versions."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a private authority")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem, secret = tmp_path / "authority.pem", tmp_path / "key.pem"
+    pem.write_bytes(certificate.public_bytes(Encoding.PEM))
+    secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = b"<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, secret)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_port}", str(pem)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "AWS_CA_BUNDLE"])
+def test_an_authority_that_the_system_trusts_is_trusted(https, monkeypatch, variable):
+    endpoint, authority = https
+    options = {
+        "fs.s3a.endpoint": endpoint,
+        "fs.s3a.access.key": "key",
+        "fs.s3a.secret.key": "secret",
+        "fs.s3a.attempts.maximum": "1",
+        "fs.s3a.path.style.access": "true",
+    }
+    for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(StorageError, match="SSLError"):
+        list(open_versions("s3a://bucket/t", options).listed())
+    monkeypatch.setenv(variable, authority)
+    assert list(open_versions("s3a://bucket/t", options).listed()) == []
 
 
 def refused(code):
