@@ -114,9 +114,7 @@ def run(spark: SparkSession, args: Sequence[str], *, tell: Callable[[dict[str, A
 
     options = arguments().parse_args(args)
     tables = tables_of(options)
-    spark.sql(
-        f"CREATE DATABASE IF NOT EXISTS {options.name} LOCATION '{options.warehouse.rstrip('/')}/{options.name}'"
-    )
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {options.name} LOCATION '{options.warehouse.rstrip('/')}/{options.name}'")
     board, stopping = Board([it.table for it in tables]), Stopping(spark)
     if options.status_port is not None:
         serve(board, options.status_port)

@@ -1,4 +1,4 @@
-"""Derive a table's columns and key from the schema that Kafka Connect puts into each record. Nothing here runs Spark."""
+"""Derive a table's columns and key from the schema that Kafka Connect puts into each record, without Spark."""
 
 from __future__ import annotations
 
@@ -83,24 +83,22 @@ def columns_of(schema: str) -> Columns:
     return {field["field"]: _type_of(field) for field in _fields(_after(schema))}
 
 
-def key_of(key: str | None) -> list[str]:
+def key_of(schema: str) -> list[str]:
     """Return the columns of a table's key.
 
     Args:
-        key: The key of a record, with its schema, as JSON; None if it has none.
+        schema: The schema within a record's key, as JSON; empty if there is none.
 
     Raises:
-        InvalidArgumentError: The table has no key, or the record no schema.
+        InvalidArgumentError: The table has no key.
     """
-    if key is None:
+    fields = _fields(_parsed(schema)) if schema else []
+    if not fields:
         raise InvalidArgumentError(
             "The table has no primary key, so its changes do not say which row they are of.",
             hint="Add a primary key in the database, or leave the table out of CDC_TABLES.",
         )
-    found = _parsed(key).get("schema")
-    if not isinstance(found, dict) or found.get("type") != "struct":
-        raise InvalidArgumentError("The key of a change has no schema.", hint=_HINT)
-    return [field["field"] for field in _fields(found)]
+    return [field["field"] for field in fields]
 
 
 def changed_columns(known: Columns, schema: str) -> Changed:
@@ -147,7 +145,7 @@ def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _type_of(field: Mapping[str, Any]) -> DataType:
-    """Return the type of a field. What has no type of its own in a table is text: the JSON that the record has."""
+    """Return the type of a field. What has none in a table is text: the JSON that the record has."""
     kind, name = str(field.get("type")), str(field.get("name") or "")
     if name == _DECIMAL:
         given = field.get("parameters") or {}

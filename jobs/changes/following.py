@@ -1,11 +1,11 @@
-"""Follow the topic of one table: give its Delta table each new column, and merge the changes by ``jobs/ingest_stream.py``."""
+"""Follow the topic of a table: add each new column, and merge the changes by ``jobs/ingest_stream.py``."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs import ingest_stream
@@ -15,7 +15,7 @@ from pydelta.protocol.names import quoted
 from pydelta.storage import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["Followed", "Known", "follow"]
 
@@ -24,6 +24,9 @@ _ISOLATION: Final = {"kafka.isolation.level": "read_committed"}
 _DATES: Final = "dateFormat=yyyy-MM-dd'Z'"
 _FILE: Final = "changes/known.json"
 _UNKNOWN: Final = "The columns of the change are not known: "
+_HINT: Final = (
+    "docs/guides/cdc.md says which changes cannot be merged, and what to do. Kafka keeps them; the job tries again."
+)
 _WAIT_SECONDS: Final = 2.0
 
 
@@ -64,11 +67,13 @@ class Known:
     Args:
         columns: The columns of all changes so far.
         keys: The columns of its key.
+        key_schema: The schema of its key, as text.
         schemas: The schemas of these changes, as text.
     """
 
     columns: Columns
     keys: Sequence[str]
+    key_schema: str
     schemas: Sequence[str]
 
     @classmethod
@@ -80,17 +85,18 @@ class Known:
             return None
         found = json.loads(store.read(_FILE))
         columns = {field.name: field.dataType for field in StructType.fromJson(found["columns"]).fields}
-        return cls(columns=columns, keys=found["keys"], schemas=found["schemas"])
+        return cls(columns=columns, **{name: found[name] for name in ("keys", "key_schema", "schemas")})
 
     def keep_in(self, store: Store) -> None:
         """Write it to the checkpoint's folder."""
-        found = {"columns": struct_of(self.columns).jsonValue(), "keys": self.keys, "schemas": self.schemas}
+        found = {"columns": struct_of(self.columns).jsonValue(), "keys": self.keys}
+        found |= {"key_schema": self.key_schema, "schemas": self.schemas}
         store.put(_FILE, json.dumps(found).encode())
 
     def with_changes(self, changed: Changed, schema: str) -> Known:
         """Return it with the columns that changes of a schema have, too."""
         columns = {**self.columns, **changed.retyped, **changed.added}
-        return Known(columns=columns, keys=self.keys, schemas=[*self.schemas, schema])
+        return replace(self, columns=columns, schemas=[*self.schemas, schema])
 
 
 def follow(
@@ -128,30 +134,39 @@ def _merge(spark: SparkSession, it: Followed, known: Known, tell: Callable[[dict
     from pyspark.sql import functions as F
 
     def mark(rows: DataFrame) -> DataFrame:
-        schema = F.coalesce(F.get_json_object(F.col("value").cast("string"), "$.schema"), F.lit(""))
-        unknown = F.col("value").isNotNull() & ~schema.isin(*known.schemas)
-        return rows.withColumn("reason", F.when(unknown, F.concat(F.lit(_UNKNOWN), schema)).otherwise(F.col("reason")))
+        changed = F.col("value").isNotNull()
+        other_key = changed & (_schema("key") != known.key_schema)
+        unknown = changed & ~_schema("value").isin(*known.schemas)
+        reason = F.when(other_key, "The primary key of the table was changed.")
+        reason = reason.when(unknown, F.concat(F.lit(_UNKNOWN), _schema("value")))
+        return rows.withColumn("reason", reason.otherwise(F.col("reason")))
 
     try:
         ingest_stream.run(spark, it.arguments(known), tell=tell, mark=mark)
     except StreamStoppedError as error:
         _, found, schema = error.message.partition(_UNKNOWN)
         if not found:
-            raise
+            raise StreamStoppedError(error.message, hint=_HINT) from None
         return schema
     return None
 
 
+def _schema(column: str) -> Column:
+    """Return the schema in a record's key or value, as text; empty if it has none."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.get_json_object(F.col(column).cast("string"), "$.schema"), F.lit(""))
+
+
 def _first(spark: SparkSession, it: Followed, stopping: Callable[[], bool]) -> Known | None:
     """Wait for the first change of a table, and learn its columns and its key from it. None if asked to stop."""
-    for key, schema in _records(spark, it, stopping):
-        return Known(columns=columns_of(schema), keys=key_of(key), schemas=[schema])
+    for schema, key_schema in _records(spark, it, stopping):
+        return Known(columns=columns_of(schema), keys=key_of(key_schema), key_schema=key_schema, schemas=[schema])
     return None
 
 
-def _records(spark: SparkSession, it: Followed, stopping: Callable[[], bool]) -> Iterator[tuple[str | None, str]]:
-    from pyspark.sql import functions as F
-
+def _records(spark: SparkSession, it: Followed, stopping: Callable[[], bool]) -> Iterator[tuple[str, str]]:
+    """Give the schemas of the first record's value and key once there is one."""
     from pydelta.tools.ingest.kafka import KafkaEnds
     from pydelta.tools.ingest.sources import RecordSource, open_records
 
@@ -163,10 +178,9 @@ def _records(spark: SparkSession, it: Followed, stopping: Callable[[], bool]) ->
             time.sleep(_WAIT_SECONDS)
             continue
         records = open_records(spark, source, stream=False).where("value IS NOT NULL")
-        schema = F.get_json_object(F.col("value").cast("string"), "$.schema")
-        texts = records.select(F.col("key").cast("string"), schema).take(1)
-        if texts:
-            yield texts[0][0], texts[0][1] or ""
+        found = records.select(_schema("value"), _schema("key")).take(1)
+        if found:
+            yield found[0][0], found[0][1]
         time.sleep(_WAIT_SECONDS)
 
 

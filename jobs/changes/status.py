@@ -1,4 +1,4 @@
-"""Keep the state of each table that is followed, and answer with it over HTTP: 200 while nothing is wrong, otherwise 503."""
+"""Keep the state of each table that is followed, and answer with it over HTTP: 200 while all is right, else 503."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Board:
     """
 
     def __init__(self, tables: list[str], clock: Callable[[], float] = time.time) -> None:
-        self._states: dict[str, dict[str, Any]] = {name: {"state": "waits for its first change"} for name in tables}
+        self._states: dict[str, dict[str, Any]] = {name: {"state": "no change since its start"} for name in tables}
         self._clock = clock
         self._lock = threading.Lock()
 

@@ -1,7 +1,7 @@
 """Generate changes of the sample database from a seed: ``change_history.py SEED TRANSACTIONS`` prints SQL, a line each.
 
-Transactions insert, update and delete customers and orders, change keys, fill large values, and some roll back. Half way
-``customers`` gets a column. A line may run twice or not at all: what the database has at the end is the truth.
+Transactions insert, update and delete customers and orders, change keys, fill large values, and some roll back. Half
+way ``customers`` gets a column. A line may run twice or not at all: what the database has at the end is the truth.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["history"]
 
 FIRST_ID = 1000
 KEYS = 60
-NAMES = ("Ada", "Émile", "O''Brien", "a\\b", "“quoted”", "日本", "x y", "{\"json\": 1}")
+NAMES = ("Ada", "Émile", "O''Brien", "a\\b", "“quoted”", "日本", "x y", '{"json": 1}')
 
 
 def history(seed: int, transactions: int) -> Iterator[str]:
@@ -30,7 +30,15 @@ def history(seed: int, transactions: int) -> Iterator[str]:
 
 
 def _statement(rng: random.Random, columns: list[str]) -> str:
-    kinds: list[Callable[[random.Random, list[str]], str]] = [_customer, _customer, _update, _update, _delete, _order, _rekey]
+    kinds: list[Callable[[random.Random, list[str]], str]] = [
+        _customer,
+        _customer,
+        _update,
+        _update,
+        _delete,
+        _order,
+        _rekey,
+    ]
     return rng.choice(kinds)(rng, columns) + " "
 
 
@@ -72,7 +80,8 @@ def _delete(rng: random.Random, _: list[str]) -> str:
 def _order(rng: random.Random, _: list[str]) -> str:
     note = f"repeat(md5('{rng.random()}'), {rng.choice((1, 300))})"  # The longer one is kept outside of its row.
     return (
-        f"INSERT INTO orders (id, customer, amount, note) VALUES ({_id(rng)}, {_id(rng)}, {_value(rng, 'credit')}, {note}) "
+        "INSERT INTO orders (id, customer, amount, note) "
+        f"VALUES ({_id(rng)}, {_id(rng)}, {_value(rng, 'credit')}, {note}) "
         "ON CONFLICT (id) DO UPDATE SET amount = EXCLUDED.amount;"
     )
 

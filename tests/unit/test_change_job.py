@@ -7,12 +7,12 @@ import urllib.error
 import urllib.request
 
 import pytest
+from pyspark.sql.types import LongType, StringType
+
 from jobs.changes.__main__ import arguments, tables_of
 from jobs.changes.following import Known
 from jobs.changes.status import Board, serve
 from jobs.verify.changes import seen
-from pyspark.sql.types import LongType, StringType
-
 from pydelta.errors import InvalidArgumentError
 
 GIVEN = ["--brokers", "kafka:9092", "--warehouse", "s3a://warehouse", "--checkpoints", "s3a://work/changes/"]
@@ -32,7 +32,7 @@ def test_each_table_has_a_topic_a_name_and_a_checkpoint_of_its_own():
 
 def test_the_job_that_merges_gets_the_known_columns_and_reads_only_what_is_committed():
     (it,) = tables("public.orders")
-    known = Known(columns={"id": LongType(), "v": StringType()}, keys=["id"], schemas=["{}"])
+    known = Known(columns={"id": LongType(), "v": StringType()}, keys=["id"], key_schema="{}", schemas=["{}"])
     words = it.arguments(known)
     after = dict(zip(words[::2], words[1::2], strict=True))
     assert json.loads(after["--schema"])["fields"][1]["name"] == "v"
@@ -61,7 +61,7 @@ def test_the_state_is_503_while_a_table_is_stopped_and_says_why():
     address = f"http://127.0.0.1:{server.server_address[1]}/"
     try:
         with urllib.request.urlopen(address, timeout=10) as answer:
-            assert json.load(answer)["tables"]["shop.a"]["state"] == "waits for its first change"
+            assert json.load(answer)["tables"]["shop.a"]["state"] == "no change since its start"
         board.failed("shop.a", "no such column")
         board.applied("shop.b", {"batch": 3, "rows": 2, "written": 2, "version": 7})
         with pytest.raises(urllib.error.HTTPError) as raised:

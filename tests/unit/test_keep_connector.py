@@ -47,7 +47,7 @@ def worker(keeping, monkeypatch):
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_PUT = do_POST = do_DELETE = answer
+        do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815  named by the base class
 
         def log_message(self, *_):
             pass

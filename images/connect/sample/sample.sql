@@ -1,6 +1,14 @@
 -- The sample of the profile cdc: two tables of a shop, and what a database of your own needs, too (docs/guides/cdc.md). It may run again.
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
+-- Every server that opens this cluster has these, from its next start on. A slot that nobody reads holds back at most 1 GB of the log;
+-- then the slot is lost, and the disk is not.
+ALTER SYSTEM SET wal_level = 'logical';
+ALTER SYSTEM SET max_wal_senders = 4;
+ALTER SYSTEM SET max_replication_slots = 4;
+ALTER SYSTEM SET max_slot_wal_keep_size = '1GB';
+ALTER SYSTEM SET max_wal_size = '256MB';
+
 \getenv user CDC_USER
 \getenv password CDC_PASSWORD
 \getenv owner POSTGRES_USER
