@@ -92,6 +92,14 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "catalog_sync/rest/",
         "pydelta/manifests/iceberg/",
     ),
+    "cdc": (
+        "compose/changes",
+        "images/connect/",
+        "jobs/changes/",
+        "scripts/test-stack-cdc",
+        "scripts/stack-verify-changes",
+        "tests/stack/change_history",
+    ),
     "notebook": (
         "images/notebook/",
         "compose/profiles",

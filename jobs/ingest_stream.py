@@ -64,7 +64,11 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def run(
-    spark: SparkSession, args: Sequence[str], *, tell: Callable[[dict[str, Any]], None] | None = None
+    spark: SparkSession,
+    args: Sequence[str],
+    *,
+    tell: Callable[[dict[str, Any]], None] | None = None,
+    mark: Callable[[DataFrame], DataFrame] | None = None,
 ) -> dict[str, Any]:
     """Run the stream that the arguments describe.
 
@@ -72,6 +76,7 @@ def run(
         spark: An enabled session.
         args: Arguments as on the command line.
         tell: Receives the report of each batch.
+        mark: Receives the decoded records, and returns them with a reason where it finds a bad one.
 
     Returns:
         The totals of all batches of this run.
@@ -122,7 +127,7 @@ def run(
                 tell(line)
 
         stopped = run_stream(
-            decoded,
+            decoded if mark is None else mark(decoded),
             lambda session, rows, batch: apply_batch(session, rows, batch, writing),
             checkpoint=checkpoint,
             trigger=trigger,
