@@ -10,7 +10,8 @@ import pytest
 from served import Refused, Served
 
 from pydelta.api.access.roles import Access
-from pydelta.api.server.spark.gate import Gate, install_checks
+from pydelta.api.server.spark.checks import install_checks
+from pydelta.api.server.spark.gate import Gate
 from pydelta.engines.spark.jvm import Jvm
 
 ROLES = {

@@ -1,7 +1,7 @@
 """Parse the conditions of row filters: comparisons of a column with constants, joined by AND.
 
 Only what Trino and Spark decide alike is allowed. Every constant has a type, and both engines compare a column only
-with constants of its own kind, so that neither converts a value.
+with constants of one kind, so that neither converts a value.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import socketserver
 import threading
 from typing import Any, Final
 
-__all__ = ["Binder", "bind_password", "bind_reply"]
+__all__ = ["BindServer", "bind_password", "bind_reply"]
 
 _SUCCESS, _WRONG = 0, 49
 _SEQUENCE, _INTEGER, _TEXT = 0x30, 0x02, 0x04
@@ -20,7 +20,7 @@ _LARGEST: Final = 4096
 _SECONDS: Final = 30.0
 
 
-class Binder:
+class BindServer:
     """The server.
 
     Args:
@@ -51,7 +51,7 @@ class Binder:
             daemon_threads = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """Ignore a connection that broke."""
+                """Leave out the trace of a connection that broke."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True, name="binder").start()

@@ -166,7 +166,7 @@ class Front:
 
 
 def _checked(requests: Iterator[bytes], check: _Rewrite, context: Any) -> Iterator[bytes]:
-    """Check the first request before the call is passed on, because later an error would have no status of its own."""
+    """Check the first request before the call is passed on, because later an error would not have this status."""
     first: list[bytes] = []
     try:
         for data in requests:

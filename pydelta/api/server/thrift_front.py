@@ -3,11 +3,11 @@
 ::
 
     client --TLS, SASL PLAIN: name, password--> ThriftFront --SASL PLAIN: name, the server's own secret--> Spark
-                                                     Binder <--LDAP bind: is that the secret?------------/
+                                                     BindServer <--LDAP bind: is that the secret?------------/
 
 Spark's own Thrift server answers lists of tables from the catalog, past parser and analyzer. For a limited user those
 requests become a statement that ``spark/names.py`` answers. It listens on the loopback, and its log-in is LDAP at
-``Binder``, which knows one secret, so that nobody reaches it without passing here.
+``BindServer``, which knows one secret, so that nobody reaches it without passing here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Final
 
 from pydelta.api.access.roles import Access, User
 from pydelta.api.console.guard import Guard
-from pydelta.api.server.bind import Binder
+from pydelta.api.server.bind import BindServer
 from pydelta.api.server.thrift_messages import (
     Field,
     MalformedError,
@@ -76,7 +76,7 @@ class ThriftFront:
         self._access = access
         self._guard = guard
         self._secret = secrets.token_urlsafe(32)
-        self._binder = Binder(self._secret)
+        self._binder = BindServer(self._secret)
         self.behind = _free_address()
         """The address of Spark's own Thrift server: a loopback address and a port."""
         self._server: socket.socket | None = None

@@ -12,6 +12,8 @@ from pydelta.api.console.command_line import METASTORE_VARIABLE, Databases, NoLo
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pydelta.api.access.roles import Access
+    from pydelta.api.console.addresses import Addresses
     from pydelta.tools.ui.services import Service
     from pydelta.tools.ui.watch import Watched
 
@@ -147,8 +149,6 @@ def add_ui(app: typer.Typer) -> None:
                 f"The page needs a package that is not installed: {error.name}.",
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
-        from pydelta.api.access.roles import Access
-        from pydelta.api.console.addresses import Addresses
         from pydelta.tools.ui.catalog.engines import WatchedEngine
         from pydelta.tools.ui.disks import Disk
 
@@ -162,9 +162,20 @@ def add_ui(app: typer.Typer) -> None:
             given["inventory"] = inventory_at(inventory, options)
         given["services"] = [*_services(service), *_services(optional_service, optional=True)]
         watched = _watched((tables or [], folder or [], database or []), metastore, stream or [], options, given)
-        first, *more = host.split(",")
-        addresses = Addresses(host=first, also=tuple(more), page=port, no_login=no_login)
-        run_ui(watched, addresses, alert_state, None if access is None else Access.read(access))
+        run_ui(watched, _addresses(host, port, no_login=no_login), alert_state, _users(access))
+
+
+def _addresses(hosts: str, port: int, *, no_login: bool) -> Addresses:
+    from pydelta.api.console.addresses import Addresses
+
+    first, *more = hosts.split(",")
+    return Addresses(host=first, also=tuple(more), page=port, no_login=no_login)
+
+
+def _users(file: str | None) -> Access | None:
+    from pydelta.api.access.roles import Access
+
+    return None if file is None else Access.read(file)
 
 
 def _services(texts: _Many, *, optional: bool = False) -> list[Service]:

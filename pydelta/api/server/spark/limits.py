@@ -165,7 +165,7 @@ def limited_plan(spark: SparkSession, text: str, parse: Callable[[], Any], role:
     if found is not None:
         return found._jdf.queryExecution().analyzed()
     if kind in ("DescribeRelation", "ShowColumns"):
-        return described(spark, node, resolver)._jdf.queryExecution().analyzed()
+        return described(spark, node, resolver.table)._jdf.queryExecution().analyzed()
     check_parsed(jvm, node)
     found = resolver.statement(node)
     return node if found is None else found

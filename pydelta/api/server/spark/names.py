@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from pydelta.api.server.spark.limits import RoleResolver
-
 __all__ = ["NAMES", "described", "names_frame", "shown_names", "use_database"]
 
 _DEFAULT: Final = "default"
@@ -208,7 +206,7 @@ def use_database(jvm: Jvm, parts: Sequence[Any], role: Role) -> None:
     jvm.catalog.setCurrentDatabase(names[0])
 
 
-def described(spark: SparkSession, node: Any, resolver: RoleResolver) -> DataFrame:
+def described(spark: SparkSession, node: Any, table: Callable[[tuple[str, ...]], Any]) -> DataFrame:
     """Answer ``DESCRIBE table`` and ``SHOW COLUMNS``: names, types and comments of columns.
 
     Raises:
@@ -223,7 +221,7 @@ def described(spark: SparkSession, node: Any, resolver: RoleResolver) -> DataFra
     parts = tuple(str(part) for part in jvm.to_list(relation.multipartIdentifier()))
     if only_names and node.namespace().isDefined():
         parts = (*(str(part) for part in jvm.to_list(node.namespace().get())), parts[-1])
-    fields = jvm.frame(resolver.table(parts)).schema.fields
+    fields = jvm.frame(table(parts)).schema.fields
     if only_names:
         return local_frame(spark, [(field.name,) for field in fields], "col_name string not null")
     rows = [(field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment")) for field in fields]

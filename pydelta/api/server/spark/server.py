@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 
 from pydelta.api.console.addresses import Addresses, check_exposed, check_login
 from pydelta.api.server.spark.cancelling import Cancelling
-from pydelta.api.server.spark.gate import Gate, install_checks
+from pydelta.api.server.spark.checks import install_checks
+from pydelta.api.server.spark.gate import Gate
 from pydelta.api.server.spark.parser import install
 from pydelta.api.server.spark.sessions import Sessions
 from pydelta.api.server.spark.users import connect_user, session_user, thrift_session_user, thrift_user
