@@ -43,6 +43,7 @@
     ├ ChangeDataNotRecordedError        a version in the requested range has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     │ └ CannotVacuumLiteError           the log no longer lists all files to delete
+    ├ AccessDeniedError                 a user's role does not allow it
     ├ RowsDoNotAddUpError               a command's counts contradict each other: nothing was committed
     ├ DeltaEnvironmentError                 the session or machine lacks something that the engine needs
     └ CatalogSyncError                the metastore; its subclasses are in catalog_sync.errors

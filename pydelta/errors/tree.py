@@ -9,6 +9,7 @@ from typing import Final, Self
 from pydelta.errors.conditions import Condition, addressed, said, sql_state
 
 __all__ = [
+    "AccessDeniedError",
     "BindError",
     "CannotVacuumLiteError",
     "CastOverflowError",
@@ -506,6 +507,12 @@ class CannotVacuumLiteError(UnsafeOperationError):
     """The log no longer lists all files that VACUUM LITE would have to delete."""
 
     code = "DELTA_CANNOT_VACUUM_LITE"
+
+
+class AccessDeniedError(DeltaError):
+    """A user's role does not allow a statement, a table or a column."""
+
+    code = "DELTA_ACCESS_DENIED"
 
 
 class RowsDoNotAddUpError(DeltaError):

@@ -22,6 +22,7 @@ REFERENCE = {
 }
 """What the reference publishes: names, SQLSTATEs and names of parameters."""
 OURS = [
+    "DELTA_ACCESS_DENIED",
     "DELTA_CATALOG_SYNC",
     "DELTA_COMMITTED",
     "DELTA_COMMIT_ERROR",

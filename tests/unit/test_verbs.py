@@ -14,7 +14,7 @@ from pydelta.api.verbs import VERBS, interfaces_page
 from pydelta.tables import DeltaTable
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = {"sql", "serve", "ui", "doctor", "certify", "maintain"}
+PROGRAMS = {"sql", "serve", "ui", "users", "doctor", "certify", "maintain"}
 """Commands that are programs, not verbs of a table."""
 JOBS = {"inventory", "load_inventory", "maintain", "schedule", "verify", "demo"}
 """Jobs over many tables, which run other jobs or make lists."""

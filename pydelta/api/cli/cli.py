@@ -17,6 +17,7 @@
     pydelta doctor [URI]      find problems of this machine, of a store, or in a job's log
     pydelta certify URI       test a store and engines by histories with faults
     pydelta sql               open a SQL prompt over Spark, or run a script
+    pydelta users             check the file of users and roles
     pydelta serve             serve JDBC, ODBC, beeline and Spark Connect
     pydelta ui                serve a page about tables, their commits, twins and streams
 """
@@ -36,6 +37,7 @@ import typer
 from pydelta.api.cli.changing import add_changes
 from pydelta.api.cli.history import show_history
 from pydelta.api.cli.making import add_making
+from pydelta.api.cli.users import add_users
 from pydelta.api.console.command_line import (
     AsJson,
     AtTimestamp,
@@ -461,6 +463,9 @@ def serve(
     users: Annotated[
         str | None, typer.Option("--users", metavar="FILE", help="Users of Spark Connect: lines of name:token.")
     ] = None,
+    access: Annotated[
+        str | None, typer.Option("--access", metavar="FILE", help="File of users, their roles and tables; see users.")
+    ] = None,
     certificate: Annotated[
         str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, as PEM.")
     ] = None,
@@ -494,7 +499,7 @@ def serve(
     settings = named_values(conf, what="A Spark setting", hint="Write --conf NAME=VALUE.")
     code = run_server(
         Addresses(host=host, thrift=thrift, connect=connect, no_login=no_login, metrics=metrics),
-        Guard.read(users, certificate, key),
+        Guard.read(users, certificate, key, access),
         grace=grace,
         master=master,
         conf=settings,
@@ -508,6 +513,7 @@ def serve(
 
 add_changes(app)
 add_making(app)
+add_users(app)
 for _point in sorted(entry_points(group=_COMMANDS), key=lambda point: point.name):
     _point.load()(app)
 

@@ -64,6 +64,7 @@ class Addresses:
         thrift: Port for JDBC, ODBC and beeline; None: not served.
         connect: Port for Spark Connect; None: not served.
         behind: Address of Spark's own server behind that one: a loopback address and a port.
+        thrift_behind: The same for Thrift; None if clients reach Spark's own server.
         no_login: Admit everyone who reaches the host, which must be one private address.
         metrics: Port of ``/metrics``; None: not served.
         page: Port of ``pydelta ui``; None: not served.
@@ -74,6 +75,7 @@ class Addresses:
     thrift: int | None = None
     connect: int | None = None
     behind: tuple[str, int] | None = None
+    thrift_behind: tuple[str, int] | None = None
     no_login: bool = False
     metrics: int | None = None
     page: int | None = None
@@ -119,9 +121,10 @@ class Addresses:
         """Return the settings that make Spark's servers listen there."""
         found = {}
         if self.thrift is not None:
-            found["spark.hadoop.hive.server2.thrift.bind.host"] = self.host
-            found["spark.hadoop.hive.server2.thrift.port"] = str(self.thrift)
-            found["spark.hadoop.hive.server2.thrift.http.port"] = str(self.thrift)
+            host, port = self.thrift_behind or (self.host, self.thrift)
+            found["spark.hadoop.hive.server2.thrift.bind.host"] = host
+            found["spark.hadoop.hive.server2.thrift.port"] = str(port)
+            found["spark.hadoop.hive.server2.thrift.http.port"] = str(port)
         if self.connect is not None:
             host, port = self.behind or (LOOPBACK, self.connect)
             found["spark.connect.grpc.binding.address"] = host
@@ -244,12 +247,17 @@ def check_exposed(addresses: Addresses, hadoop: Mapping[str, str], *, closed: bo
     if addresses.no_login:
         check_private(addresses)
         return
+    if addresses.thrift_behind is not None and not closed:
+        raise DeltaEnvironmentError(
+            f"The server would receive passwords in the clear on {addresses.host}: it has no certificate.",
+            hint="Give --certificate and --key, or listen on 127.0.0.1.",
+        )
     if addresses.connect is not None and not closed:
         raise DeltaEnvironmentError(
             f"Spark Connect would be open to other machines on {addresses.host}: it has no certificate, or no users.",
-            hint="Give --certificate, --key and --users, or listen on 127.0.0.1.",
+            hint="Give --certificate, --key and --access or --users, or listen on 127.0.0.1.",
         )
-    if addresses.thrift is None:
+    if addresses.thrift is None or (addresses.thrift_behind is not None and closed):
         return
     login = hadoop.get("hive.server2.authentication", "NONE").upper()
     if login not in _LOGINS:

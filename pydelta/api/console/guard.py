@@ -1,4 +1,4 @@
-"""Decide who may use Spark Connect, by its users' tokens, and with which certificate calls are encrypted."""
+"""Decide who may use Spark Connect, by users' tokens or passwords, and with which certificate calls are encrypted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import Final
 
+from pydelta.api.access.roles import Access
 from pydelta.errors import InvalidArgumentError
 
 __all__ = ["Guard"]
@@ -23,26 +24,31 @@ class Guard:
 
     Args:
         users: Name of the user by token; empty admits everyone who reaches the port.
+        access: The users with their passwords and roles; None if there are no roles.
         certificate: Chain of certificates, PEM; with ``key``, calls are encrypted.
         key: Private key, PEM.
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    access: Access | None = None
     certificate: bytes | None = None
     key: bytes | None = field(default=None, repr=False)
 
     @classmethod
-    def read(cls, users: str | None, certificate: str | None, key: str | None) -> Guard:
+    def read(cls, users: str | None, certificate: str | None, key: str | None, access: str | None = None) -> Guard:
         """Read the files that the options name.
 
         Args:
             users: A file of lines ``name:token`` that only its owner may read.
+            access: The file of users and roles.
             certificate: A PEM file.
             key: A PEM file.
 
         Raises:
             InvalidArgumentError: A file is missing, readable by others or malformed, or one PEM file was given alone.
         """
+        if users is not None and access is not None:
+            raise InvalidArgumentError("--users and --access exclude each other.", hint="Give --access alone.")
         if (certificate is None) != (key is None):
             raise InvalidArgumentError(
                 "A certificate and its key belong together, and only one of them was given.",
@@ -50,6 +56,7 @@ class Guard:
             )
         return cls(
             users={} if users is None else _users(Path(users)),
+            access=None if access is None else Access.read(access),
             certificate=None if certificate is None else _read(Path(certificate), "--certificate"),
             key=None if key is None else _read(Path(key), "--key", private=True),
         )
@@ -57,10 +64,22 @@ class Guard:
     @property
     def is_closed(self) -> bool:
         """Whether other machines may reach a server with this guard."""
-        return bool(self.users) and self.certificate is not None
+        return self.asks and self.certificate is not None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a client has to show who it is."""
+        return bool(self.users) or self.access is not None
 
     def user_of(self, authorization: str) -> str | None:
-        """Return the user whose token is in an ``authorization`` header; None for an unknown token."""
+        """Return the user whose token is in an ``authorization`` header; None for an unknown token.
+
+        With roles, a token is the name, a colon and the password.
+        """
+        if self.access is not None:
+            name, _, password = authorization.removeprefix("Bearer ").partition(":")
+            known = self.access.check(name, password)
+            return None if known is None else known.name
         shown = authorization.removeprefix("Bearer ").encode()
         found = None
         for token, user in self.users.items():  # All are compared, so that the time reveals nothing.

@@ -15,8 +15,9 @@ from pydelta.api.console.guard import Guard
 from pydelta.api.console.terminal import Terminal
 from pydelta.api.prompt.session import prompt_session
 from pydelta.api.server.spark.server import Server
+from pydelta.api.server.thrift_front import ThriftFront
 from pydelta.engines.spark.stopping import Stopping
-from pydelta.errors import DeltaEnvironmentError, first_line
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, first_line
 
 if TYPE_CHECKING:
     from pydelta.api.server.front import Front
@@ -60,18 +61,28 @@ def run_server(
     front = None if addresses.connect is None else _front(guard)
     if front is not None:
         addresses = replace(addresses, behind=front.behind)
-    settings = {**(conf or {}), **addresses.settings(), **(front.settings() if front else {})}
+    thrift = None if addresses.thrift is None or guard.access is None else ThriftFront(guard.access, guard)
+    if thrift is not None:
+        addresses = replace(addresses, thrift_behind=thrift.behind)
+    if guard.access is not None and addresses.no_login:
+        raise InvalidArgumentError("--no-login and --access exclude each other.", hint="Give one of them.")
+    settings = {**(conf or {}), **addresses.settings()}
+    for each in (front, thrift):
+        settings |= each.settings() if each is not None else {}
     out, err = Terminal(), Terminal(error=True)
     with prompt_session(conf=settings, verbose=verbose, **session) as spark:
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # Clients receive the errors.
         logging.getLogger().addFilter(_is_not_of_py4j)
         logging.getLogger("pydelta").setLevel(logging.WARNING)
-        server = Server(spark, addresses, closed=guard.is_closed)
+        seen = () if front is None else front.seen
+        server = Server(spark, addresses, closed=guard.is_closed, access=guard.access, seen=seen)
         stopping = Stopping(spark)
         with stopping.listening():
             server.start()
             if front is not None and addresses.connect is not None:
                 front.start(server.sessions, addresses.host, addresses.connect)
+            if thrift is not None and addresses.thrift is not None:
+                thrift.start(addresses.host, addresses.thrift)
             counting = (
                 None if addresses.metrics is None else _counting(server, addresses.metrics_host, addresses.metrics)
             )
@@ -85,8 +96,9 @@ def run_server(
             out.write("Stopping: no new statements; those that are running may end.")
             sys.stdout.flush()
             left = server.stop(grace)
-            if front is not None:
-                front.stop()
+            for each in (front, thrift):
+                if each is not None:
+                    each.stop()
             if counting is not None:
                 counting.stop()
         if left:

@@ -15,19 +15,24 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from pydelta.api.console.addresses import LOOPBACK, in_url
 from pydelta.api.console.guard import Guard
+from pydelta.api.server.allowed import check_request
 from pydelta.api.server.replies import error_metadata, execution_reply
-from pydelta.api.server.requests import Commands, analysis, execution, with_user
+from pydelta.api.server.requests import Commands, analysis, execution, session_of, with_user
+from pydelta.api.server.seen import SeenSessions
 from pydelta.api.server.texts import Texts
 from pydelta.engines.spark.java_objects import kinds
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import AccessDeniedError, DeltaEnvironmentError
 
 if TYPE_CHECKING:
+    from pydelta.api.access.roles import Access
     from pydelta.api.server.spark.sessions import Sessions
 
 __all__ = ["Front"]
@@ -47,7 +52,8 @@ _OPTIONS: Final = [
     ("grpc.so_reuseport", 0),  # Fail if the port is in use.
 ]
 
-_Check: TypeAlias = Callable[[str, Any], Callable[[bytes], bytes]]
+_Rewrite: TypeAlias = Callable[[bytes], bytes]
+_Check: TypeAlias = Callable[[str, Any], _Rewrite]
 """Checks a call (method, context): aborts it, or returns the function that rewrites its requests."""
 
 
@@ -62,6 +68,8 @@ class Front:
         self._guard = guard
         self._token = secrets.token_urlsafe(32)
         self._commands = Commands()
+        self.seen = SeenSessions()
+        """The sessions of clients with their users."""
         self.behind = _free_address()
         """The address of Spark Connect's own server: a loopback address and a port."""
         self._threads = ThreadPoolExecutor(_CALLS, thread_name_prefix="connect")
@@ -91,7 +99,7 @@ class Front:
         self._channel = grpc.insecure_channel(f"{aside}:{behind}", options=_OPTIONS)
         if aside != LOOPBACK:
             self._listen(self._of_spark, LOOPBACK, behind, Guard())
-        return self._listen(self._signed if self._guard.users else None, host, port, self._guard)
+        return self._listen(self._signed if self._guard.asks else None, host, port, self._guard)
 
     def stop(self) -> None:
         """Close all open connections."""
@@ -124,21 +132,51 @@ class Front:
         """Return a function that adds the user of the token to a request, because sessions belong to users."""
         user = self._guard.user_of(_shown(context))
         if user is None:
+            token = "NAME:PASSWORD" if self._guard.access else "…"
             context.abort(
                 grpc.StatusCode.UNAUTHENTICATED,
-                "This server asks for a token: connect with sc://host:port/;token=…, as its operator gave it to you.",
+                f"This server asks for a token: connect with sc://host:port/;token={token}, as its operator gave it to "
+                "you.",
             )
+        name = method.removeprefix(_SERVICE)
         try:
-            return with_user(method.removeprefix(_SERVICE), str(user))
+            sign = with_user(name, str(user))
         except KeyError:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, f"This server has no method {method}.")
             raise
+        return sign if self._guard.access is None else self._limited(self._guard.access, name, str(user), sign)
+
+    def _limited(self, access: Access, method: str, user: str, sign: _Rewrite) -> _Rewrite:
+        """Return a function that also remembers the session, and refuses what the user's role does not allow."""
+
+        def check(data: bytes) -> bytes:
+            signed = sign(data)
+            self.seen.add(user, session_of(method, signed))
+            if not access.users[user].role.admin:
+                check_request(method, signed)
+            return signed
+
+        return check
 
     def _of_spark(self, method: str, context: Any) -> Callable[[bytes], bytes]:
         """Accept calls with the token of Spark's own processes, which name the session they work in."""
         if not secrets.compare_digest(_shown(context).encode(), f"Bearer {self._token}".encode()):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "This address is for Spark's own processes.")
         return bytes
+
+
+def _checked(requests: Iterator[bytes], check: _Rewrite, context: Any) -> Iterator[bytes]:
+    """Check the first request before the call is passed on, because later an error would not have this status."""
+    first: list[bytes] = []
+    try:
+        for data in requests:
+            first.append(check(data))
+            break
+    except AccessDeniedError as error:
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+    except DecodeError:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The request cannot be read.")
+    return chain(first, map(check, requests))
 
 
 def _shown(context: Any) -> str:
@@ -182,7 +220,7 @@ class _Passing(grpc.GenericRpcHandler):
     def _pass(self, method: str, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         metadata = [(name, value) for name, value in context.invocation_metadata() if name != _AUTHORIZATION]
         if self._check is not None:
-            requests = map(self._check(method, context), requests)
+            requests = _checked(requests, self._check(method, context), context)
         rewrite = self._rewrites.get(method)
         sent = map(rewrite, requests) if rewrite is not None else requests
         left = context.time_remaining()

@@ -30,7 +30,10 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 
 from pydelta.api.python.wire import COMMAND_URL, rewritten
 
-__all__ = ["Commands", "RelationText", "RemoteCommand", "analysis", "execution", "token_of", "with_user"]
+__all__ = [
+    "Commands", "RelationText", "RemoteCommand", "analysis", "execution", "inflate", "messages_in", "session_of",
+    "token_of", "with_user",
+]  # fmt: skip
 
 _RELATION: Final = "PYDELTA RELATION "
 _COMMAND: Final = "PYDELTA COMMAND "
@@ -152,7 +155,7 @@ def execution(data: bytes, commands: Commands) -> bytes:
     """
     request = base_pb2.ExecutePlanRequest.FromString(data)
     plan = request.plan
-    changed = _inflate(plan)
+    changed = inflate(plan)
     changed |= _relations(plan)
     if plan.WhichOneof("op_type") == "command" and _is_ours(plan.command):
         kept = commands_pb2.Command()
@@ -172,10 +175,19 @@ def analysis(data: bytes) -> bytes:
     """Rewrite an ``AnalyzePlanRequest``."""
     request = base_pb2.AnalyzePlanRequest.FromString(data)
     changed = False
-    for message in _messages(request):
+    for message in messages_in(request):
         if isinstance(message, base_pb2.Plan):
-            changed |= _inflate(message)
+            changed |= inflate(message)
     return request.SerializeToString() if _relations(request) or changed else data
+
+
+def session_of(method: str, data: bytes) -> str:
+    """Return the id of the session that a request names.
+
+    Raises:
+        KeyError: Spark Connect has no such method.
+    """
+    return str(_request_of(method).FromString(data).session_id)
 
 
 def with_user(method: str, user: str) -> Callable[[bytes], bytes]:
@@ -184,8 +196,7 @@ def with_user(method: str, user: str) -> Callable[[bytes], bytes]:
     Raises:
         KeyError: Spark Connect has no such method.
     """
-    kind = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods_by_name[method].input_type
-    make = getattr(base_pb2, kind.name)
+    make = _request_of(method)
 
     def sign(data: bytes) -> bytes:
         request = make.FromString(data)
@@ -193,6 +204,11 @@ def with_user(method: str, user: str) -> Callable[[bytes], bytes]:
         return request.SerializeToString()
 
     return sign
+
+
+def _request_of(method: str) -> Any:
+    kind = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods_by_name[method].input_type
+    return getattr(base_pb2, kind.name)
 
 
 def _is_ours(command: commands_pb2.Command) -> bool:
@@ -207,7 +223,7 @@ def _is_ours(command: commands_pb2.Command) -> bool:
     return kind in ("write_operation", "write_operation_v2", "merge_into_table_command")
 
 
-def _inflate(plan: base_pb2.Plan) -> bool:
+def inflate(plan: base_pb2.Plan) -> bool:
     """Unpack a plan that a client has compressed."""
     if plan.WhichOneof("op_type") != "compressed_operation":
         return False
@@ -224,7 +240,7 @@ def _inflate(plan: base_pb2.Plan) -> bool:
 def _relations(message: Message) -> bool:
     """Replace all reads below a message by strings; returns whether there was one."""
     changed = False
-    for found in _messages(message):
+    for found in messages_in(message):
         if isinstance(found, relations_pb2.Relation) and found.WhichOneof("rel_type") == "read":
             text = _read(found.read)
             if text is not None:
@@ -269,7 +285,7 @@ def _read(read: relations_pb2.Read) -> RelationText | None:
     return RelationText(table=None, path=path, options=options, streaming=read.is_streaming, schema=given)
 
 
-def _messages(message: Message) -> Iterator[Message]:
+def messages_in(message: Message) -> Iterator[Message]:
     """Walk over a message and all messages below it, without recursion because plans can be very deep."""
     waiting = [message]
     while waiting:

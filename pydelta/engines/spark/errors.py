@@ -44,6 +44,7 @@ _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]]
     (errors.UnsupportedFeatureError, AnalysisException),
     (errors.InvalidArgumentError, AnalysisException),
     (errors.UnsafeOperationError, AnalysisException),
+    (errors.AccessDeniedError, AnalysisException),
     (DeltaError, PySparkException),
 )
 _ILLEGAL_ARGUMENT: Final = """

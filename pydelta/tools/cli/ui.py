@@ -12,6 +12,8 @@ from pydelta.api.console.command_line import METASTORE_VARIABLE, Databases, NoLo
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pydelta.api.access.roles import Access
+    from pydelta.api.console.addresses import Addresses
     from pydelta.tools.ui.services import Service
     from pydelta.tools.ui.watch import Watched
 
@@ -78,6 +80,12 @@ _AlertState = Annotated[
         help="With PYDELTA_ALERT_WEBHOOK: file of the alerts that were posted, for the next start.",
     ),
 ]
+_Access = Annotated[
+    str | None,
+    typer.Option(
+        "--access", metavar="FILE", help="File of users, their roles and tables; the page then asks for a password."
+    ),
+]
 _Host = Annotated[str, typer.Option("--host", help="The address to listen on; several with commas between them.")]
 _Port = Annotated[int, typer.Option("--port", help="The port to listen on.")]
 _Fresh = Annotated[
@@ -116,6 +124,7 @@ def add_ui(app: typer.Typer) -> None:
         host: _Host = "127.0.0.1",
         port: _Port = 8088,
         no_login: NoLogin = False,
+        access: _Access = None,
         fresh: _Fresh = 5.0,
         patience: _Patience = 5.0,
         commits: _Commits = 100,
@@ -140,7 +149,6 @@ def add_ui(app: typer.Typer) -> None:
                 f"The page needs a package that is not installed: {error.name}.",
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
-        from pydelta.api.console.addresses import Addresses
         from pydelta.tools.ui.catalog.engines import WatchedEngine
         from pydelta.tools.ui.disks import Disk
 
@@ -154,8 +162,20 @@ def add_ui(app: typer.Typer) -> None:
             given["inventory"] = inventory_at(inventory, options)
         given["services"] = [*_services(service), *_services(optional_service, optional=True)]
         watched = _watched((tables or [], folder or [], database or []), metastore, stream or [], options, given)
-        first, *more = host.split(",")
-        run_ui(watched, Addresses(host=first, also=tuple(more), page=port, no_login=no_login), alert_state)
+        run_ui(watched, _addresses(host, port, no_login=no_login), alert_state, _users(access))
+
+
+def _addresses(hosts: str, port: int, *, no_login: bool) -> Addresses:
+    from pydelta.api.console.addresses import Addresses
+
+    first, *more = hosts.split(",")
+    return Addresses(host=first, also=tuple(more), page=port, no_login=no_login)
+
+
+def _users(file: str | None) -> Access | None:
+    from pydelta.api.access.roles import Access
+
+    return None if file is None else Access.read(file)
 
 
 def _services(texts: _Many, *, optional: bool = False) -> list[Service]:

@@ -82,6 +82,8 @@ class _Parser(JavaObject):
         with crossing(self._jvm, parsing=True):
             if own:
                 return self._delegate.parseQuery(text)
+            if (gate := self._sessions.gate) is not None and gate.role(self._key) is not None:
+                return gate.parsed(self._jvm, "parseQuery", lambda: self._delegate.parseQuery(text))
             return view_plan(self._spark(), lambda: self._delegate.parseQuery(text))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -89,10 +91,14 @@ class _Parser(JavaObject):
             raise AttributeError(name)
 
         def pass_on(*given: Any) -> Any:
+            gate = self._sessions.gate
+            limited = gate is not None and not self._is_own() and gate.role(self._key) is not None
             own = self._seen or is_inside()
             with crossing(self._jvm, parsing=True):
                 if not own:
                     self._spark()
+                if gate is not None and limited:
+                    return gate.parsed(self._jvm, name, lambda: getattr(self._delegate, name)(*given))
                 return getattr(self._delegate, name)(*given)
 
         return pass_on
@@ -100,6 +106,12 @@ class _Parser(JavaObject):
     def _plan(self, text: str, parse: Callable[[], Any], has_values: Callable[[], bool] = lambda: False) -> Any:
         own = self._is_own()
         with crossing(self._jvm, parsing=True):
+            gate = None if own else self._sessions.gate
+            role = None if gate is None else gate.role(self._key)
+            if gate is not None and role is not None:
+                self._sessions.refuse_when_stopping()
+                self._sessions.observe_text()
+                return gate.plan(self._spark(), role, text, parse)
             planner = self._sessions.texts(text)
             if planner is not None:
                 spark = self._spark()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
@@ -19,14 +19,18 @@ from pyspark.errors import PySparkException
 
 from pydelta.api.console.addresses import Addresses, check_exposed, check_login
 from pydelta.api.server.spark.cancelling import Cancelling
+from pydelta.api.server.spark.checks import install_checks
+from pydelta.api.server.spark.gate import Gate
 from pydelta.api.server.spark.parser import install
 from pydelta.api.server.spark.sessions import Sessions
-from pydelta.api.server.spark.users import connect_user, thrift_user
+from pydelta.api.server.spark.users import connect_user, session_user, thrift_session_user, thrift_user
 from pydelta.engines.spark.jvm import Jvm, scala_object
 from pydelta.errors import DeltaEnvironmentError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pydelta.api.access.roles import Access
 
 __all__ = ["Server"]
 
@@ -46,9 +50,19 @@ class Server:
         root: An enabled session that nothing else uses.
         addresses: Where to listen; Spark Connect's own server listens behind the front that clients reach.
         closed: Whether that front has a certificate and users with tokens.
+        access: The users and their roles; None if everyone may do everything.
+        seen: Users and sessions that the front of Spark Connect has seen, the last one first.
     """
 
-    def __init__(self, root: SparkSession, addresses: Addresses, *, closed: bool = False) -> None:
+    def __init__(
+        self,
+        root: SparkSession,
+        addresses: Addresses,
+        *,
+        closed: bool = False,
+        access: Access | None = None,
+        seen: Iterable[tuple[str, str]] = (),
+    ) -> None:
         self._closed = closed
         self._root = root
         self._jvm = Jvm.of(root)
@@ -56,6 +70,9 @@ class Server:
         self._thrift: Any = None
         self._connect: Any = None
         self.sessions = Sessions(root, self._user_of)
+        self._seen = seen
+        if access is not None:
+            self.sessions.gate = Gate(access, self._user_of_key)
         self.sessions.watching = Cancelling(root.sparkContext, self._jvm).watching
 
     def start(self) -> None:
@@ -79,9 +96,11 @@ class Server:
         if self._addresses.connect is not None:
             self._require(_CONNECT, "spark-connect", "--connect")
         install(self.sessions)
+        if self.sessions.gate is not None:
+            install_checks(self.sessions, self.sessions.gate)
         if self._addresses.thrift is not None:
             self._thrift = self._started("Thrift", self._start_thrift)
-            self._wait("Thrift", self._addresses.host, self._addresses.thrift)
+            self._wait("Thrift", *(self._addresses.thrift_behind or (self._addresses.host, self._addresses.thrift)))
         if self._addresses.connect is not None:
             self._connect = self._started("Spark Connect", self._start_connect)
             assert self._addresses.behind is not None
@@ -130,6 +149,11 @@ class Server:
 
     def _user_of(self, spark: SparkSession) -> str | None:
         return connect_user(spark) or (None if self._thrift is None else thrift_user(self._jvm, self._thrift, spark))
+
+    def _user_of_key(self, key: str) -> str | None:
+        """Return the user of a session by its id, in any thread."""
+        found = None if self._thrift is None else thrift_session_user(self._thrift, key)
+        return session_user(self._jvm, self._seen, key) if found is None and self._connect is not None else found
 
     def _require(self, name: str, package: str, option: str) -> None:
         if not bool(self._jvm.view.org.apache.spark.util.Utils.classIsLoadable(name)):

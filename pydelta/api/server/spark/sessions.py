@@ -32,6 +32,7 @@ from pydelta.errors import (
 from pydelta.txn.commit import committing_for
 
 if TYPE_CHECKING:
+    from pydelta.api.server.spark.gate import Gate
     from pydelta.api.server.spark.users import UserOf
 
 __all__ = ["Outcome", "Sessions", "prepare"]
@@ -84,6 +85,8 @@ class Sessions:
         self._user_of = user_of
         self._first_seen = first_seen
         self._recent: OrderedDict[str, SparkSession] = OrderedDict()
+        self.gate: Gate | None = None
+        """Decides what each user may do; None if everyone may do everything."""
         self.texts: Texts = _no_texts
         """Called with each text; returns the planner of a text that is not SQL, or None."""
         self.observe: Callable[[Outcome, float], None] = _unobserved
