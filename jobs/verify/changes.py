@@ -1,7 +1,7 @@
 """Watch for steps in Trino: ``python -m jobs.verify.changes``; scripts/stack-verify-changes makes them in a database.
 
 Reads statements of Trino from standard input, a line each, which count rows. Prints when each first counted one, in
-epoch seconds, in their order. Exit codes: 0 all were seen; 4 one was not within its time.
+epoch seconds, in their order. Exit codes: 0 all were seen, which is right; 4 one was not: the check failed.
 """
 
 from __future__ import annotations

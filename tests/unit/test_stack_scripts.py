@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = """#!/bin/sh
 case "$*" in
   "compose ps --format"*) echo "${HEALTH-healthy}" ;;
+  "ps -aq"*compose.service=connect*) echo "${CAPTURE:-}" ;;
   "ps -aq"*compose.service=*) echo "${CONTAINERS_OF_SERVICE-one}" | sed '/^none$/d' ;;
   "ps -aq"*) echo "${CONTAINERS-one}" ;;
   "ps -a "*working_dir*) echo "${STARTED_FROM:-}" ;;
@@ -224,6 +225,18 @@ def test_verify_runs_in_a_client_with_what_the_stack_has(project):
     assert {"VERIFY_BREAK=sync", "VERIFY_ICEBERG_TOKEN", *profiles} <= set(words)
     assert token not in " ".join(words), "it is not on the command line"
     assert f"VERIFY_ICEBERG_TOKEN={token}" in env_of_compose(project, ["scripts/stack-verify"], ICEBERG_TOKEN=token)
+
+
+def test_verify_follows_a_row_of_the_sample_database_but_writes_to_no_other(project):
+    code, said, words = project("scripts/stack-verify", CAPTURE="one", CDC_HOST="db.example.com")
+    assert (code, words[-1]) == (0, "jobs.verify")
+    assert "nothing is written to the database of db.example.com" in said
+    code, said, words = project("scripts/stack-verify-changes", CAPTURE="one")
+    assert (code, words[-2:]) == (4, ["-m", "jobs.verify.changes"])
+    assert "The watcher ended before its last step" in said
+    code, said, words = project("scripts/stack-verify-changes")
+    assert (code, words) == (1, [])
+    assert "The stack has no connect. Next: make up PROFILES=cdc" in said
 
 
 def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(project):
