@@ -44,10 +44,10 @@ def rows():
     chosen = random.Random(SEED)
     texts = [None, "", "abcd", "abcde", "0123456789", "Straße 12", "日本語のテキスト", "it's"]
     found = []
-    for _ in range(60):
+    for _ in range(120):
         text = lambda: chosen.choice(texts)  # noqa: E731
         found.append(
-            (chosen.choice([None, *range(1, 7)]), chosen.choice(["EU", "US", None, "eu", "EU "]),
+            (chosen.choice([None, *range(1, 7)]), chosen.choice(["EU", "EU", "EU", "US", None, "eu", "EU "]),
              chosen.choice([None, *(DAY + datetime.timedelta(days) for days in range(4))]),
              text(), text(), text(), text(), chosen.choice([None, decimal.Decimal("1.50")]),
              chosen.choice([None, 7]), text())
