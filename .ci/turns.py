@@ -131,6 +131,16 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "trino_conf/secure/",
         "tests/stack/test_secure",
     ),
+    "users": (
+        "docker-compose.users.yml",
+        "scripts/test-stack-users",
+        "tests/stack/outside/test_users",
+        "tests/stack/outside/users",
+        "pydelta/api/access/",
+        "pydelta/api/server/allowed",
+        "pydelta/api/server/spark/limits",
+        "pydelta/tools/ui/roles",
+    ),
     "monitor": (
         "images/monitor/",
         "compose/profiles",

@@ -175,6 +175,9 @@ def test_five_hundred_persons_leave_a_lake_by_a_job_that_is_killed_and_trino_sho
     keys = ["--keys", f"{WORK}/{DATABASE}/persons.csv", "--map", f"{WORK}/{DATABASE}/columns.toml", "--history", "drop"]
     arguments = [*map(lake.path, names), *keys, *OBJECT_VERSIONS]
     if kept_versions is not None:
+        for info in list(store.list_all()):
+            if info.path.startswith("plain/") and info.path.endswith(".parquet"):
+                store.put(info.path, store.read(info.path))  # What it replaces is an older version.
         assert any(list(found_in(name, data, lake.erased)) for name, newest, data in kept_versions(root) if not newest)
     began = time.monotonic()
     plan = submit("erase", *arguments, "--dry-run")

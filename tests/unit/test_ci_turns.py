@@ -65,7 +65,7 @@ def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
 
     assert set(turns.ROOMS) == SERVERS
     script = (ROOT / ".ci" / "run").read_text()
-    cases = script.partition("case $turn in hdfs | versity | secure) wanted")[2].partition("case $turn in\n")[2]
+    cases = script.partition("case $turn in hdfs | versity | secure | users) wanted")[2].partition("case $turn in\n")[2]
     unknown = [name for name in turns.STACK if name not in cases]
     assert not unknown
 
