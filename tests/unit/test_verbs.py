@@ -16,7 +16,7 @@ from pydelta.tables import DeltaTable
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"sql", "serve", "ui", "users", "doctor", "certify", "maintain"}
 """Commands that are programs, not verbs of a table."""
-JOBS = {"inventory", "load_inventory", "maintain", "schedule", "verify", "demo"}
+JOBS = {"inventory", "load_inventory", "maintain", "schedule", "verify", "demo", "changes"}
 """Jobs over many tables, which run other jobs or make lists."""
 OF_SESSIONS = {"df.write", "the statement"}
 

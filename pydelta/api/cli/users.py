@@ -52,7 +52,7 @@ def add_users(app: typer.Typer) -> None:
                 "users takes a file, or --password.", hint="pydelta users FILE, or pydelta users --password."
             )
         if file is None:
-            typer.echo(hash_password(_asked()))
+            print(hash_password(_asked()))  # noqa: T201
             return
         access = Access.read(file)
         if trino is not None:
@@ -66,7 +66,7 @@ def add_users(app: typer.Typer) -> None:
             for user in access.users.values()
         ]  # fmt: skip
         for line in [json.dumps(found, indent=2)] if as_json else map(_line, found):
-            typer.echo(line)
+            print(line)  # noqa: T201
 
 
 def _line(found: dict[str, Any]) -> str:
