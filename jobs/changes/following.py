@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -160,13 +160,6 @@ def _schema(column: str) -> Column:
 
 def _first(spark: SparkSession, it: Followed, stopping: Callable[[], bool]) -> Known | None:
     """Wait for the first change of a table, and learn its columns and its key from it. None if asked to stop."""
-    for schema, key_schema in _records(spark, it, stopping):
-        return Known(columns=columns_of(schema), keys=key_of(key_schema), key_schema=key_schema, schemas=[schema])
-    return None
-
-
-def _records(spark: SparkSession, it: Followed, stopping: Callable[[], bool]) -> Iterator[tuple[str, str]]:
-    """Give the schemas of the first record's value and key once there is one."""
     from pydelta.tools.ingest.kafka import KafkaEnds
     from pydelta.tools.ingest.sources import RecordSource, open_records
 
@@ -180,8 +173,10 @@ def _records(spark: SparkSession, it: Followed, stopping: Callable[[], bool]) ->
         records = open_records(spark, source, stream=False).where("value IS NOT NULL")
         found = records.select(_schema("value"), _schema("key")).take(1)
         if found:
-            yield found[0][0], found[0][1]
+            schema, key_schema = found[0]
+            return Known(columns=columns_of(schema), keys=key_of(key_schema), key_schema=key_schema, schemas=[schema])
         time.sleep(_WAIT_SECONDS)
+    return None
 
 
 def _adopt(spark: SparkSession, it: Followed, known: Known, schema: str) -> Known:

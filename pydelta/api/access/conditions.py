@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-__all__ = ["Comparison", "ConditionError", "Constant", "kind_of", "parse_condition"]
+__all__ = ["Comparison", "ConditionError", "Constant", "is_bigint", "kind_of", "parse_condition"]
 
 Constant: TypeAlias = str | int | bool | datetime.date
 _OPERATORS: Final = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -55,6 +55,11 @@ def kind_of(value: Constant) -> str:
     if isinstance(value, int):
         return "integer"
     return "text" if isinstance(value, str) else "date"
+
+
+def is_bigint(number: int) -> bool:
+    """Return whether an integer has at most 64 bits, as the largest type of both engines."""
+    return -_LARGEST <= number < _LARGEST
 
 
 def parse_condition(text: str) -> tuple[Comparison, ...]:
@@ -119,7 +124,7 @@ class _Reader:
         kind, word = self._next("a constant")
         if kind == "text":
             return word[1:-1].replace("''", "'")
-        if kind == "number" and -_LARGEST <= int(word) < _LARGEST:
+        if kind == "number" and is_bigint(int(word)):
             return int(word)
         if kind == "word" and word.lower() in ("true", "false"):
             return word.lower() == "true"

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pydelta.api.access.conditions import Comparison, ConditionError, Constant, parse_condition
+from pydelta.api.access.conditions import Comparison, ConditionError, Constant, is_bigint, parse_condition
 from pydelta.api.access.passwords import Passwords, hash_password, is_password_hash
 from pydelta.errors import InvalidArgumentError
 
@@ -39,7 +39,6 @@ ENTRIES: Final = ("_symlink", "_iceberg")
 KINDS: Final = ("null", "hash", "last-4")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TABLE: Final = re.compile(r"\*|[a-z0-9_]+\.(?:\*|[a-z0-9_]+)")
-_LARGEST: Final = 2**63
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -296,8 +295,7 @@ def _mask(table: _Table, column: str, given: Any) -> Mask:
         return Mask(given)
     if isinstance(given, Mapping) and list(given) == ["constant"]:
         value = given["constant"]
-        is_small = not isinstance(value, int) or -_LARGEST <= value < _LARGEST
-        if isinstance(value, (str, bool, int)) and is_small:
+        if isinstance(value, str) or (isinstance(value, int) and is_bigint(value)):
             return Mask("constant", value)
     hint = f"Write one of {', '.join(map(repr, KINDS))}, or {{constant = …}} with a text, an integer, true or false."
     raise table.wrong(_shown(column), f"is {given!r}, which is not a mask that every engine has", hint)

@@ -10,7 +10,7 @@ import os
 import reprlib
 from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pyarrow as pa
 
@@ -130,7 +130,7 @@ def object_versions_of(policy: Any) -> KeptObjects:
     Raises:
         InvalidArgumentError: There is no such policy.
     """
-    if not (isinstance(policy, str) and policy in ("keep", "drop", "absent")):
+    if not (isinstance(policy, str) and policy in get_args(KeptObjects)):
         raise InvalidArgumentError(
             f"The policy for older versions of objects must be 'keep', 'drop' or 'absent', not {reprlib.repr(policy)}.",
             hint="'keep' is the default; 'drop' deletes them; 'absent' states that the store keeps none.",

@@ -18,8 +18,8 @@ _SIZES: Final = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8, 16: 16}
 _VERSION: Final = 0x80010000
 _CALL, _EXCEPTION = 1, 3
 _DEEPEST: Final = 32
-_PERMISSION: Final = 0
-"""Kind of TApplicationException: unknown."""
+_UNKNOWN_KIND: Final = 0
+"""The kind of a TApplicationException whose kind is unknown."""
 
 
 class MalformedError(ValueError):
@@ -196,7 +196,7 @@ def _struct(fields: Mapping[int, Field]) -> bytes:
 
 def exception_message(call: ThriftMessage, text: str) -> bytes:
     """Return the reply that raises an error in the client."""
-    body = _struct({1: text_field(text), 2: Field(I32, struct.pack(">i", _PERMISSION))})
+    body = _struct({1: text_field(text), 2: Field(I32, struct.pack(">i", _UNKNOWN_KIND))})
     return ThriftMessage(call.name, _EXCEPTION, call.number, body).data()
 
 
