@@ -100,6 +100,16 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "scripts/stack-verify-changes",
         "tests/stack/change_history",
     ),
+    "bi": (
+        "compose/bi",
+        "images/superset/",
+        "images/demo/",
+        "jobs/verify/superset",
+        "jobs/verify/charts",
+        "scripts/test-stack-bi",
+        "scripts/stack-verify-charts",
+        "tests/stack/outside/test_superset",
+    ),
     "notebook": (
         "images/notebook/",
         "compose/profiles",

@@ -123,5 +123,7 @@ class Browser:
         width = self.tell("document.documentElement.clientWidth")
         height = min(self.tell("document.documentElement.scrollHeight"), most)
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        found = self.send("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        # Some pages draw nothing where the picture is larger than the window.
+        is_larger = height > self.tell("innerHeight")
+        found = self.send("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=is_larger)
         path.write_bytes(base64.b64decode(found["data"]))

@@ -11,12 +11,15 @@ import datetime
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydelta.api.access.conditions import Comparison, Constant
+from pydelta.api.access.passwords import hash_password
 from pydelta.api.access.roles import ALL, ENTRIES, Access, Grant, Mask, Role
+from pydelta.errors import InvalidArgumentError
 
-__all__ = ["filter_text", "mask_text", "passwords_text", "rules_text", "trino_rules"]
+__all__ = ["Service", "filter_text", "mask_text", "passwords_text", "rules_text", "trino_rules"]
 
 _OF_TABLES: Final = "delta|hive|iceberg"
 """Catalogs of the stack's tables."""
@@ -26,18 +29,41 @@ _PLAIN: Final = "[^$]*"
 _EVERYTHING: Final = ["SELECT", "INSERT", "DELETE", "UPDATE", "OWNERSHIP", "GRANT_SELECT"]
 
 
-def rules_text(access: Access) -> str:
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A program that logs in to Trino and asks under the names of its own users, such as a tool for charts.
+
+    Args:
+        name: Its name, which no user has.
+        password: Its password.
+    """
+
+    name: str
+    password: str = field(repr=False)
+
+
+def rules_text(access: Access, service: Service | None = None) -> str:
     """Return the file of access rules."""
-    return json.dumps(trino_rules(access), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(trino_rules(access, service), indent=2, ensure_ascii=False) + "\n"
 
 
-def passwords_text(access: Access) -> str:
+def passwords_text(access: Access, service: Service | None = None) -> str:
     """Return the password file."""
-    return "".join(f"{user.name}:{user.password}\n" for user in access.users.values())
+    hashes = {user.name: user.password for user in access.users.values()}
+    if service is not None:
+        hashes[service.name] = hash_password(service.password)
+    return "".join(f"{name}:{hashed}\n" for name, hashed in hashes.items())
 
 
-def trino_rules(access: Access) -> dict[str, Any]:
-    """Return the access rules. The first rule that fits a user and a table holds; without one nothing is allowed."""
+def trino_rules(access: Access, service: Service | None = None) -> dict[str, Any]:
+    """Return the access rules. The first rule that fits a user and a table holds; without one nothing is allowed.
+
+    A service may take the name of each user, and has no other right.
+    """
+    if service is not None and service.name in access.users:
+        raise InvalidArgumentError(
+            f"users.{service.name} has the name of a program that logs in to Trino.", hint="Give the user another name."
+        )
     users: dict[str, tuple[Role, list[str]]] = {}
     for user in access.users.values():
         users.setdefault(user.role.name, (user.role, []))[1].append(user.name)
@@ -63,7 +89,9 @@ def trino_rules(access: Access) -> dict[str, Any]:
             *({"user": names, "allow": ["execute"]} for _, names in readers),
         ],
         "system_information": [{**rule, "allow": ["read", "write"]} for rule in everything],
-        "impersonation": [],
+        "impersonation": []
+        if service is None
+        else [{"original_user": _any_of([service.name]), "new_user": _any_of(access.users)}],
     }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ import typer
 
 from pydelta.api.access.passwords import hash_password
 from pydelta.api.access.roles import Access
-from pydelta.api.access.trino import passwords_text, rules_text
+from pydelta.api.access.trino import Service, passwords_text, rules_text
 from pydelta.api.console.command_line import AsJson
 from pydelta.errors import InvalidArgumentError, StorageError
 
@@ -44,6 +45,15 @@ def add_users(app: typer.Typer) -> None:
                 "--trino", metavar="FOLDER", help="Write rules.json and passwords there, as Trino reads them."
             ),
         ] = None,
+        service: Annotated[
+            str | None,
+            typer.Option(
+                "--service",
+                metavar="NAME=VARIABLE",
+                help="With --trino: a program that logs in to Trino by this name, with the password of a variable of the "
+                "environment, and asks under the names of the users.",
+            ),
+        ] = None,
         as_json: AsJson = False,
     ) -> None:
         """Check the file of users and roles, and list what each user may read."""
@@ -56,8 +66,9 @@ def add_users(app: typer.Typer) -> None:
             return
         access = Access.read(file)
         if trino is not None:
-            _write(trino, "rules.json", rules_text(access))
-            _write(trino, "passwords", passwords_text(access))
+            program = _service(service)
+            _write(trino, "rules.json", rules_text(access, program))
+            _write(trino, "passwords", passwords_text(access, program))
         found = [
             {"user": user.name, "role": user.role.name,
              "tables": "everything" if user.role.admin else list(user.role.tables),
@@ -67,6 +78,17 @@ def add_users(app: typer.Typer) -> None:
         ]  # fmt: skip
         for line in [json.dumps(found, indent=2)] if as_json else map(_line, found):
             print(line)  # noqa: T201
+
+
+def _service(text: str | None) -> Service | None:
+    if text is None:
+        return None
+    name, equals, variable = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) or not os.environ.get(variable):
+        raise InvalidArgumentError(
+            f"--service is {text!r}.", hint="Write NAME=VARIABLE, with a variable of the environment that is set."
+        )
+    return Service(name, os.environ[variable])
 
 
 def _line(found: dict[str, Any]) -> str:
