@@ -1,8 +1,9 @@
 """Compare charts of Superset with what they are about: ``python -m jobs.verify.charts [--follow DASHBOARD CHART]``.
 
-Without an option, each number of the dashboard of flights has to be what Trino answers. With ``--follow`` it reads numbers from
-standard input, a line each, and prints when the chart first showed that much more than at the start, in epoch seconds, in their order. Exit
-codes: 0 all were right; 1 Superset or Trino does not answer; 4 a number was not right, or did not come.
+Without an option, each number of the dashboard of flights has to be what Trino answers. With ``--follow`` it reads
+numbers from standard input, a line each, and prints when the chart first showed that much more than at the start, in
+epoch seconds, in their order. Exit codes: 0 all were right; 1 Superset or Trino does not answer; 4 a number was not
+right, or did not come.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _follow(superset: Superset, dashboard: str, name: str) -> int:
 def _at_start(
     superset: Superset, dashboard: str, name: str, clock: Callable[[], float] = time.monotonic
 ) -> tuple[Chart, Any]:
-    """Find a chart and the number that it shows. A table that is captured for the first time takes a while to be there."""
+    """Find a chart and the number that it shows. A table's first capture takes a while."""
     give_up = clock() + _PATIENCE_SECONDS
     while True:
         try:

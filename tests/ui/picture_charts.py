@@ -1,7 +1,8 @@
-"""Look at dashboards of Superset in a browser: ``picture_charts.py ADDRESS USER DASHBOARD...``, the password comes by stdin.
+"""Look at dashboards of Superset in a browser: ``picture_charts.py ADDRESS USER DASHBOARD...``, the password by stdin.
 
-Logs in by the form, opens each dashboard, waits until every chart is drawn, and prints the text of each chart that shows one number as
-``DASHBOARD/CHART: TEXT``. With ``--folder`` it writes a picture of each. Fails if a chart shows an error.
+Logs in by the form, opens each dashboard, waits until every chart is drawn, and prints the text of each chart that
+shows one number as ``DASHBOARD/CHART: TEXT``. With ``--folder`` it writes a picture of each. Fails if a chart shows an
+error.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _TYPE = """
 """
 _CHARTS = "[...document.querySelectorAll('.dashboard-component-chart-holder')]"
 _DRAWN = (
-    f"{_CHARTS}.length > 0 && {_CHARTS}.every(one => one.querySelector('canvas, table, .header-line, .superset-legacy-chart-big-number')"
-    " && !one.querySelector('.loading')) && !document.querySelector('.loading')"
+    f"{_CHARTS}.length > 0 && !document.querySelector('.loading') && "
+    f"{_CHARTS}.every(one => one.querySelector('canvas, table, .header-line'))"
 )
 _NUMBERS = (
     f"{_CHARTS}.filter(one => one.querySelector('.header-line')).map(one => "

@@ -52,6 +52,7 @@ def test_a_change_of_compose_s_files_concerns_parts_of_the_stack():
         path.name: set(turns.parts_of([f"compose/{path.name}"], 1)[0]) for path in (ROOT / "compose").glob("*.yml")
     }
     assert concerned == {
+        "bi.yml": {"same", "bi"},
         "changes.yml": {"same", "cdc"},
         "common.yml": {"same"},
         "core.yml": {"same"},
@@ -88,7 +89,7 @@ def test_the_oldest_spark_runs_with_what_knows_its_version_and_with_every_fourth
             ["pydelta/storage/hdfs.py", "images/kafka/pom.xml"],
             ("minio", "24/24", "24/80", "6/6", ["hdfs", "kafka"], "no"),
         ),
-        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("serve", "1/24", "25/80", "1/6", ["same"], "yes")),
+        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("serve", "1/24", "25/80", "1/6", ["notebook"], "yes")),
     ],
 )
 def test_a_run_takes_what_is_said_of_its_commit(number, changed, expected):

@@ -46,7 +46,7 @@ def test_the_page_asks_the_stack_s_services_and_links_them_at_their_ports(run):
         "Spark=http://spark-worker:8081/json/,http://127.0.0.1:8081/",
     ]
     optional = options(words, "--optional-service")
-    names = ["Kafka", "Presto", "Spark history", "Notebooks", "Iceberg REST", "Change capture", "Change job"]
+    names = ["Kafka", "Presto", "Spark history", "Notebooks", "Iceberg REST", "Charts", "Change capture", "Change job"]
     names += ["SQL server", "SQL session", "Monitor"]
     assert [word.partition("=")[0] for word in optional] == names
     assert optional[1] == "Presto=http://presto:8080/v1/info,http://127.0.0.1:29190/"
@@ -85,6 +85,7 @@ def test_each_profile_of_the_stack_has_a_service_that_may_not_be_started(run):
         "session": "SQL session",
         "monitor": "Monitor",
         "cdc": "Change capture",
+        "bi": "Charts",
     }
     assert {*named.values(), "Change job"} == shown
     stores_and_steps = {"minio", "versity", "hdfs", "external", "client", "tests", "certificates", "secure"}

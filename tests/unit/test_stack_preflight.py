@@ -269,7 +269,7 @@ def test_every_setting_that_compose_and_the_scripts_read_is_in_the_list():
         name
         for name in read
         if re.match(
-            r"STORE_|SPARK_WORKER_LIMIT|CDC_IS_INSIDE|UI_SERVICES|SPARK_EVENT_LOG|METASTORE_TLS|TRINO_LISTENS|TRINO_SCHEME",
+            r"STORE_|SPARK_WORKER_LIMIT|CDC_IS_INSIDE|BI_SHOP|UI_SERVICES|SPARK_EVENT_LOG|METASTORE_TLS|TRINO_LISTENS|TRINO_SCHEME",
             name,
         )
     }

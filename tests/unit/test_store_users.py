@@ -22,7 +22,7 @@ OLD_ENV = (
 STAND_IN = """#!/bin/sh
 case "$*" in
   "compose ps --format"*) echo healthy ;;
-  "ps -aq"*service=connect) ;;
+  "ps -aq"*service=connect | "ps -aq"*service=superset) ;;
   "ps -aq"*) echo one ;;
   "ps -a "*working_dir*) ;;
   "volume ls"*) echo "${VOLUMES:-}" ;;

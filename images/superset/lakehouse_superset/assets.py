@@ -181,7 +181,13 @@ def _position(dashboard: Dashboard) -> dict[str, Any]:
     }
     if dashboard.text:
         meta = {"code": dashboard.text, "width": COLUMNS_OF_A_ROW, "height": 12}
-        found["TEXT"] = {"type": "MARKDOWN", "id": "TEXT", "children": [], "parents": ["ROOT_ID", "GRID_ID"], "meta": meta}
+        found["TEXT"] = {
+            "type": "MARKDOWN",
+            "id": "TEXT",
+            "children": [],
+            "parents": ["ROOT_ID", "GRID_ID"],
+            "meta": meta,
+        }
     for name, row in zip(rows, dashboard.rows, strict=True):
         charts = [f"CHART-{chart_id(dashboard, chart).hex[:12]}" for chart in row]
         found[name] = {

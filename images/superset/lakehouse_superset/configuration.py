@@ -1,12 +1,13 @@
-"""Superset's settings in the stack: SUPERSET_CONFIG_PATH names this file. Addresses and secrets come from the environment."""
+"""Set Superset up for the stack: SUPERSET_CONFIG_PATH names this file. The environment has addresses and secrets."""
 
 from __future__ import annotations
 
 import os
 from datetime import timedelta
 
-from lakehouse_superset.users import StackSecurityManager
 from sqlalchemy.engine import URL
+
+from lakehouse_superset.users import StackSecurityManager
 
 SECRET_KEY = os.environ["BI_SECRET_KEY"]
 SQLALCHEMY_DATABASE_URI = os.environ.get("BI_DATABASE_URI") or URL.create(

@@ -132,7 +132,9 @@ def shop(schema: str) -> Dashboard:
         title="Orders of the shop",
         rows=[
             [
-                Chart(name=TOTAL, kind="big_number_total", dataset=orders, options=_number("orders"), width=3, height=30),
+                Chart(
+                    name=TOTAL, kind="big_number_total", dataset=orders, options=_number("orders"), width=3, height=30
+                ),
                 Chart(
                     name="Turnover",
                     kind="big_number_total",

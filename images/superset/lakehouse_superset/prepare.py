@@ -1,6 +1,7 @@
-"""Bring Superset's users, sources and dashboards up to date: ``python -m lakehouse_superset.prepare``, before the pages are served.
+"""Bring Superset's users, sources and dashboards up to date: ``python -m lakehouse_superset.prepare``, before a start.
 
-Sources follow the stack at each start. A dashboard is imported once: what people change in it stays, and one that they delete comes again.
+Sources follow the stack at each start. A dashboard is imported once: what people change in it stays, and one that they
+delete comes again.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from superset.app import create_app
+
 from lakehouse_superset.assets import Dashboard, bundle
 from lakehouse_superset.dashboards import FLIGHTS, shop
+from lakehouse_superset.known_users import USERS_FILE
 from lakehouse_superset.sources import SQL_SERVER, TRINO, Source, sources_of
-from lakehouse_superset.users import READER, USERS_FILE, StackSecurityManager
+from lakehouse_superset.users import READER, StackSecurityManager
 from pydelta.errors import DeltaError
-from superset.app import create_app
 
 
 def main() -> int:
@@ -41,7 +44,12 @@ def main() -> int:
 
 
 def dashboards_of(environment: Mapping[str, str]) -> list[Dashboard]:
-    """List the dashboards of a stack: BI_DEMO and BI_SHOP say which of its samples it has, the latter as the schema of its tables."""
+    """List the dashboards of a stack.
+
+    Args:
+        environment: ``BI_DEMO`` is ``no`` without the flights; ``BI_SHOP`` is the schema of the sample database's
+            tables, empty where the stack does not capture it.
+    """
     found = [FLIGHTS] if environment.get("BI_DEMO", "yes") == "yes" else []
     return [*found, shop(environment["BI_SHOP"])] if environment.get("BI_SHOP") else found
 

@@ -42,7 +42,8 @@ def sources_of(environment: Mapping[str, str], limited_users: bool) -> list[Sour
     """List the databases of a stack.
 
     Args:
-        environment: ``SECURE`` is ``yes`` if Trino asks for a password; ``BI_TRINO_PASSWORD`` is then that of the service user.
+        environment: ``SECURE`` is ``yes`` if Trino asks for a password, that of the service user being
+            ``BI_TRINO_PASSWORD``.
         limited_users: Whether the SQL server asks each user for a name and a password, which Superset does not have.
 
     Returns:

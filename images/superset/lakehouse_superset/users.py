@@ -1,48 +1,23 @@
-"""Log users of the stack in to Superset, and give each the role that the stack's users have elsewhere.
+"""Log users of the stack in to Superset, and give each the role that fits what the stack lets her do.
 
-Names and passwords are those of ``users.toml``; without it, in a secure stack, those of Trino's users ``admin`` and ``reader``; else
-there is one user, ``admin``, with the password BI_PASSWORD. Superset keeps no password of its own: who is not among these users is not let in,
-and whoever leaves them is out with the next request.
+Superset keeps no password: who is not a user of the stack is not let in, and who was one before is out with the next
+request.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from pydelta.api.access.roles import Access
 from superset.security import SupersetSecurityManager
+
+from lakehouse_superset.known_users import users_of
 
 ADMIN = "Admin"
 """Superset's own role that may do everything."""
 READER = "Stack reader"
 """The role of all others. It asks Trino, which decides by the name of the user."""
-USERS_FILE = Path("/tmp/users.toml")
-
-
-def users_of(environment: Mapping[str, str], file: Path = USERS_FILE) -> Access:
-    """Read the users of the stack.
-
-    Args:
-        environment: Has the passwords that the file does not have itself.
-        file: ``users.toml``, if the stack has one.
-
-    Raises:
-        InvalidArgumentError: The file says something that is not allowed, or a password is missing.
-    """
-    if file.exists():
-        return Access.read(file, environment)
-    users = {"admin": {"role": "operator", "password-variable": "BI_PASSWORD"}}
-    if environment.get("SECURE") == "yes":
-        users = {
-            "admin": {"role": "operator", "password-variable": "TRINO_ADMIN_PASSWORD"},
-            "reader": {"role": "reader", "password-variable": "TRINO_READER_PASSWORD"},
-        }
-    roles = {"operator": {"admin": True}, "reader": {"tables": ["*"]}}
-    return Access.parse({"roles": roles, "users": users}, ".env", environment)
 
 
 class StackSecurityManager(SupersetSecurityManager):  # type: ignore[misc]

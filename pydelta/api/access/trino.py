@@ -19,7 +19,7 @@ from pydelta.api.access.passwords import hash_password
 from pydelta.api.access.roles import ALL, ENTRIES, Access, Grant, Mask, Role
 from pydelta.errors import InvalidArgumentError
 
-__all__ = ["Service", "filter_text", "mask_text", "passwords_text", "rules_text", "trino_rules"]
+__all__ = ["TrinoService", "filter_text", "mask_text", "passwords_text", "rules_text", "trino_rules"]
 
 _OF_TABLES: Final = "delta|hive|iceberg"
 """Catalogs of the stack's tables."""
@@ -30,8 +30,8 @@ _EVERYTHING: Final = ["SELECT", "INSERT", "DELETE", "UPDATE", "OWNERSHIP", "GRAN
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """A program that logs in to Trino and asks under the names of its own users, such as a tool for charts.
+class TrinoService:
+    """A program that logs in to Trino and asks under the names of users, such as a tool for charts.
 
     Args:
         name: Its name, which no user has.
@@ -42,12 +42,12 @@ class Service:
     password: str = field(repr=False)
 
 
-def rules_text(access: Access, service: Service | None = None) -> str:
+def rules_text(access: Access, service: TrinoService | None = None) -> str:
     """Return the file of access rules."""
     return json.dumps(trino_rules(access, service), indent=2, ensure_ascii=False) + "\n"
 
 
-def passwords_text(access: Access, service: Service | None = None) -> str:
+def passwords_text(access: Access, service: TrinoService | None = None) -> str:
     """Return the password file."""
     hashes = {user.name: user.password for user in access.users.values()}
     if service is not None:
@@ -55,7 +55,7 @@ def passwords_text(access: Access, service: Service | None = None) -> str:
     return "".join(f"{name}:{hashed}\n" for name, hashed in hashes.items())
 
 
-def trino_rules(access: Access, service: Service | None = None) -> dict[str, Any]:
+def trino_rules(access: Access, service: TrinoService | None = None) -> dict[str, Any]:
     """Return the access rules. The first rule that fits a user and a table holds; without one nothing is allowed.
 
     A service may take the name of each user, and has no other right.

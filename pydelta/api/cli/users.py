@@ -21,7 +21,7 @@ import typer
 
 from pydelta.api.access.passwords import hash_password
 from pydelta.api.access.roles import Access
-from pydelta.api.access.trino import Service, passwords_text, rules_text
+from pydelta.api.access.trino import TrinoService, passwords_text, rules_text
 from pydelta.api.console.command_line import AsJson
 from pydelta.errors import InvalidArgumentError, StorageError
 
@@ -50,8 +50,8 @@ def add_users(app: typer.Typer) -> None:
             typer.Option(
                 "--service",
                 metavar="NAME=VARIABLE",
-                help="With --trino: a program that logs in to Trino by this name, with the password of a variable of the "
-                "environment, and asks under the names of the users.",
+                help="With --trino: a program that logs in to Trino by this name, with the password of a variable of "
+                "the environment, and asks under the names of the users.",
             ),
         ] = None,
         as_json: AsJson = False,
@@ -80,7 +80,7 @@ def add_users(app: typer.Typer) -> None:
             print(line)  # noqa: T201
 
 
-def _service(text: str | None) -> Service | None:
+def _service(text: str | None) -> TrinoService | None:
     if text is None:
         return None
     name, equals, variable = text.partition("=")
@@ -88,7 +88,7 @@ def _service(text: str | None) -> Service | None:
         raise InvalidArgumentError(
             f"--service is {text!r}.", hint="Write NAME=VARIABLE, with a variable of the environment that is set."
         )
-    return Service(name, os.environ[variable])
+    return TrinoService(name, os.environ[variable])
 
 
 def _line(found: dict[str, Any]) -> str:

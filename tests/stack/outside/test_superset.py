@@ -1,4 +1,4 @@
-"""Superset of the stack lets in the users of the stack alone, asks the stack's engines, and keeps what people change."""
+"""Superset lets in the users of the stack alone, asks the stack's engines, and keeps what people change."""
 
 from __future__ import annotations
 
@@ -25,14 +25,23 @@ def admin():
 
 @pytest.mark.parametrize(
     ("user", "password"),
-    [("admin", "wrong"), ("admin", ""), ("Admin", PASSWORD), ("stranger", PASSWORD), ("superset", PASSWORD), ("", PASSWORD)],
+    [
+        ("admin", "wrong"),
+        ("admin", ""),
+        ("Admin", PASSWORD),
+        ("stranger", PASSWORD),
+        ("superset", PASSWORD),
+        ("", PASSWORD),
+    ],
 )
 def test_only_users_of_the_stack_are_let_in(user, password):
     with pytest.raises(SupersetError, match=r"HTTP status (400|401)"):
         Superset(ADDRESS, user, password)
 
 
-@pytest.mark.parametrize("path", ["chart/", "dashboard/flights", "database/", "dashboard/flights/charts", "security/users/"])
+@pytest.mark.parametrize(
+    "path", ["chart/", "dashboard/flights", "database/", "dashboard/flights/charts", "security/users/"]
+)
 def test_without_a_log_in_nothing_is_shown(path):
     with pytest.raises(urllib.error.HTTPError) as raised:
         urllib.request.urlopen(f"{ADDRESS}/api/v1/{path}", timeout=60)

@@ -24,11 +24,12 @@ import thrift_sasl
 from pyhive import hive
 from thrift.transport import TSSLSocket
 
+from jobs.verify.superset import Superset, SupersetError
 from jobs.verify.trino import Trino, TrinoError
 
 CA, READER = os.environ["SSL_CERT_FILE"], os.environ["TRINO_READER_PASSWORD"]
 ADMIN = os.environ["TRINO_ADMIN_PASSWORD"]
-PORTS = {name: int(os.environ[f"{name}_PORT"]) for name in ("TRINO", "THRIFT", "CONNECT", "UI")}
+PORTS = {name: int(os.environ[f"{name}_PORT"]) for name in ("TRINO", "THRIFT", "CONNECT", "UI", "BI")}
 SEEN, WHOLE, SECRET = "lake.users_seen", "lake.users_whole", "lake.users_secret"
 COLUMNS = ("id", "region", "day", "customer", "phone", "note", "card", "amount", "level", "open")
 TYPES = (
@@ -94,6 +95,10 @@ def ask(connection, text):
 
 def trino(user):
     return Trino(f"https://localhost:{PORTS['TRINO']}", user, password=ADMIN if user == "admin" else READER)
+
+
+def superset(user, password=None):
+    return Superset(f"http://127.0.0.1:{PORTS['BI']}", user, password or (ADMIN if user == "admin" else READER))
 
 
 def connect(body, user="ann", password=READER):
@@ -347,3 +352,52 @@ def test_the_page_shows_the_role_s_tables_and_no_value_that_is_masked():
         assert page(path, "ann")[0] == 404, path
     assert SECRET not in page("/", "ann")[1]
     assert SECRET in page("/", "admin", ADMIN)[1]
+
+
+def test_superset_shows_each_user_what_trino_shows_her():
+    columns = ", ".join(f"CAST({name} AS varchar) AS {name}" for name in COLUMNS)
+    for user in ("ann", "reader", "admin"):
+        client = superset(user)
+        assert list(client.databases()) == ["Trino"]
+        for name in (SEEN, WHOLE):
+            statement = f"SELECT {columns} FROM delta.{name}"
+            shown = client.rows(client.databases()["Trino"], statement)
+            assert sorted(map(repr, shown)) == sorted(map(repr, trino(user).rows(statement))), (user, name)
+
+
+def test_superset_denies_the_rest():
+    client = superset("ann")
+    number = client.databases()["Trino"]
+    for statement in (
+        f"SELECT * FROM delta.{SECRET}",
+        "SELECT count(*) AS n FROM delta.lake.flights",
+        "SHOW CATALOGS FROM x",
+    ):
+        with pytest.raises(SupersetError):
+            client.rows(number, statement)
+    for chart in client.charts("flights"):
+        with pytest.raises(SupersetError):
+            client.number(chart)
+    assert superset("reader").number(superset("reader").charts("flights")[0]) == 336_776
+    for user, password in (("ann", "wrong"), ("nobody", READER), ("admin", READER), ("Ann", READER)):
+        with pytest.raises(SupersetError, match="HTTP status 401"):
+            superset(user, password)
+
+
+def test_superset_s_log_in_to_trino_has_no_right_and_takes_no_other_name():
+    address, password = f"https://localhost:{PORTS['TRINO']}", os.environ["BI_TRINO_PASSWORD"]
+    with pytest.raises(TrinoError, match=r"Access Denied|403"):
+        Trino(address, "superset", password=password).rows(f"SELECT count(*) FROM delta.{WHOLE}")
+    for taken, status in (("root", 403), ("superset2", 403), ("ann", 200)):
+        head = {
+            "Authorization": "Basic " + base64.b64encode(f"superset:{password}".encode()).decode(),
+            "X-Trino-User": taken,
+        }
+        request = urllib.request.Request(f"{address}/v1/statement", data=b"SELECT 1", headers=head)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                assert "error" not in json.load(answer)
+                found = answer.status
+        except urllib.error.HTTPError as error:
+            found = error.code
+        assert found == status, taken

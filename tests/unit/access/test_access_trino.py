@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from pydelta.api.access.conditions import parse_condition
+from pydelta.api.access.passwords import matches
 from pydelta.api.access.roles import Access, Mask
-from pydelta.api.access.trino import filter_text, mask_text, passwords_text, rules_text
+from pydelta.api.access.trino import TrinoService, filter_text, mask_text, passwords_text, rules_text
+from pydelta.errors import InvalidArgumentError
 
 ROOT = Path(__file__).parents[3]
 HASH = "1000:" + "ab" * 16 + ":" + "cd" * 32
@@ -119,7 +121,7 @@ def test_the_password_file_has_a_line_per_user():
 
 def test_the_example_gives_admin_and_reader_the_rights_that_they_have_without_a_file():
     example = Access.read(ROOT / "users.example.toml", {"TRINO_ADMIN_PASSWORD": "a", "TRINO_READER_PASSWORD": "b"})
-    made = json.loads(rules_text(example))
+    made = json.loads(rules_text(example, TrinoService("superset", "c")))
     before = json.loads((ROOT / "trino_conf" / "secure" / "rules.json").read_text())
     for name in ("catalogs", "schemas", "queries", "system_information", "impersonation"):
         assert sorted(map(str, made[name])) == sorted(
@@ -128,3 +130,29 @@ def test_the_example_gives_admin_and_reader_the_rights_that_they_have_without_a_
     for user in ("admin", "reader"):
         for place in (("delta", "lake", "t"), ("hive", "lake_symlink", "t"), ("tpch", "tiny", "t")):
             assert rule_for(made, user, *place)["privileges"] == rule_for(before, user, *place)["privileges"]
+
+
+def test_a_service_may_take_the_name_of_each_user_and_has_no_other_right():
+    users = access(ROLES, admin="op", **{"ann.b-c": "an"}, bob="all")
+    service = TrinoService("charts", "a password")
+    made, plain = json.loads(rules_text(users, service)), json.loads(rules_text(users))
+    assert plain.pop("impersonation") == []
+    [rule] = made.pop("impersonation")
+    assert made == plain
+    assert re.fullmatch(rule["original_user"], "charts")
+    taken = ["admin", "ann.b-c", "bob", "annxb-c", "charts", "root", ""]
+    assert [name for name in taken if re.fullmatch(rule["new_user"], name)] == ["admin", "ann.b-c", "bob"]
+    assert not any("charts" in json.dumps(rules) for rules in made.values())
+
+
+def test_a_service_has_a_password_in_the_file():
+    *users, last = passwords_text(access(ROLES, admin="op"), TrinoService("charts", "a password")).splitlines()
+    name, _, hashed = last.partition(":")
+    assert (users, name) == ([f"admin:{HASH}"], "charts")
+    assert matches("a password", hashed)
+    assert not matches("another", hashed)
+
+
+def test_no_user_has_the_name_of_a_service():
+    with pytest.raises(InvalidArgumentError, match=r"users\.charts has the name of a program"):
+        rules_text(access(ROLES, charts="op"), TrinoService("charts", "a password"))
