@@ -52,6 +52,7 @@ def test_a_change_of_compose_s_files_concerns_parts_of_the_stack():
         path.name: set(turns.parts_of([f"compose/{path.name}"], 1)[0]) for path in (ROOT / "compose").glob("*.yml")
     }
     assert concerned == {
+        "airflow.yml": {"same", "airflow"},
         "changes.yml": {"same", "cdc"},
         "common.yml": {"same"},
         "core.yml": {"same"},

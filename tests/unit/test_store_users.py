@@ -96,8 +96,8 @@ def test_a_service_has_the_keys_of_other_users_only_to_hand_them_on():
         for name, said in stack_files.services().items()
     }
     jobs = {"SPARK", "SYNC", "MAINTAIN", "INVENTORY", "VACUUM"}
-    assert held["scheduler"] == {f"STORE_{user}_{kind}" for user in jobs for kind in ("KEY", "SECRET")}
-    assert {name for name, keys in held.items() if keys} == {"minio-init", "versity-init", "scheduler", "stack-tests"}
+    assert held["scheduler"] == held["airflow"] == {f"STORE_{user}_{kind}" for user in jobs for kind in ("KEY", "SECRET")}
+    assert {name for name, keys in held.items() if keys} == {"minio-init", "versity-init", "scheduler", "airflow", "stack-tests"}
 
 
 @pytest.mark.parametrize("store", ["minio", "versity"])

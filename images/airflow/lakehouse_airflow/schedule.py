@@ -45,9 +45,8 @@ def read_schedule(variables: Mapping[str, str], program: Sequence[str] | None = 
     }
     done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(
-            f"jobs/schedule.conf cannot be read. {done.stderr.strip()} Next: mend the file, or the time in .env."
-        )
+        said = (done.stderr.strip().splitlines() or [f"Exit code {done.returncode}."])[0]
+        raise ValueError(f"jobs/schedule.conf cannot be read. {said} Next: mend the file, or the time in .env.")
     return lines_of(json.loads(done.stdout))
 
 
