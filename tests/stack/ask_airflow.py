@@ -106,12 +106,14 @@ def run_of(airflow, dag, day):
     return found
 
 
+def path_of(airflow, dag, day):
+    return f"/dags/{dag}/dagRuns/{urllib.parse.quote(run_of(airflow, dag, day)['dag_run_id'])}"
+
+
 def again(dag, day):
     """Run a day again."""
     airflow = Airflow()
-    run = run_of(airflow, dag, day)
-    path = f"/dags/{dag}/dagRuns/{urllib.parse.quote(run['dag_run_id'])}/clear"
-    airflow.ask("POST", path, {"dry_run": False, "only_failed": False})
+    airflow.ask("POST", path_of(airflow, dag, day) + "/clear", {"dry_run": False, "only_failed": False})
 
 
 def ended(dag, day, expected="success"):
@@ -121,9 +123,7 @@ def ended(dag, day, expected="success"):
         f"ended: {dag} of {day}",
         lambda: (found := run_of(airflow, dag, day))["state"] in ("success", "failed") and found,
     )
-    tasks = airflow.ask("GET", f"/dags/{dag}/dagRuns/{urllib.parse.quote(run['dag_run_id'])}/taskInstances")[
-        "task_instances"
-    ]
+    tasks = airflow.ask("GET", path_of(airflow, dag, day) + "/taskInstances")["task_instances"]
     told = ", ".join(
         f"{task['task_id']} {task['state']} at try {task['try_number']} ({task['duration'] or 0:.0f} s)"
         for task in tasks
@@ -139,8 +139,7 @@ def ended(dag, day, expected="success"):
 def tries(dag, day, task, least, state):
     """Require that a task was tried this often at least, and ended so."""
     airflow = Airflow()
-    run = run_of(airflow, dag, day)
-    found = airflow.ask("GET", f"/dags/{dag}/dagRuns/{urllib.parse.quote(run['dag_run_id'])}/taskInstances/{task}")
+    found = airflow.ask("GET", f"{path_of(airflow, dag, day)}/taskInstances/{task}")
     assert (found["state"], found["try_number"] >= int(least)) == (state, True), found
     if least == "1":
         assert found["try_number"] == 1, found
@@ -151,9 +150,7 @@ def running(dag, day, task):
     airflow = Airflow()
 
     def found():
-        run = run_of(airflow, dag, day)
-        path = f"/dags/{dag}/dagRuns/{urllib.parse.quote(run['dag_run_id'])}/taskInstances/{task}"
-        return airflow.ask("GET", path)["state"] == "running"
+        return airflow.ask("GET", f"{path_of(airflow, dag, day)}/taskInstances/{task}")["state"] == "running"
 
     airflow.until(f"running: {task}", found)
 
@@ -161,8 +158,7 @@ def running(dag, day, task):
 def log(dag, day, task, number="1"):
     """Print the log of a task."""
     airflow = Airflow()
-    run = run_of(airflow, dag, day)
-    path = f"/dags/{dag}/dagRuns/{urllib.parse.quote(run['dag_run_id'])}/taskInstances/{task}/logs/{number}?full_content=true"
+    path = f"{path_of(airflow, dag, day)}/taskInstances/{task}/logs/{number}?full_content=true"
     for line in airflow.ask("GET", path)["content"]:
         print(line if isinstance(line, str) else f"{line.get('event')} {line.get('error_detail') or ''}")
 
