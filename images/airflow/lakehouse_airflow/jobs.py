@@ -115,7 +115,7 @@ def explained(name: str, code: int, *, repeatable: bool, report: Mapping[str, An
         hint = "It is run again if the task has retries left: a second run changes nothing that the first one did."
         hint = "It is run again if the task has retries left." if code == 2 else hint
     elif code in (1, 4, 126, 127) and (report is not None or code != 1):
-        hint = "Next: the task's log has all that it said; mend the cause, then clear the task."
+        hint = "Then clear the task." if "Next:" in said else "Next: mend the cause, then clear the task."
     else:
         hint = (
             "What it did is not known, so it is not run again by itself. Next: look at the table's history, then "
