@@ -96,8 +96,10 @@ def test_a_service_has_the_keys_of_other_users_only_to_hand_them_on():
         for name, said in stack_files.services().items()
     }
     jobs = {"SPARK", "SYNC", "MAINTAIN", "INVENTORY", "VACUUM"}
-    assert held["scheduler"] == held["airflow"] == {f"STORE_{user}_{kind}" for user in jobs for kind in ("KEY", "SECRET")}
-    assert {name for name, keys in held.items() if keys} == {"minio-init", "versity-init", "scheduler", "airflow", "stack-tests"}
+    of_jobs = {f"STORE_{user}_{kind}" for user in jobs for kind in ("KEY", "SECRET")}
+    assert held["scheduler"] == held["airflow"] == of_jobs
+    steps = {"minio-init", "versity-init"}
+    assert {name for name, keys in held.items() if keys} == {*steps, "scheduler", "airflow", "stack-tests"}
 
 
 @pytest.mark.parametrize("store", ["minio", "versity"])
