@@ -43,9 +43,12 @@ class Airflow:
     """Airflow for who knows the password."""
 
     def __init__(self):
+        self._token = self.until("let in", self._log_in)
+
+    def _log_in(self):
         status, said = log_in(os.environ["AIRFLOW_PASSWORD"])
         assert status == 201, (status, said)
-        self._token = said["access_token"]
+        return said["access_token"]
 
     def ask(self, method, path, body=None):
         status, said = ask(method, "/api/v2" + path, body, self._token)
