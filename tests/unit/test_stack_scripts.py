@@ -376,25 +376,6 @@ def test_env_gets_a_token_for_the_notebooks_once(project):
     assert len(token_of(project)) >= 32 and token_of(project) != token
 
 
-def test_env_gets_the_secrets_of_airflow_once_and_one_from_before_gets_them_too(project):
-    names = ("AIRFLOW_PASSWORD", "AIRFLOW_SECRET", "AIRFLOW_DATABASE_PASSWORD")
-
-    def secrets():
-        lines = (project.folder / ".env").read_text().splitlines()
-        return [line.split("=", 1)[1] for name in names for line in lines if line.startswith(f"{name}=")]
-
-    (project.folder / ".env").write_text("S3_SECRET_KEY=of-the-store-hush-q7Zk\nLAKEHOUSE_PROJECT=tried\n")
-    for _ in range(2):
-        assert project("scripts/make-env") == (0, "", [])
-    made = secrets()
-    assert len(made) == len(set(made)) == 3
-    assert min(map(len, made)) >= 32
-    (project.folder / ".env").unlink()
-    assert project("scripts/make-env")[0] == 0
-    assert len(secrets()) == 3
-    assert not set(secrets()) & set(made)
-
-
 def env_of_compose(project, script, **env):
     """What Compose would see of the variables that the scripts set."""
     docker = project.folder.parent / "bin" / "docker"
