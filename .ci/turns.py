@@ -159,6 +159,14 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "pydelta/tools/alerts/",
         "pydelta/tools/ui/metrics",
     ),
+    "airflow": (
+        "compose/airflow",
+        "images/airflow/",
+        "jobs/schedule",
+        "jobs/verify/trino",
+        "scripts/test-stack-airflow",
+        "tests/stack/dags/",
+    ),
 }
 OLDEST = (
     "pydelta/engines/spark/versions",

@@ -6,6 +6,9 @@ runs if the previous one ended with 0; ``$NAME`` and ``${NAME:-default}`` come f
 comment. A command that is still running when its time comes again is left alone. The output of commands is passed on,
 and one line of JSON reports how each ended.
 
+``--without-daily`` leaves the lines that have a time of day to another program (Airflow: docs/guides/airflow.md), and
+``--as-json`` prints all lines for it.
+
 With ``--status FILE`` the state of each line of the schedule is written there. ``--healthy`` reads it, and further
 ``--status`` files in the same format that commands write, and ends with 1 if the last run of a line failed, does not
 end or did not begin. It prints the reasons. Problems of single tables are printed as warnings, because the service
@@ -25,7 +28,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -84,6 +87,11 @@ class Entry:
             return None
         today = dt.datetime.combine(now.date(), self.at, dt.UTC)
         return today if today > now else today + dt.timedelta(days=1)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its fields as JSON has them."""
+        at = f"{self.at:%H:%M}" if self.at else None
+        return {"commands": list(map(list, self.commands)), "every": self.every, "at": at, "keeps": self.keeps}
 
 
 def parse_schedule(text: str, env: Mapping[str, str]) -> list[Entry]:
@@ -368,6 +376,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = JobParser(prog="schedule.py", description=__doc__)
     parser.add_argument("schedule", type=Path, help="the file")
     parser.add_argument("--check", action="store_true", help="only check the file")
+    parser.add_argument("--as-json", action="store_true", help="only check the file, and print its lines as JSON")
+    parser.add_argument("--without-daily", action="store_true", help="never run the lines that have a time of day")
     parser.add_argument(
         "--status", type=Path, action="append", default=[], metavar="FILE", help="file for the state of each line"
     )
@@ -382,6 +392,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (DeltaError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    if options.as_json:
+        print(json.dumps([entry.as_json() for entry in entries]))
+        return 0
+    if options.without_daily:
+        entries = [replace(entry, at=None) for entry in entries]
     for entry in entries:
         when = f"daily {entry.at:%H:%M}" if entry.at else "never"
         if entry.keeps:

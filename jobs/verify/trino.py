@@ -55,16 +55,26 @@ class Trino:
         Raises:
             TrinoError: The statement was refused or failed, or the server does not answer.
         """
+        return self.answer(statement)[1]
+
+    def answer(self, statement: str) -> tuple[list[str], list[list[Any]]]:
+        """Run a statement and collect the names of its columns, and its rows.
+
+        Raises:
+            TrinoError: The statement was refused or failed, or the server does not answer.
+        """
+        names: list[str] = []
         rows: list[list[Any]] = []
         page = self._get(f"{self._url}/v1/statement", statement.encode())
         while True:
             if "error" in page:
                 error = page["error"]
                 raise TrinoError(f"{error.get('errorName', 'error')}: {error.get('message', 'no message')}")
+            names = names or [column["name"] for column in page.get("columns", [])]
             rows += page.get("data", [])
             following = page.get("nextUri")
             if following is None:
-                return rows
+                return names, rows
             page = self._get(following)
 
     def _get(self, url: str, body: bytes | None = None) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def test_a_change_of_compose_s_files_concerns_parts_of_the_stack():
     }
     assert concerned == {
         "bi.yml": {"same", "bi"},
+        "airflow.yml": {"same", "airflow"},
         "changes.yml": {"same", "cdc"},
         "common.yml": {"same"},
         "core.yml": {"same"},

@@ -47,7 +47,7 @@ def test_the_page_asks_the_stack_s_services_and_links_them_at_their_ports(run):
     ]
     optional = options(words, "--optional-service")
     names = ["Kafka", "Presto", "Spark history", "Notebooks", "Iceberg REST", "Charts", "Change capture", "Change job"]
-    names += ["SQL server", "SQL session", "Monitor"]
+    names += ["Airflow", "SQL server", "SQL session", "Monitor"]
     assert [word.partition("=")[0] for word in optional] == names
     assert optional[1] == "Presto=http://presto:8080/v1/info,http://127.0.0.1:29190/"
     secure = {"TRINO_SCHEME": "https", "TRINO_PORT": "29143", "STORE_CHECK": "tcp://namenode:8020"}
@@ -86,6 +86,7 @@ def test_each_profile_of_the_stack_has_a_service_that_may_not_be_started(run):
         "monitor": "Monitor",
         "cdc": "Change capture",
         "bi": "Charts",
+        "airflow": "Airflow",
     }
     assert {*named.values(), "Change job"} == shown
     stores_and_steps = {"minio", "versity", "hdfs", "external", "client", "tests", "certificates", "secure"}
@@ -109,7 +110,7 @@ def test_what_the_master_says_is_written_down_for_the_page_and_its_last_word_sta
 def test_the_page_reads_the_events_that_programs_write():
     services = stack_files.services()
     assert "spark-events:/opt/events:ro" in services["ui"]["volumes"]
-    for name in ("scheduler", "sql-server", "notebook", "spark-client"):
+    for name in ("scheduler", "sql-server", "notebook", "airflow", "spark-client"):
         assert "OPENLINEAGE_URL" in services[name]["environment"], name
         assert any(volume.startswith("spark-events:/opt/events") for volume in services[name]["volumes"]), name
     assert "OPENLINEAGE_URL" not in services["ui"]["environment"]

@@ -11,13 +11,8 @@ import stack_files
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-BUILT = {path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")} | {
-    "ui",
-    "serve",
-    "notebook",
-    "demo",
-    "tests",
-}
+BUILT = {path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")}
+BUILT |= {"ui", "serve", "notebook", "demo", "airflow", "tests"}
 
 
 @pytest.fixture

@@ -293,8 +293,18 @@ def test_a_profile_that_there_is_not_is_named_with_those_there_are(preflight):
     assert "kafka" in said.replace("kafak", "")
 
 
+def test_maintenance_by_airflow_needs_airflow(preflight):
+    code, said = preflight(MAINTENANCE_BY="airflow")
+    assert code == 1
+    assert "MAINTENANCE_BY is airflow, but the stack has no Airflow" in said
+    assert "Next: add airflow to PROFILES" in said
+    port = str(_free_port())
+    assert preflight(MAINTENANCE_BY="airflow", PROFILES="airflow", AIRFLOW_PORT=port) == (0, "")
+
+
 @pytest.mark.parametrize(
-    ("profile", "name"), [("kafka", "KAFKA_PORT"), ("serve", "THRIFT_PORT"), ("serve", "CONNECT_PORT")]
+    ("profile", "name"),
+    [("kafka", "KAFKA_PORT"), ("serve", "THRIFT_PORT"), ("serve", "CONNECT_PORT"), ("airflow", "AIRFLOW_PORT")],
 )
 def test_the_port_of_a_profile_counts_where_it_was_asked_for(preflight, profile, name):
     with socket.socket() as taken:
@@ -303,7 +313,7 @@ def test_the_port_of_a_profile_counts_where_it_was_asked_for(preflight, profile,
         port = str(taken.getsockname()[1])
         assert preflight(**{name: port}) == (0, "")
         code, said = preflight(**{name: port}, PROFILES=profile)
-        both = preflight(**{name: port}, PROFILES="kafka,serve")
+        both = preflight(**{name: port}, PROFILES="kafka,serve,airflow")
     assert code == both[0] == 1
     assert f"Port {port} of 127.0.0.1 ({name}) is taken" in said
     assert said == both[1]

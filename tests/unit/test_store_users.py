@@ -96,8 +96,10 @@ def test_a_service_has_the_keys_of_other_users_only_to_hand_them_on():
         for name, said in stack_files.services().items()
     }
     jobs = {"SPARK", "SYNC", "MAINTAIN", "INVENTORY", "VACUUM"}
-    assert held["scheduler"] == {f"STORE_{user}_{kind}" for user in jobs for kind in ("KEY", "SECRET")}
-    assert {name for name, keys in held.items() if keys} == {"minio-init", "versity-init", "scheduler", "stack-tests"}
+    of_jobs = {f"STORE_{user}_{kind}" for user in jobs for kind in ("KEY", "SECRET")}
+    assert held["scheduler"] == held["airflow"] == of_jobs
+    steps = {"minio-init", "versity-init"}
+    assert {name for name, keys in held.items() if keys} == {*steps, "scheduler", "airflow", "stack-tests"}
 
 
 @pytest.mark.parametrize("store", ["minio", "versity"])
@@ -122,6 +124,22 @@ def test_a_start_gives_each_user_a_secret_of_its_own_once(project, before, store
     assert project("scripts/make-env")[:2] == (0, "")
     assert project.env.read_text() == text
     assert project.env.stat().st_mode & 0o077 == 0
+
+
+def test_a_start_makes_the_secrets_of_airflow_once_also_for_an_older_env(project):
+    def secrets():
+        return [settings(project)[f"AIRFLOW_{name}"] for name in ("PASSWORD", "SECRET", "DATABASE_PASSWORD")]
+
+    project.env.write_text(OLD_ENV)
+    assert project("scripts/make-env")[:2] == (0, "")
+    made = secrets()
+    assert len(set(made)) == 3
+    assert min(map(len, made)) >= 32
+    assert project("scripts/make-env")[:2] == (0, "")
+    assert secrets() == made
+    project.env.unlink()
+    assert project("scripts/make-env")[0] == 0
+    assert not set(secrets()) & set(made)
 
 
 def test_a_secret_that_was_changed_is_taken_and_its_user_named(project):
