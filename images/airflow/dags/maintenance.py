@@ -10,7 +10,7 @@ import datetime as dt
 import os
 from typing import Any
 
-from airflow.sdk import DAG, TriggerRule, chain
+from airflow.sdk import DAG, CronTriggerTimetable, TriggerRule, chain
 from airflow.sdk.exceptions import AirflowSkipException
 from lakehouse_airflow.operators import LakehouseCommand, is_off
 from lakehouse_airflow.schedule import Line, cron_of, read_schedule
@@ -40,13 +40,14 @@ def tasks_of(lines: list[Line]) -> list[ScheduledCommand]:
 
 
 found = read_schedule(os.environ)
-is_ours = os.environ.get("MAINTENANCE_BY") == "airflow"
+cron = cron_of(found) if os.environ.get("MAINTENANCE_BY") == "airflow" else None
+# A time of the past is not made up for: the first run waits for its time of day, and there is no start date.
+waiting = None if cron is None else CronTriggerTimetable(cron, timezone="UTC", run_immediately=dt.timedelta())
 with DAG(
     "maintenance",
     description="What jobs/schedule.conf has by the clock: inventory, compaction, VACUUM",
     doc_md=__doc__,
-    schedule=cron_of(found) if is_ours else None,
-    start_date=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+    schedule=waiting,
     catchup=False,
     max_active_runs=1,
     is_paused_upon_creation=False,
