@@ -2,7 +2,7 @@
 
 Without an option, each number of the dashboard of flights has to be what Trino answers. With ``--follow`` it reads
 numbers from standard input, a line each, and prints when the chart first showed that much more than at the start, in
-epoch seconds, in their order. Exit codes: 0 all were right; 1 Superset or Trino does not answer; 4 a number was not
+epoch seconds, in their order. Exit codes: 0 all were right; 1 an argument is wrong; 2 Superset or Trino does not answer, run it again; 4 a number was not
 right, or did not come.
 """
 
@@ -74,7 +74,7 @@ def main() -> int:
         expected = {name: trino.rows(statement)[0][0] for name, statement in FLIGHTS.items()}
     except (SupersetError, TrinoError) as error:
         print(f"{error} Next: make status, make logs SERVICE=superset", file=sys.stderr)
-        return 1
+        return 2
     found = differences(shown, expected)
     for line in found or [f"{name}: {shown[name]}, as Trino answers" for name in sorted(shown)]:
         print(f"  {line}")

@@ -86,16 +86,32 @@ class SessionRunner:
             self._stop()
 
     def _judge(self, request: dict[str, Any], limit: float) -> Outcome:
-        """Try a mutant. A test that also fails on the module as it is shows only that the session was spoilt."""
-        is_first = self._worker is None or self._worker.asked >= _MUTANTS_OF_A_WORKER
-        outcome = _outcome(self._ask(request, limit))
-        if outcome.by not in self._seconds:
-            return outcome
-        unchanged = {"source": self._source, "tests": [outcome.by], "rebuild": request["rebuild"]}
-        if _outcome(self._ask(unchanged, 4 * self._seconds[outcome.by] + self._spare)).survived:
-            return outcome
-        self._stop()
-        return outcome if is_first else self._judge(request, limit)
+        """Try a mutant. Only a test that fails on it alone, too, and passes on the module as it is has noticed it.
+
+        Tests share a session: one may fail because of those before it, because of its own run before, or because a
+        mutant has spoilt the session. In the last case a new session decides.
+        """
+        tests = request["tests"]
+        while tests:
+            outcome = _outcome(self._ask({**request, "tests": tests}, limit))
+            test = outcome.by
+            if test not in self._seconds:
+                return outcome
+            unchanged = {**request, "source": self._source}
+            if not self._passes(request, test):
+                if self._passes(unchanged, test):
+                    return outcome
+                self._stop()
+                is_noticed = self._passes(unchanged, test) and not self._passes(request, test)
+                self._stop()
+                if is_noticed:
+                    return outcome
+            tests = tests[tests.index(test) + 1 :]  # Those before it have passed.
+        return Outcome(survived=True, by="", cpu=0)
+
+    def _passes(self, request: dict[str, Any], test: str) -> bool:
+        """Return whether a test passes alone on the module that a request has."""
+        return _outcome(self._ask({**request, "tests": [test]}, 4 * self._seconds[test] + self._spare)).survived
 
     def _tests_of(self, mutant: Mutant) -> list[str]:
         reach = mutant.reach

@@ -65,7 +65,8 @@ def test_nobody_but_admin_may_write_or_see_what_others_ask():
     assert rules["catalogs"][1]["allow"] == "read-only"
     assert [rule["privileges"] for rule in rules["tables"] if rule["user"] == "reader"] == [["SELECT"]]
     assert [rule["allow"] for rule in rules["queries"] if rule["user"] == "reader"] == [["execute"]]
-    assert rules["impersonation"] == []
+    # Superset asks under the names of these users: docs/guides/bi.md
+    assert rules["impersonation"] == [{"original_user": "superset", "new_user": "admin|reader"}]
 
 
 def test_the_environment_says_that_the_metastore_speaks_tls(monkeypatch):
