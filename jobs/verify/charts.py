@@ -2,8 +2,8 @@
 
 Without an option, each number of the dashboard of flights has to be what Trino answers. With ``--follow`` it reads
 numbers from standard input, a line each, and prints when the chart first showed that much more than at the start, in
-epoch seconds, in their order. Exit codes: 0 all were right; 1 an argument is wrong; 2 Superset or Trino does not answer, run it again; 4 a number was not
-right, or did not come.
+epoch seconds, in their order. Exit codes: 0 all were right; 1 an argument is wrong; 2 Superset or Trino does not
+answer, run it again; 4 a check failed: a number was not right, or did not come.
 """
 
 from __future__ import annotations

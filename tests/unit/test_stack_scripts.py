@@ -246,12 +246,12 @@ def test_verify_compares_charts_where_the_stack_has_some(project):
     assert "Charts: the numbers of the dashboard of flights" in said
     assert {"SUPERSET_USER=admin", "SUPERSET_PASSWORD"} <= set(words)
     assert password not in " ".join(words)
-    given = env_of_compose(project, ["scripts/stack-verify-charts"], CHARTS="one", BI_PASSWORD=password)
-    assert f"SUPERSET_PASSWORD={password}" in given
     code, said, words = project("scripts/stack-verify-charts", CHARTS="one", CAPTURE="one")
     assert (code, words[-3:]) == (4, ["--follow", "shop", "Orders"])
     assert "The watcher ended before its last step" in said
     assert "The stack has no superset. Next: make up PROFILES=bi" in project("scripts/stack-verify-charts")[1]
+    given = env_of_compose(project, ["scripts/stack-verify-charts"], CHARTS="one", BI_PASSWORD=password)
+    assert f"SUPERSET_PASSWORD={password}" in given
 
 
 def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(project):
