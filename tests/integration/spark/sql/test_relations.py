@@ -103,6 +103,7 @@ QUERIES = {
     "WITH t AS (SELECT 9 AS id) SELECT id FROM T": [9],
     "WITH t AS (SELECT 9 AS id) SELECT id FROM rel.t": [1, 2, 3],
     "WITH t AS (SELECT 9 AS k) SELECT id FROM rel.t, t WHERE t.k = 9": [1, 2, 3],
+    "WITH rel AS (SELECT 9 AS id) SELECT id FROM rel.t": [1, 2, 3],
     "WITH t AS (SELECT id FROM t WHERE id = 1) SELECT id FROM t": [1],
     "WITH a AS (SELECT id FROM t), b AS (SELECT id + 1 AS id FROM A) SELECT id FROM b": [2, 3, 4],
     "SELECT id FROM (WITH t AS (SELECT 9 AS id) SELECT id FROM t)": [9],
@@ -114,6 +115,7 @@ QUERIES = {
     "SELECT id FROM table_changes('t', 1)": [1, 2, 3],
     "SELECT id FROM TABLE_CHANGES('rel.t', 1, 1)": [1, 2],
     "SELECT id FROM table_changes('t', 0 + 2)": [3],
+    "SELECT id FROM spark_catalog.rel.table_changes('t', 2)": [3],
     "SELECT id FROM table_changes('t', '2024-01-03')": [3],
     "SELECT id FROM table_changes('t', '2024-01-01', '2024-01-02')": [1, 2],
     "SELECT id FROM table_changes_by_path('{path}', 2)": [3],
@@ -142,6 +144,13 @@ QUERIES = {
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_has_the_rows_of_what_it_names(spark, rel, path, query):
     assert ids(spark.sql(query.format(path=path))) == QUERIES[query]
+
+
+def test_the_folder_of_a_partition_has_its_rows(spark, fresh, tmp_path):
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, p INT) USING delta PARTITIONED BY (p)")
+    spark.sql(f"INSERT INTO delta.`{tmp_path}/t` VALUES (1, 1), (2, 2), (3, 1)")
+    assert ids(spark.sql(f"SELECT id FROM delta.`{tmp_path}/t/p=1`")) == [1, 3]
+    assert ids(spark.sql(f"SELECT id FROM delta.`{tmp_path}/t`")) == [1, 2, 3]
 
 
 REFUSED = {
