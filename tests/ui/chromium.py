@@ -8,12 +8,16 @@ import os
 import select
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Browser", "find_chromium"]
+__all__ = ["Browser", "find_chromium", "open_browser"]
 
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
           "--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
@@ -26,6 +30,17 @@ def find_chromium() -> str | None:
     """The browser of this machine, if there is one."""
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     return next((found for name in names if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def open_browser(width: int, height: int) -> Iterator[Browser]:
+    """Open this machine's browser with a window of a size; ends the program if there is none."""
+    program = find_chromium()
+    if program is None:
+        sys.exit("There is no Chromium. Next: apt-get install chromium")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, Browser(program, Path(place)) as browser:
+        browser.resize(width, height)
+        yield browser
 
 
 class Browser:
@@ -127,3 +142,8 @@ class Browser:
         is_larger = height > self.tell("innerHeight")
         found = self.send("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=is_larger)
         path.write_bytes(base64.b64decode(found["data"]))
+
+    def keep(self, path: Path, *, most: int) -> None:
+        """Take a picture for the guides, on which something has to be seen."""
+        self.picture(path, most=most)
+        assert path.stat().st_size > 20_000, f"{path} is empty"

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
 import urllib.request
 from pathlib import Path
 
-from chromium import Browser, find_chromium
+from chromium import open_browser
 
 _WIDTH, _HEIGHT = 1280, 800
 _PAGES = {
@@ -35,19 +34,14 @@ def main() -> None:
     """Write ``FOLDER/airflow-NAME.png`` for each page."""
     address, folder = sys.argv[1], Path(sys.argv[2])
     token = _token(address, sys.stdin.readline().strip())
-    program = find_chromium()
-    if program is None:
-        sys.exit("There is no Chromium. Next: apt-get install chromium")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, Browser(program, Path(place)) as browser:
-        browser.resize(_WIDTH, _HEIGHT)
+    with open_browser(_WIDTH, _HEIGHT) as browser:
         browser.send("Network.setCookie", name="_token", value=token, url=address)
         for name, (path, shown) in _PAGES.items():
             browser.send("Page.navigate", url=address + path)
             browser.wait(f"document.readyState === 'complete' && {shown}", f"{name} does not show what it has to")
             time.sleep(3)  # it draws the runs after the names
             picture = folder / f"airflow-{name}.png"
-            browser.picture(picture, most=_HEIGHT)
-            assert picture.stat().st_size > 20_000, f"{picture} is empty"
+            browser.keep(picture, most=_HEIGHT)
             print(f"wrote {picture}")
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from chromium import Browser, find_chromium
+from chromium import open_browser
 
 _WIDTH, _HEIGHT = 1280, 1400  # Charts out of sight are not drawn.
 _TYPE = """
@@ -50,11 +49,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
     password = sys.stdin.readline().strip()
-    program = find_chromium()
-    if program is None:
-        sys.exit("There is no Chromium. Next: apt-get install chromium")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, Browser(program, Path(place)) as browser:
-        browser.resize(_WIDTH, _HEIGHT)
+    with open_browser(_WIDTH, _HEIGHT) as browser:
         browser.send("Page.navigate", url=f"{asked.address}/login/")
         browser.wait("document.querySelector('input[type=\"password\"]') !== null", "there is no form to log in by")
         browser.tell(_TYPE % json.dumps({"username": asked.user, "password": password}))
@@ -69,9 +64,7 @@ def main() -> None:
             for chart, text in browser.tell(_NUMBERS):
                 print(f"{name}/{chart}: {text}")
             if asked.folder is not None:
-                shown = asked.folder / f"charts-{name}.png"
-                browser.picture(shown, most=int(browser.tell(_BOTTOM)) + 16)
-                assert shown.stat().st_size > 20_000, f"{shown} is empty"
+                browser.keep(asked.folder / f"charts-{name}.png", most=int(browser.tell(_BOTTOM)) + 16)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
 import urllib.request
 from pathlib import Path
 
-from chromium import Browser, find_chromium
+from chromium import open_browser
 
 _WIDTH, _HEIGHT = 1280, 1000
 _SHOWN = "document.querySelectorAll('.jp-Notebook .jp-OutputArea-output').length"
@@ -28,11 +27,7 @@ def main() -> None:
     """Write ``FOLDER/notebook-NAME.png`` for each."""
     address, folder = sys.argv[1], Path(sys.argv[2])
     token = sys.stdin.readline().strip()
-    program = find_chromium()
-    if program is None:
-        sys.exit("There is no Chromium. Next: apt-get install chromium")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, Browser(program, Path(place)) as browser:
-        browser.resize(_WIDTH, _HEIGHT)
+    with open_browser(_WIDTH, _HEIGHT) as browser:
         for name in _names(address, token):
             browser.send("Page.navigate", url=f"{address}/doc/tree/pictures/{name}?token={token}")
             browser.wait(f"document.readyState === 'complete' && {_SHOWN} > 1", f"{name} shows no output")
@@ -40,8 +35,7 @@ def main() -> None:
             browser.tell("document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')[1].scrollIntoView()")
             time.sleep(2)  # it draws cells as they come into sight
             shown = folder / f"notebook-{Path(name).stem}.png"
-            browser.picture(shown, most=_HEIGHT)
-            assert shown.stat().st_size > 20_000, f"{shown} is empty"
+            browser.keep(shown, most=_HEIGHT)
             print(f"wrote {shown}")
 
 

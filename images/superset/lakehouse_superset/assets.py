@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
 VERSION: Final = "1.0.0"
-COLUMNS_OF_A_ROW: Final = 12
 _NAMES: Final = UUID("5b2d8a0e-3f0c-4f0e-9a57-0c1d6d0d7a10")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A table of Trino's catalog ``delta``, or a query.
+    """A table of Trino's catalog ``delta``.
 
     Args:
         schema: The table's schema.
-        table: Its name; of a query, the name that the dataset gets.
+        table: Its name.
         columns: Trino's type of each column.
         metrics: SQL of each metric, by its name.
         time: The column of times that charts filter by, if there is one.
-        sql: The query.
     """
 
     schema: str
@@ -31,7 +29,6 @@ class Dataset:
     columns: Mapping[str, str]
     metrics: Mapping[str, str]
     time: str | None = None
-    sql: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +60,16 @@ class Dashboard:
         slug: Its name in addresses.
         title: Its title.
         rows: Its charts, row by row.
-        text: What it says above them, in Markdown.
     """
 
     slug: str
     title: str
     rows: Sequence[Sequence[Chart]]
-    text: str = ""
-    charts: Sequence[Chart] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "charts", [chart for row in self.rows for chart in row])
+    @property
+    def charts(self) -> list[Chart]:
+        """All its charts, in their order."""
+        return [chart for row in self.rows for chart in row]
 
     @property
     def uuid(self) -> UUID:
@@ -129,7 +125,6 @@ def _dataset(dataset: Dataset, database: UUID) -> dict[str, Any]:
         "table_name": dataset.table,
         "catalog": "delta",
         "schema": dataset.schema,
-        "sql": dataset.sql,
         "main_dttm_col": dataset.time,
         "columns": [
             {"column_name": name, "type": kind, "is_dttm": name == dataset.time, "groupby": True, "filterable": True}
@@ -172,22 +167,12 @@ def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
 def _position(dashboard: Dashboard) -> dict[str, Any]:
     """Place charts in rows, as Superset's editor does: a tree whose nodes name their children and all above them."""
     rows = [f"ROW-{number}" for number in range(len(dashboard.rows))]
-    grid = (["TEXT"] if dashboard.text else []) + rows
     found: dict[str, Any] = {
         "DASHBOARD_VERSION_KEY": "v2",
         "ROOT_ID": {"type": "ROOT", "id": "ROOT_ID", "children": ["GRID_ID"]},
-        "GRID_ID": {"type": "GRID", "id": "GRID_ID", "children": grid, "parents": ["ROOT_ID"]},
+        "GRID_ID": {"type": "GRID", "id": "GRID_ID", "children": rows, "parents": ["ROOT_ID"]},
         "HEADER_ID": {"type": "HEADER", "id": "HEADER_ID", "meta": {"text": dashboard.title}},
     }
-    if dashboard.text:
-        meta = {"code": dashboard.text, "width": COLUMNS_OF_A_ROW, "height": 12}
-        found["TEXT"] = {
-            "type": "MARKDOWN",
-            "id": "TEXT",
-            "children": [],
-            "parents": ["ROOT_ID", "GRID_ID"],
-            "meta": meta,
-        }
     for name, row in zip(rows, dashboard.rows, strict=True):
         charts = [f"CHART-{chart_id(dashboard, chart).hex[:12]}" for chart in row]
         found[name] = {

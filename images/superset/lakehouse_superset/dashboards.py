@@ -28,84 +28,65 @@ _FLIGHTS = Dataset(
 )
 
 
-def _by(column: str, metric: str, *, stacked_by: str | None = None, sort_by_metric: bool = False) -> dict[str, object]:
-    return {
+def _number(name: str, dataset: Dataset, metric: str, form: str = ",d", *, width: int = 4, height: int = 22) -> Chart:
+    """Describe a chart that shows one number, in the format of d3."""
+    options = {"metric": metric, "y_axis_format": form, "header_font_size": 0.4, "subheader_font_size": 0.15}
+    return Chart(name=name, kind="big_number_total", dataset=dataset, options=options, width=width, height=height)
+
+
+def _bars(name: str, dataset: Dataset, column: str, metric: str, *, height: int = 40, **others: object) -> Chart:
+    """Describe a chart that shows a metric for each value of a column, in the order of the values."""
+    options = {
         "x_axis": column,
         "metrics": [metric],
-        "groupby": [stacked_by] if stacked_by else [],
-        "stack": "Stack" if stacked_by else None,
-        "x_axis_sort": metric if sort_by_metric else column,
-        "x_axis_sort_asc": not sort_by_metric,
+        "groupby": [],
+        "stack": None,
+        "x_axis_sort": column,
+        "x_axis_sort_asc": True,
         "xAxisForceCategorical": True,
         "orientation": "vertical",
         "row_limit": 1000,
-        "show_legend": bool(stacked_by),
+        "show_legend": False,
         "y_axis_format": "SMART_NUMBER",
         "show_value": False,
         "rich_tooltip": True,
+        **others,
     }
+    return Chart(name=name, kind="echarts_timeseries_bar", dataset=dataset, options=options, width=6, height=height)
 
 
-def _number(metric: str, form: str = ",d") -> dict[str, object]:
-    return {"metric": metric, "y_axis_format": form, "header_font_size": 0.4, "subheader_font_size": 0.15}
-
-
+_OF_AIRPORTS = {"groupby": ["origin"], "stack": "Stack", "show_legend": True}
+_WORST_FIRST = {"x_axis_sort": "minutes late", "x_axis_sort_asc": False}
+_DESTINATIONS = Chart(
+    name="Where to",
+    kind="table",
+    dataset=_FLIGHTS,
+    options={
+        "query_mode": "aggregate",
+        "groupby": ["dest"],
+        "metrics": ["flights", "cancelled", "minutes late", "miles"],
+        "order_desc": True,
+        "timeseries_limit_metric": "flights",
+        "row_limit": 200,
+        "table_timestamp_format": "smart_date",
+        "column_config": {"minutes late": {"d3NumberFormat": ".1f"}},
+    },
+    width=6,
+)
 FLIGHTS = Dashboard(
     slug="flights",
     title="Flights from New York, 2013",
     rows=[
         [
-            Chart(name="Flights", kind="big_number_total", dataset=_FLIGHTS, options=_number("flights"), height=22),
-            Chart(name="Cancelled", kind="big_number_total", dataset=_FLIGHTS, options=_number("cancelled"), height=22),
-            Chart(
-                name="Minutes late on arrival",
-                kind="big_number_total",
-                dataset=_FLIGHTS,
-                options=_number("minutes late", ".1f"),
-                height=22,
-            ),
+            _number("Flights", _FLIGHTS, "flights"),
+            _number("Cancelled", _FLIGHTS, "cancelled"),
+            _number("Minutes late on arrival", _FLIGHTS, "minutes late", ".1f"),
         ],
         [
-            Chart(
-                name="Flights by month and airport",
-                kind="echarts_timeseries_bar",
-                dataset=_FLIGHTS,
-                options=_by("month", "flights", stacked_by="origin"),
-                width=6,
-            ),
-            Chart(
-                name="Minutes late by carrier",
-                kind="echarts_timeseries_bar",
-                dataset=_FLIGHTS,
-                options=_by("carrier", "minutes late", sort_by_metric=True),
-                width=6,
-            ),
+            _bars("Flights by month and airport", _FLIGHTS, "month", "flights", **_OF_AIRPORTS),
+            _bars("Minutes late by carrier", _FLIGHTS, "carrier", "minutes late", **_WORST_FIRST),
         ],
-        [
-            Chart(
-                name="Minutes late by hour",
-                kind="echarts_timeseries_bar",
-                dataset=_FLIGHTS,
-                options=_by("hour", "minutes late"),
-                width=6,
-            ),
-            Chart(
-                name="Where to",
-                kind="table",
-                dataset=_FLIGHTS,
-                options={
-                    "query_mode": "aggregate",
-                    "groupby": ["dest"],
-                    "metrics": ["flights", "cancelled", "minutes late", "miles"],
-                    "order_desc": True,
-                    "timeseries_limit_metric": "flights",
-                    "row_limit": 200,
-                    "table_timestamp_format": "smart_date",
-                    "column_config": {"minutes late": {"d3NumberFormat": ".1f"}},
-                },
-                width=6,
-            ),
-        ],
+        [_bars("Minutes late by hour", _FLIGHTS, "hour", "minutes late"), _DESTINATIONS],
     ],
 )
 TOTAL = "Orders"
@@ -132,25 +113,9 @@ def shop(schema: str) -> Dashboard:
         title="Orders of the shop",
         rows=[
             [
-                Chart(
-                    name=TOTAL, kind="big_number_total", dataset=orders, options=_number("orders"), width=3, height=30
-                ),
-                Chart(
-                    name="Turnover",
-                    kind="big_number_total",
-                    dataset=orders,
-                    options=_number("turnover", ",.2f"),
-                    width=3,
-                    height=30,
-                ),
-                Chart(
-                    name="Turnover by customer",
-                    kind="echarts_timeseries_bar",
-                    dataset=orders,
-                    options=_by("customer", "turnover"),
-                    width=6,
-                    height=30,
-                ),
+                _number(TOTAL, orders, "orders", width=3, height=30),
+                _number("Turnover", orders, "turnover", ",.2f", width=3, height=30),
+                _bars("Turnover by customer", orders, "customer", "turnover", height=30),
             ]
         ],
     )
