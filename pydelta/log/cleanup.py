@@ -25,6 +25,7 @@ from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.features import supports
 from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, LogFileKind, parse_log_name
 from pydelta.storage.interface import DeleteReport, ObjectInfo, Store
+from pydelta.storage.pages import unfinished
 
 __all__ = ["CleanupPlan", "CleanupResult", "clean_up", "plan_cleanup"]
 
@@ -156,14 +157,21 @@ def clean_up(
     deleted = sum(report.deleted for report in reports)
     not_deleted = [item for report in reports for item in report.failed]
     tried = names[: deleted + len(not_deleted)]
-    sidecars = _unused_sidecars(reader, anchor, now) if _may_have_sidecars(snapshot) and tried else []
-    more = reader.store.delete_many(sidecars) if sidecars else None
+    unused = _unused_sidecars(reader, anchor, now) if _may_have_sidecars(snapshot) and tried else []
+    unused += _abandoned(reader.store, cutoff) if tried else []
+    more = reader.store.delete_many(unused) if unused else None
     return CleanupResult(
         deleted=deleted + (more.deleted if more else 0),
         cutoff_ms=cutoff,
         oldest_version=plan.checkpoint.version,
         failed=(*not_deleted, *(more.failed if more else ())),
     )
+
+
+def _abandoned(store: Store, cutoff: int) -> list[str]:
+    """Return files of the log that a writer began before the cut-off and never finished."""
+    folders = (LOG_DIR, SIDECAR_DIR)
+    return [info.path for folder in folders for info in unfinished(store, folder) if info.modification_time_ms < cutoff]
 
 
 def _delete_oldest_first(store: Store, names: list[str]) -> list[DeleteReport]:

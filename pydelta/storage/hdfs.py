@@ -16,13 +16,12 @@ from pydelta.errors import DeltaEnvironmentError, ObjectNotFoundError, StorageEr
 from pydelta.storage.hdfs_errors import exists_already, is_outage, to_storage_error
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
 from pydelta.storage.options import HadoopOptions
-from pydelta.storage.pages import ListPage, in_range
+from pydelta.storage.pages import UNFINISHED_PREFIX, ListPage, in_range, is_unfinished
 from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import check_path, split_location
 
 __all__ = ["HdfsStore", "open_hdfs_store"]
 
-_TEMP_PREFIX: Final = ".pydelta-tmp-"
 _CLIENT_ERRORS: Final = (OSError, RuntimeError, ValueError)
 """Exceptions of hdfs-native: Python's own classes, with the server's exception in the text."""
 _PORT: Final = re.compile(r":\d+$")
@@ -115,13 +114,17 @@ class HdfsStore:
                             queue.append(path)
                             page.directories.append(path)
                             page.directory_times_ms.append(status.modification_time)
-                    elif path and _is_shown(path) and in_range(path, after, before):
+                    elif path and in_range(path, after, before):
                         page.add(_info(path, status))
             except FileNotFoundError:
                 continue
             except _CLIENT_ERRORS as error:
                 raise self._failed(current, error) from error
             yield page
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See ``PagedStore.list_unfinished``."""
+        return (info for info in self._list(prefix, recursive=False, shown=is_unfinished))
 
     def remove_directories(self, paths: list[str]) -> list[str]:
         """See ``PagedStore.remove_directories``. The NameNode refuses to remove a directory that is not empty."""
@@ -246,12 +249,14 @@ class HdfsStore:
         except _CLIENT_ERRORS as error:
             raise self._failed(path, error) from error
 
-    def _list(self, prefix: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+    def _list(
+        self, prefix: str, *, recursive: bool, shown: Callable[[str], bool] = lambda path: not is_unfinished(path)
+    ) -> Iterator[ObjectInfo]:
         folder = self._directory(prefix)
         try:
             for status in self._client.list_status(folder, recursive=recursive):
                 path = status.path[len(self._folder) :].lstrip("/")
-                if not status.isdir and status.path != folder and _is_shown(path):  # Listing a file returns the file.
+                if not status.isdir and status.path != folder and shown(path):  # Listing a file returns the file.
                     yield _info(path, status)
         except FileNotFoundError:
             return
@@ -314,12 +319,8 @@ class _HdfsWriter(ObjectWriter):
 
 def _temporary_name(path: str) -> str:
     folder, _, _ = path.rpartition("/")
-    name = f"{_TEMP_PREFIX}{uuid.uuid4()}"
+    name = f"{UNFINISHED_PREFIX}{uuid.uuid4()}"
     return f"{folder}/{name}" if folder else name
-
-
-def _is_shown(path: str) -> bool:
-    return not path.rpartition("/")[2].startswith(_TEMP_PREFIX)
 
 
 def _info(path: str, status: Any) -> ObjectInfo:

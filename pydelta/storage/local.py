@@ -22,13 +22,12 @@ from pydelta.errors import (
     UnsafeStoreError,
 )
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
-from pydelta.storage.pages import ListPage, in_range
+from pydelta.storage.pages import UNFINISHED_PREFIX, ListPage, in_range
 from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import check_path
 
 __all__ = ["LocalStore"]
 
-_TEMP_PREFIX = ".pydelta-tmp-"
 _FOLDER_TRIES = 4
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -71,7 +70,7 @@ class LocalStore:
                 names = []
             # Only names from ``start`` on need a stat: in a long log these are a few among thousands.
             for name in sorted(name for name in names if name >= start):
-                if not name.startswith(_TEMP_PREFIX) and _is_text(name):
+                if not name.startswith(UNFINISHED_PREFIX) and _is_text(name):
                     with suppress(FileNotFoundError):  # It was removed after the listing.
                         status = os.stat(f"{folder}/{name}")
                         if stat.S_ISREG(status.st_mode):
@@ -91,7 +90,7 @@ class LocalStore:
                     path = f"{current}/{entry.name}" if current else entry.name
                     if entry.is_dir(follow_symlinks=False):
                         queue.append(path)
-                    elif not entry.name.startswith(_TEMP_PREFIX):
+                    elif not entry.name.startswith(UNFINISHED_PREFIX):
                         with suppress(FileNotFoundError):
                             if entry.is_file():
                                 found.append(_info(path, entry.stat()))
@@ -131,13 +130,18 @@ class LocalStore:
                                 queue.append(path)
                                 page.directories.append(path)
                                 page.directory_times_ms.append(entry.stat().st_mtime_ns // 1_000_000)
-                        elif self._is_shown(entry) and in_range(path, after, before):
+                        elif entry.is_file() and in_range(path, after, before):
                             page.add(_info(path, entry.stat()))
             yield page
 
-    @staticmethod
-    def _is_shown(entry: os.DirEntry[str]) -> bool:
-        return not entry.name.startswith(_TEMP_PREFIX) and entry.is_file()
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See ``PagedStore.list_unfinished``."""
+        folder = self._path(prefix) if prefix else self._folder
+        with _translated(folder):
+            for entry in _scan(folder):
+                with suppress(FileNotFoundError):
+                    if entry.name.startswith(UNFINISHED_PREFIX) and entry.is_file(follow_symlinks=False):
+                        yield _info(f"{prefix}/{entry.name}" if prefix else entry.name, entry.stat())
 
     def remove_directories(self, paths: list[str]) -> list[str]:
         """See ``PagedStore.remove_directories``."""
@@ -269,7 +273,7 @@ def _info(path: str, found: os.stat_result) -> ObjectInfo:
 def _open_beside(target: str) -> tuple[str, FileIO]:
     """Create a temporary file in the target's folder, and the folder if needed. Returns name and file."""
     folder = os.path.dirname(target)
-    temporary = f"{folder}/{_TEMP_PREFIX}{uuid.uuid4()}"
+    temporary = f"{folder}/{UNFINISHED_PREFIX}{uuid.uuid4()}"
     for _ in range(_FOLDER_TRIES):
         with suppress(FileNotFoundError):  # Another process removed the empty folder.
             _make_folder(folder)

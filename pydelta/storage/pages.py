@@ -12,8 +12,19 @@ from typing import Final, Protocol, cast
 
 from pydelta.storage.interface import ObjectInfo, Store
 
-__all__ = ["PAGE_KEYS", "ListPage", "PagedStore", "paged", "pages_of"]
+__all__ = [
+    "PAGE_KEYS",
+    "UNFINISHED_PREFIX",
+    "ListPage",
+    "PagedStore",
+    "is_unfinished",
+    "paged",
+    "pages_of",
+    "unfinished",
+]
 
+UNFINISHED_PREFIX: Final = ".pydelta-tmp-"
+"""Prefix of the names under which file systems hold what is being written. A killed process leaves such a file."""
 PAGE_KEYS: Final = 1000
 """Number of keys in one reply of an object store."""
 
@@ -52,13 +63,16 @@ class PagedStore(Protocol):
     def list_pages(
         self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
     ) -> Iterator[ListPage]:
-        """List files below the root, one page per request.
+        """List files below the root, one page per request. Unlike the other listings, pages show unfinished files.
 
         Args:
             after: Only paths after this one, in the order of their UTF-8 bytes, or empty for no bound.
             before: Only paths up to and including this one, or empty for no bound.
             enter: Returns whether to walk into a directory. Object stores do not call it.
         """
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
+        """List the unfinished files directly in a directory. A store whose writes appear at once has none."""
 
     def remove_directories(self, paths: list[str]) -> list[str]:
         """Remove empty directories in the given order, and return the removed ones.
@@ -70,6 +84,17 @@ class PagedStore(Protocol):
 def paged(store: Store) -> PagedStore | None:
     """Return the store if it supports pages, otherwise None."""
     return cast(PagedStore, store) if getattr(store, "list_pages", None) is not None else None
+
+
+def is_unfinished(path: str) -> bool:
+    """Return whether a path is one under which a file is written before it gets its name."""
+    return path.rpartition("/")[2].startswith(UNFINISHED_PREFIX)
+
+
+def unfinished(store: Store, prefix: str) -> Iterator[ObjectInfo]:
+    """List the unfinished files directly in a directory of any store: those of writers at work or killed."""
+    own = paged(store)
+    return iter(()) if own is None else own.list_unfinished(prefix)
 
 
 def pages_of(

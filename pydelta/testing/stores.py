@@ -41,6 +41,9 @@ class _Wrapper:
         if name == "list_pages":
             pages = self._inner.list_pages  # type: ignore[attr-defined]
             return lambda **bounds: self._pages(pages(**bounds))
+        if name == "list_unfinished":
+            unfinished = self._inner.list_unfinished  # type: ignore[attr-defined]
+            return lambda prefix: iter(self._call(name, prefix, lambda: list(unfinished(prefix))))
         if name == "remove_directories":
             remove = self._inner.remove_directories  # type: ignore[attr-defined]
             return lambda paths: self._call("remove_directories", ",".join(paths), lambda: remove(paths))

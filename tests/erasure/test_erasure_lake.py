@@ -23,6 +23,7 @@ from pydelta.engines.spark.logs import log_for_path
 from pydelta.engines.spark.running import session_context
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
+from pydelta.storage.pages import UNFINISHED_PREFIX
 from pydelta.tables import DeltaTable
 from pydelta.tools.erasure.report import report_of, verify, write_report
 from pydelta.tools.erasure.running import ErasureRequest, choose, erase_all, look_at
@@ -182,6 +183,8 @@ def test_killed_at_any_moment_and_run_again(tmp_path):
                str(tmp_path / "keys.csv"), "--history", "drop", "--yes"]  # fmt: skip
     ends = []
     while len(ends) < 40 and 0 not in ends:
+        for path in root.rglob(f"{UNFINISHED_PREFIX}*"):  # As if each run came a retention after the killed one.
+            os.utime(path, (0, 0))
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ))
         try:
             process.communicate(timeout=chance.uniform(0.3, 1) * 1.2 ** len(ends))

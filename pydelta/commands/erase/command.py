@@ -51,7 +51,7 @@ from pydelta.protocol.features import ensure_writable
 from pydelta.protocol.names import camel_case
 from pydelta.storage.kinds import kind_of
 from pydelta.storage.object_versions import DeletedVersions, ObjectVersions, open_versions
-from pydelta.storage.pages import paged
+from pydelta.storage.pages import is_unfinished, paged
 from pydelta.storage.ranges import open_stream
 from pydelta.storage.readers import read_all
 from pydelta.storage.uris import scheme_of
@@ -203,7 +203,12 @@ class Erasure:
             num_deleted_versions=self.older.versions + self.older.markers,
             first_given_up=first,
             last_given_up=last,
-            num_left=left.files.height + len(left.places) + len(left.unread) + len(left.unlisted) + left.kept_versions,
+            num_left=left.files.height
+            + left.abandoned.height
+            + len(left.places)
+            + len(left.unread)
+            + len(left.unlisted)
+            + left.kept_versions,
         )
 
 
@@ -275,6 +280,7 @@ class _Run:
     given_up: tuple[int, int] | None = None
     versions: ObjectVersions | None = None
     unlisted: list[str] = field(default_factory=list)
+    unfinished: frozenset[str] | None = None
     older: DeletedVersions = field(default_factory=DeletedVersions)
 
     @property
@@ -287,14 +293,17 @@ class _Run:
         self._open_versions()
         plan = self._plan()
         left = plan.look
+        self.unfinished = frozenset(path for path, _ in left.unread if is_unfinished(path))
         if not self.request.dry_run and plan.is_needed:
             self._refuse(plan)
+            self._delete(left.abandoned, plan.version)
             for _ in range(_ROUNDS):
                 self._erase(plan)
                 left = self._look(all_files=True)
                 if not left.of(LIVE, EARLIER, STRAY).height and not left.places:
                     break
         elif not self.request.dry_run:
+            self._delete(left.abandoned, plan.version)
             self._delete_older()
             left = self._look(all_files=True)
         return Erasure(
@@ -332,7 +341,12 @@ class _Run:
         read = all_files and self.request.object_versions == "drop"
         older = None if self.versions is None else OlderSearch(versions=self.versions, read=read)
         found = look(self.log, snapshot, self.subject, old_before_ms=old, all_files=all_files, older=older)
-        return replace(found, unlisted=tuple(self.unlisted))
+        unread = tuple(item for item in found.unread if not self._begun_since(item[0]))
+        return replace(found, unread=unread, unlisted=tuple(self.unlisted))
+
+    def _begun_since(self, path: str) -> bool:
+        """Return whether a writer began the file after the first look: whatever it adds comes after this erasure."""
+        return is_unfinished(path) and self.unfinished is not None and path not in self.unfinished
 
     def _open_versions(self) -> None:
         """Open the older versions of the table's objects, or note why they cannot be listed."""

@@ -13,6 +13,7 @@ Other tables below the root are left out. What cannot be read is reported, not p
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ from pydelta.protocol.paths import (
 from pydelta.storage import ObjectInfo, Store
 from pydelta.storage.memory import MemoryStore
 from pydelta.storage.object_versions import ObjectVersions, OlderVersion
+from pydelta.storage.pages import UNFINISHED_PREFIX, is_unfinished
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
 
@@ -78,6 +80,7 @@ FOUND_SCHEMA: Final[dict[str, pl.DataType]] = {
     "rows": pl.Int64(),
     "state": pl.String(),
 }
+_ABANDONED_SCHEMA: Final = {name: FOUND_SCHEMA[name] for name in ("path", "size")}
 LIVE: Final = "live"
 """The newest version reads the file."""
 EARLIER: Final = "earlier"
@@ -89,11 +92,13 @@ YOUNG: Final = "young"
 FOREIGN: Final = "foreign"
 """The file lies in a hidden folder, where nothing of the table is."""
 
+_PARQUET: Final = b"PAR1"
 _AVRO: Final = b"Obj\x01"
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _NOTES: Final = (f"{LOG_DIR}/", "_pydelta/", "_symlink_format_manifest/")
 _IS_NOTE: Final = pl.any_horizontal(pl.col("path").str.starts_with(prefix) for prefix in _NOTES)
 """Whether a file belongs to the log, or to what lies beside it, instead of the data."""
+_IS_UNFINISHED: Final = pl.col("path").str.contains(rf"(^|/){re.escape(UNFINISHED_PREFIX)}[^/]*$")
 _ROW: Final = ("path", "size", "modification_time")
 
 
@@ -120,6 +125,7 @@ class Look:
             earlier version that cannot be read counts as one with 0 rows.
         places: Places outside of data files that name a key.
         unread: Files that were not searched, with the reason.
+        abandoned: Those that no writer finished and no version names, older than the table's retention: ``path size``.
         unlisted: What cannot be listed, so that it is not known whether it exists; a sentence each.
         kept_versions, kept_bytes: Older versions of objects, and delete markers, that exist and were not read.
         num_files, num_bytes: Files below the root, and their size.
@@ -130,6 +136,7 @@ class Look:
     files: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FOUND_SCHEMA))
     places: tuple[Place, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
+    abandoned: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_ABANDONED_SCHEMA))
     unlisted: tuple[str, ...] = ()
     kept_versions: int = 0
     kept_bytes: int = 0
@@ -140,7 +147,7 @@ class Look:
     @property
     def is_clean(self) -> bool:
         """Whether everything was listed and searched, and nothing was found."""
-        found = not self.files.is_empty() or self.places
+        found = not self.files.is_empty() or self.places or not self.abandoned.is_empty()
         return not (found or self.unread or self.unlisted or self.kept_versions)
 
     def of(self, *states: str) -> pl.DataFrame:
@@ -186,9 +193,11 @@ def look(
     """
     listed, folders, nested = _listed(log)
     search = _Search(log, snapshot, subject)
+    abandoned = _IS_NOTE & _IS_UNFINISHED & (pl.col("modification_time") < old_before_ms)
     data = listed.filter(~_IS_NOTE)
-    files = _with_states(log, snapshot, search.data_files(data, all_files=all_files), old_before_ms=old_before_ms)
-    search.notes(listed.filter(_IS_NOTE))
+    counted = _with_states(log, snapshot, search.data_files(data, all_files=all_files), old_before_ms=old_before_ms)
+    files = _certain(counted)
+    search.notes(listed.filter(_IS_NOTE & ~abandoned))
     elsewhere = search.elsewhere(all_files=all_files)
     search.bounds()
     search.names(pl.concat([listed["path"], folders]), known=files["path"])
@@ -198,6 +207,10 @@ def look(
         files=pl.concat([files, elsewhere]),
         places=tuple(sorted(set(search.places))),
         unread=tuple(search.unread),
+        abandoned=pl.concat(
+            found.select(list(_ABANDONED_SCHEMA))
+            for found in (listed.filter(abandoned), counted.filter((pl.col("state") == STRAY) & (pl.col("rows") < 0)))
+        ),
         kept_versions=len(kept),
         kept_bytes=sum(version.size for version in kept),
         num_files=listed.height,
@@ -210,7 +223,7 @@ def files_with_keys(log: DeltaLog, snapshot: Snapshot, subject: Subject, *, old_
     """Find the files with rows of keys alone, without a search of the log: the ``files`` of a ``look``."""
     listed, _, _ = _listed(log)
     counted = _Search(log, snapshot, subject).data_files(listed.filter(~_IS_NOTE), all_files=False)
-    return _with_states(log, snapshot, counted, old_before_ms=old_before_ms)
+    return _certain(_with_states(log, snapshot, counted, old_before_ms=old_before_ms))
 
 
 def older_versions(log: DeltaLog, versions: ObjectVersions) -> list[OlderVersion]:
@@ -238,7 +251,7 @@ def _listed(log: DeltaLog) -> tuple[pl.DataFrame, pl.Series, set[str]]:
 
 
 def _with_states(log: DeltaLog, snapshot: Snapshot, files: pl.DataFrame, *, old_before_ms: int) -> pl.DataFrame:
-    """Add to files with keys who needs them."""
+    """Add to files with keys, and to those that cannot be read, who needs them."""
     if files.is_empty():
         return pl.DataFrame(schema=FOUND_SCHEMA)
     needed = find_needed(log, snapshot, cutoff_ms=0)
@@ -250,9 +263,13 @@ def _with_states(log: DeltaLog, snapshot: Snapshot, files: pl.DataFrame, *, old_
         .when(pl.col("modification_time") < old_before_ms).then(pl.lit(STRAY))
         .otherwise(pl.lit(YOUNG))
     )  # fmt: skip
-    found = files.with_columns(state=states).select(list(FOUND_SCHEMA))
-    certain = found.filter((pl.col("rows") > 0) | (pl.col("state") == EARLIER))
-    return certain.with_columns(rows=pl.col("rows").clip(0))
+    return files.with_columns(state=states).select(list(FOUND_SCHEMA))
+
+
+def _certain(files: pl.DataFrame) -> pl.DataFrame:
+    """Keep the files that hold rows of the keys, and those of earlier versions that cannot be read."""
+    found = files.filter((pl.col("rows") > 0) | (pl.col("state") == EARLIER))
+    return found.with_columns(rows=pl.col("rows").clip(0))
 
 
 _NO_ROWS: Final = FoundRows(rows=np.empty(0, dtype=np.uint64), num_rows=0)
@@ -299,7 +316,7 @@ class _Search:
     def _rows(self, path: str, store: Store, there: str, size: int) -> FoundRows | None:
         """Find the rows of the keys in a data file; None if it cannot be read, which is noted.
 
-        A file that another process deleted has none. One that is not Parquet, also by its name, is read as bytes.
+        A file that another process deleted has none. One that is not Parquet by its name and its ends is read as bytes.
         """
         try:
             found = find_keys(store, there, size, self._inside)
@@ -309,8 +326,8 @@ class _Search:
             self.unread.append((path, error.message))
             return None
         if found is None and not path.endswith(".parquet"):
-            self._read_bytes(ObjectInfo(path=path, size=size, modification_time_ms=0))
-            return _NO_ROWS
+            data = self._read_bytes(ObjectInfo(path=path, size=size, modification_time_ms=0))
+            return _NO_ROWS if data is None or not data.startswith(_PARQUET) else None
         if found is None:
             self.unread.append((path, "it does not end as a Parquet file does"))
             return None
@@ -423,7 +440,7 @@ class _Search:
             except (pl.exceptions.PolarsError, OSError) as error:
                 self.unread.append((path, str(error).splitlines()[0]))
                 return False
-        if not path.endswith(".parquet"):
+        if not path.endswith(".parquet") and not data.startswith(_PARQUET):
             return self._texts.is_in(data) or self._in_avro(path, data)
         held = MemoryStore(f"memory://older-version/{uuid.uuid4()}")
         held.put("file", data)
@@ -465,7 +482,10 @@ class _Search:
             self.unread.append((info.path, f"it has more than {_MOST_BYTES} bytes and is no Parquet file"))
             return None
         data = self._data(info)
-        if data is not None and (self._texts.is_in(data) or self._in_avro(info.path, data)):
+        if data is not None and data.startswith(_PARQUET):
+            how = "it is being written, or its writer was killed" if is_unfinished(info.path) else "it does not end so"
+            self.unread.append((info.path, f"it begins as a Parquet file, and {how}"))
+        elif data is not None and (self._texts.is_in(data) or self._in_avro(info.path, data)):
             self.places.append(Place(info.path, "text"))
         return data
 

@@ -6,6 +6,7 @@ bytes per path (``PathIndex``), enough to exclude with certainty that another pa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
@@ -28,6 +29,7 @@ from pydelta.protocol.partitions import (
 )
 from pydelta.protocol.paths import are_absolute, decoded_paths, plain_root
 from pydelta.protocol.types import StructType
+from pydelta.storage.pages import UNFINISHED_PREFIX
 
 __all__ = [
     "DOOMED_SCHEMA",
@@ -64,6 +66,7 @@ _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _EVERYTHING: Final = (1 << 64) - 1
 CHANGE_DIR: Final = "_change_data"
 _CHECKSUM: Final = r"(^|/)\.([^/]+)\.crc$"
+_UNFINISHED: Final = rf"(^|/){re.escape(UNFINISHED_PREFIX)}([^/]*)$"
 _ICEBERG: Final = "delta.universalFormat.enabledFormats"
 
 
@@ -82,9 +85,10 @@ class Names:
     def is_hidden(self, path: pl.Expr) -> pl.Expr:
         """Return whether a path lies in a directory, or has a name, that begins with ``_`` or ``.``.
 
-        ``_change_data`` does not count, nor do directories of partition columns whose name begins so.
+        ``_change_data`` does not count, nor do directories of partition columns whose name begins so, nor unfinished
+        files, which a killed writer left.
         """
-        shown = path.str.strip_prefix(CHANGE_DIR + "/")
+        shown = path.str.strip_prefix(CHANGE_DIR + "/").str.replace(_UNFINISHED, "${1}")
         odd = [_literally(name) for name in self.columns if name.startswith(("_", "."))]
         if odd:
             shown = shown.str.replace_all(f"(^|/)(?:{'|'.join(odd)})=", "${1}x=")

@@ -334,7 +334,9 @@ def test_pages_walk_the_directories_and_only_empty_ones_are_removed(store, node)
     for path in ("x", "a=1/y", "a=1/.pydelta-tmp-1", "_log/z"):
         node.files[f"/lake/a%20b #1/{path}"] = b"1"
     pages = list(store.list_pages(enter=lambda path: path != "_log"))
-    assert sorted(path for page in pages for path in page.paths) == ["a=1/y", "x"]
+    assert sorted(path for page in pages for path in page.paths) == ["a=1/.pydelta-tmp-1", "a=1/y", "x"]
+    assert [info.path for info in store.list_unfinished("a=1")] == ["a=1/.pydelta-tmp-1"]
+    assert "a=1/.pydelta-tmp-1" not in [info.path for info in store.list_all()]
     assert [(page.directories, page.directory_times_ms) for page in pages] == [(["a=1"], [23]), ([], [])]
     assert (store.has_directories, store.has_key_ranges) == (True, False)
     deleted = []

@@ -43,6 +43,13 @@ def serve(watch):
     return server, f"http://127.0.0.1:{server.effective_port}"
 
 
+def stop(server):
+    """Close a server once its threads are done: each of them ends a request by a byte to a pipe of the server, whose
+    number another connection may have by then."""
+    assert server.task_dispatcher.shutdown()
+    server.close()
+
+
 def get(url):
     """Status and text of a page."""
     try:
@@ -77,7 +84,7 @@ def site(lake):
         )  # fmt: skip
         server, url = serve(Watch(watched))
         yield url
-        server.close()
+        stop(server)
 
 
 def read(site, path):
@@ -244,7 +251,7 @@ def test_without_preview_no_page_has_a_value_of_a_row(lake):
         for path in ("/table?name=lake.people", "/commit?name=lake.people&version=0"):
             assert "Grace" not in read(url, path)
     finally:
-        server.close()
+        stop(server)
 
 
 def test_an_empty_table_has_no_row_and_says_so(site):
@@ -268,7 +275,7 @@ def test_a_new_version_is_read_again_and_deleted_rows_are_not_shown(tmp_path):
         assert (columns["rows"], columns["hides"]) == (40, True)
         assert "deleted rows that vectors hide are counted" in read(url, "/table?name=t")
     finally:
-        server.close()
+        stop(server)
 
 
 # --- engines ---------------------------------------------------------------------------------------------------------
@@ -342,4 +349,4 @@ def test_what_is_not_configured_says_how_to_get_it(tmp_path):
         assert read(url, "/api/databases")["databases"][0]["name"] == ""
         assert "(no database)" in read(url, "/database?name=")
     finally:
-        server.close()
+        stop(server)
