@@ -37,6 +37,8 @@ from tests.mutation.runner import Outcome, importers_of
 _PROBE = "tests/mutation/probe.py"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MUTANTS_OF_A_WORKER = 200
+_COLD = 120
+"""Seconds of the processor that a test may take more in a new session, whose JVM has compiled nothing yet."""
 _MARK = "_reached_by_a_test"
 _OWN_THREADS = ("polars", "tokio", "rayon")
 _LEFT_OUT = frozenset({"delta_rs_reads_every_table"})
@@ -102,16 +104,17 @@ class SessionRunner:
                 if self._passes(unchanged, test):
                     return outcome
                 self._stop()
-                is_noticed = self._passes(unchanged, test) and not self._passes(request, test)
+                is_noticed = self._passes(unchanged, test, _COLD) and not self._passes(request, test, _COLD)
                 self._stop()
                 if is_noticed:
                     return outcome
             tests = tests[tests.index(test) + 1 :]  # Those before it have passed.
         return Outcome(survived=True, by="", cpu=0)
 
-    def _passes(self, request: dict[str, Any], test: str) -> bool:
-        """Return whether a test passes alone on the module that a request has."""
-        return _outcome(self._ask({**request, "tests": [test]}, 4 * self._seconds[test] + self._spare)).survived
+    def _passes(self, request: dict[str, Any], test: str, more: float = 0) -> bool:
+        """Return whether a test passes alone on the module that a request has, with so many more seconds."""
+        limit = 4 * self._seconds[test] + self._spare + more
+        return _outcome(self._ask({**request, "tests": [test]}, limit)).survived
 
     def _tests_of(self, mutant: Mutant) -> list[str]:
         reach = mutant.reach

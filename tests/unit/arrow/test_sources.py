@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pydelta.api.python.local import LocalTable
+from pydelta.engines.arrow import scans
+from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.scans import Scan
 from pydelta.engines.arrow.sources import (
     _has_objects,
@@ -23,8 +25,10 @@ from pydelta.errors import ConstraintViolatedError, SchemaMismatchError, Unsuppo
 from pydelta.log import DeltaLog
 from pydelta.predicate.expressions import Arithmetic, Column, Compare, Literal
 from pydelta.protocol.actions import Protocol
+from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import PrimitiveType, StructField, StructType, parse_type
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing import CountingStore
 from pydelta.testing.tables import TableBuilder
 
 _NAMES = itertools.count()
@@ -244,6 +248,54 @@ def test_physical_names_of_a_table_without_column_mapping_are_not_its_files_name
 def test_a_scan_without_columns_has_as_many_rows_as_the_table():
     log, snapshot = table_log()
     assert Scan(log, snapshot, (), None).run(snapshot.files.select()).num_rows == 3
+
+
+def test_the_first_rows_are_those_of_the_whole_scan_and_no_file_is_opened_for_more():
+    opened, store = table(StructField("k", LONG), **VECTORS)
+    for first in (1, 4, 7):
+        opened.append(pa.table({"k": [first, first + 1, first + 2]}))
+    opened.delete("k IN (1, 5)")
+    snapshot = DeltaLog(store).update()
+    unread, given = CountingStore(store), CountingStore(store)
+    scan = Scan(DeltaLog(unread), snapshot, ("k",), None)
+    files = snapshot.files.select().sort("path")
+    expected = scan.run(files)["k"].to_pylist()
+    assert sorted(expected) == [2, 3, 4, 6, 7, 8, 9]
+    paths = files["path"].to_list()
+    sizes = [scan.run(files.filter(pl.col("path") == path)).num_rows for path in paths]
+    unread.calls.clear()
+    for rows in range(9):
+        given.calls.clear()
+        batches = list(scan.first(files, rows, given))
+        assert [value for batch in batches for value in batch["k"].to_pylist()] == expected[:rows]
+        needed = [path for at, path in enumerate(paths) if sum(sizes[:at]) < rows]
+        assert {path for _, path in given.calls if path in paths} == set(needed), rows
+    assert list(scan.first(files, -1, given)) == []
+    assert unread.calls == [], "it reads from the store that it is given"
+
+
+def test_of_a_large_file_no_more_pages_are_read_than_the_first_rows_need(monkeypatch):
+    opened, store = table(StructField("k", LONG))
+    opened.append(pa.table({"k": list(range(1000))}))
+    log = DeltaLog(store)
+    asked = []
+    original = scans.read_batches
+
+    def noted(*args, **kwargs):
+        asked.append(kwargs)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(scans, "read_batches", noted)
+    snapshot = log.update()
+    [batch] = Scan(log, snapshot, ("k",), None).first(snapshot.files.select(), 10, store)
+    assert (batch["k"].to_pylist(), asked) == (list(range(10)), [{"rows": 10}])
+
+
+def test_a_table_that_only_spark_reads_is_not_scanned():
+    opened, store = table(StructField("k", STRING, metadata={LENGTH: "char(3)"}))
+    log = DeltaLog(store)
+    with pytest.raises(NotHere, match="a column of type char"):
+        Scan(log, log.update(), ("k",), None)
 
 
 def table_log():

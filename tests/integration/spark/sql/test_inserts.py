@@ -150,9 +150,10 @@ def test_what_is_wrong_is_refused_and_nothing_is_written(spark, made, words):
         assert refused.value.table == f"file://{table[7:-1]}"
 
 
-def test_a_path_without_a_table_is_named(spark, tmp_path):
+@pytest.mark.parametrize("rows", ["VALUES (1)", "PARTITION (p = 1) VALUES (1)", "(a, b) VALUES (1, DEFAULT)"])
+def test_a_path_without_a_table_is_named(spark, tmp_path, rows):
     with pytest.raises(TableNotFoundError, match="no Delta table at"):
-        spark.sql(f"INSERT INTO delta.`{tmp_path / 'none'}` VALUES (1)")
+        spark.sql(f"INSERT INTO delta.`{tmp_path / 'none'}` {rows}")
     assert not (tmp_path / "none").exists()
 
 
@@ -160,6 +161,8 @@ def test_a_column_is_added_where_the_statement_asks_for_it(spark, made):
     table = made()
     spark.sql(f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME SELECT 3 AS a, 0 AS p, true AS extra")
     assert rows(spark, table) == [(1, "x", 0, None), (2, "y", 1, None), (3, None, 0, True)]
+    spark.sql(f"INSERT WITH SCHEMA EVOLUTION INTO {table} SELECT 4, 'z', 0, false, 1.5D AS further")
+    assert rows(spark, table)[-1] == (4, "z", 0, False, 1.5)
 
 
 def test_names_of_partition_columns_have_any_case(spark, made):
