@@ -292,7 +292,7 @@ def test_of_a_large_file_no_more_pages_are_read_than_the_first_rows_need(monkeyp
 
 
 def test_a_table_that_only_spark_reads_is_not_scanned():
-    opened, store = table(StructField("k", STRING, metadata={LENGTH: "char(3)"}))
+    _, store = table(StructField("k", STRING, metadata={LENGTH: "char(3)"}))
     log = DeltaLog(store)
     with pytest.raises(NotHere, match="a column of type char"):
         Scan(log, log.update(), ("k",), None)
