@@ -169,7 +169,7 @@ STACK: Mapping[str, tuple[str, ...]] = {
     ),
 }
 OLDEST = (
-    "pydelta/engines/spark/versions",
+    "pydelta/engines/spark_versions",
     "pydelta/engines/spark/jvm",
     "pydelta/engines/spark/local_rows",
     "scripts/test-spark-version",

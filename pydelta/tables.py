@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydelta.engines.spark  # noqa: F401 - refuses a lacking or unsupported Spark before it is imported
 from pydelta.api.python.builder import DeltaTableBuilder, IdentityGenerator
 from pydelta.api.python.merge import DeltaMergeBuilder
 from pydelta.api.python.optimize import DeltaOptimizeBuilder

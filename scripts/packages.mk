@@ -1,6 +1,6 @@
 # Each set of packages has a stamp; a changed pyproject.toml or constraints.txt installs it again.
 $(VENV)/.run: pyproject.toml constraints.txt
-	@scripts/install-venv $(VENV) ""
+	@scripts/install-venv $(VENV) spark
 	@touch $@
 $(PEER)/.installed: scripts/install-peer
 	@scripts/install-peer $(PEER)

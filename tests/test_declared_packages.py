@@ -39,12 +39,12 @@ OPTIONAL = {
 }
 """For a place, a service or another engine that not everybody has: without them an error says what to install."""
 PROGRAMS = {
-    "pydelta.api.cli.cli": (),
-    "pydelta.tables": (),
-    "catalog_sync.cli": ("sync",),
+    "pydelta.api.cli.cli": ("spark",),
+    "pydelta.tables": ("spark",),
+    "catalog_sync.cli": ("spark", "sync"),
     "jobs.demo.__main__": ("demo",),
-    **{f"jobs.{path.stem}": ("sync",) for path in (ROOT / "jobs").glob("*.py") if path.stem != "__init__"},
-    "jobs.erase": ("sync", "erasure"),
+    **{f"jobs.{path.stem}": ("spark", "sync") for path in (ROOT / "jobs").glob("*.py") if path.stem != "__init__"},
+    "jobs.erase": ("spark", "sync", "erasure"),
 }
 
 

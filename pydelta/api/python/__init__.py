@@ -1,5 +1,7 @@
-"""Provide the Python API that Delta users know: ``DeltaTable`` and its builders."""
+"""Provide the Python API that Delta users know: ``DeltaTable`` and its builders, and tables without a JVM."""
 
 from __future__ import annotations
 
-import pydelta.engines.spark  # noqa: F401 - refuses unsupported versions of Spark before importing them
+from pydelta.engines.spark_versions import installed_spark, refuse_unsupported
+
+refuse_unsupported(installed_spark())

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pydelta.engines.spark.versions import installed_spark, refuse_unsupported
+from pydelta.engines.spark_versions import require_spark
 
-refuse_unsupported(installed_spark())
+require_spark()

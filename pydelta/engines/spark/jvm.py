@@ -24,7 +24,7 @@ from pydelta.engines.spark.callback_results import release_late
 from pydelta.engines.spark.callers import close_ended
 from pydelta.engines.spark.java_names import JavaNames
 from pydelta.engines.spark.lru import LruCache
-from pydelta.engines.spark.versions import refuse_unsupported
+from pydelta.engines.spark_versions import refuse_unsupported
 from pydelta.errors import DeltaEnvironmentError
 
 __all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydelta.engines.spark.versions import SPARKS
+from pydelta.engines.spark_versions import SPARKS, installed_spark
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, StorageError
 from pydelta.storage import Store, open_store
 from pydelta.storage.kinds import KINDS
@@ -159,7 +158,7 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> tuple[Chec
     """Check Python, PySpark, Java, the workers' Python, Hadoop's jars, and extras."""
     return (
         _python(sys.version_info[:2]),
-        _pyspark(_version_of("pyspark")),
+        _pyspark(installed_spark()),
         _java(environment),
         _worker_python(environment),
         *_hadoop_jars(_jars()),
@@ -175,15 +174,8 @@ def _python(version: tuple[int, ...]) -> Check:
     return Check(name="Python", state="failed", says=f"{found} is not supported", cure="Use Python 3.11, 3.12 or 3.13.")
 
 
-def _version_of(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def _pyspark(version: str | None) -> Check:
-    cure = "pip install 'pyspark>=4.1,<4.4'"
+    cure = "pip install 'pydelta-lakehouse[spark]'"
     if version is None:
         return Check(name="PySpark", state="failed", says="is not installed", cure=cure)
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) in SPARKS:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pydelta.engines.spark.versions import SPARKS, installed_spark, refuse_unsupported
+from pydelta.engines.spark_versions import SPARKS, installed_spark, refuse_unsupported
 from pydelta.errors import DeltaEnvironmentError
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,8 @@ def test_the_versions_are_those_that_the_project_asks_for():
     import pyspark
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (asked,) = (item for item in project["dependencies"] if item.startswith("pyspark"))
+    (asked,) = project["optional-dependencies"]["spark"]
+    assert not any(item.startswith("pyspark") for item in project["dependencies"])
     low, high = re.fullmatch(r"pyspark>=(\d+\.\d+),<(\d+\.\d+)", asked).groups()
     numbers = [float(f"{major}.{minor}") for major, minor in SPARKS]
     assert (numbers[0], round(numbers[-1] + 0.1, 1)) == (float(low), float(high))
@@ -56,12 +57,59 @@ def test_each_way_in_says_so_first(tmp_path, route, version):
     fake.mkdir()
     (fake / "__init__.py").write_text("raise SystemExit('PySpark was imported')")
     (fake / "version.py").write_text(f"__version__: str = {version!r}\n")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ended = subprocess.run([sys.executable, *ROUTES[route]], cwd=ROOT, env=environment, capture_output=True, text=True)
-    said = ended.stdout + ended.stderr
+    said = refused(tmp_path, route)
     assert f"This is Spark {version}, but pydelta runs on Spark 4.1 to 4.3." in said
-    assert "Traceback" not in said and "PySpark was imported" not in said
+    assert "PySpark was imported" not in said
+
+
+def refused(folder, route) -> str:
+    """What a way in says, beside the modules of a folder, when it refuses without a trace."""
+    ended = run(folder, *ROUTES[route])
+    said = ended.stdout + ended.stderr
+    assert "Traceback" not in said
     if route == "job":
         assert (ended.returncode, json.loads(ended.stdout)["error"]) == (1, "DELTA_ENVIRONMENT")
     elif route in ("sql", "serve"):
         assert (ended.returncode, ended.stderr.startswith("Error: ")) == (1, True)
+    return said
+
+
+def run(folder, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+WITHOUT = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+absent = ("pyspark", "py4j")
+PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] in absent else find(name, *rest)
+"""
+
+
+@pytest.fixture
+def without(tmp_path):
+    """A folder that hides PySpark from programs with it on their path."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    return tmp_path
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_without_pyspark_each_way_in_names_the_extra(without, route):
+    said = refused(without, route)
+    assert "This needs PySpark, which is not installed." in said
+    assert "pip install 'pydelta-lakehouse[spark]'" in said
+
+
+def test_without_pyspark_tables_are_made_and_changed(without):
+    lines = (ROOT / "README.md").read_text().split("## Without a JVM\n\n```python\n")[1].split("```")[0]
+    assert '"/tmp/plain"' in lines
+    lines = lines.replace('"/tmp/plain"', repr(str(without / "t")))
+    lines += "\nimport sys\nprint(sorted(table.scan()['id'].to_pylist()), 'pyspark' in sys.modules)"
+    ended = run(without, "-c", lines)
+    assert (ended.stderr, ended.stdout) == ("", "[1, 2, 3, 2001] False\n")
+    shown = run(without, "-m", "pydelta", "history", str(without / "t"), "--json")
+    assert (shown.returncode, len(json.loads(shown.stdout)) > 4) == (0, True), shown.stderr
+    checked = run(without, "-m", "pydelta", "doctor")
+    assert "pip install 'pydelta-lakehouse[spark]'" in checked.stdout
+    assert "Traceback" not in checked.stdout + checked.stderr

@@ -1,4 +1,4 @@
-"""Refuse a Spark version that this engine does not support, before anything is imported or written."""
+"""Refuse a missing Spark, or one that this engine does not support, before anything is imported or written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 
 from pydelta.errors import DeltaEnvironmentError
 
-__all__ = ["SPARKS", "installed_spark", "refuse_unsupported"]
+__all__ = ["SPARKS", "installed_spark", "refuse_unsupported", "require_spark"]
 
 SPARKS: Final = ((4, 1), (4, 2), (4, 3))
-"""The minor versions with which this engine is tested. pyproject.toml requires one of them."""
+"""The minor versions with which this engine is tested. The extra ``spark`` installs one of them."""
 
 
 def installed_spark() -> str | None:
@@ -27,6 +27,21 @@ def installed_spark() -> str | None:
         return str(import_module("pyspark").__version__)
     version = re.search(r"""__version__.*=\s*["']([^"']+)["']""", text)
     return None if version is None else version.group(1)
+
+
+def require_spark() -> None:
+    """Check that there is a PySpark which this engine supports.
+
+    Raises:
+        DeltaEnvironmentError: There is none, or it is another version.
+    """
+    if find_spec("pyspark") is None:
+        raise DeltaEnvironmentError(
+            "This needs PySpark, which is not installed.",
+            hint="pip install 'pydelta-lakehouse[spark]', or put the PySpark of your cluster on PYTHONPATH "
+            "($SPARK_HOME/python and the py4j in its lib). pydelta.open reads and changes tables without it.",
+        )
+    refuse_unsupported(installed_spark())
 
 
 def refuse_unsupported(version: str | None) -> tuple[int, ...]:
