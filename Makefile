@@ -134,6 +134,11 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict and the check of imports
 fmt: $(VENV)/.dev ## Format the code
 	@$(VENV)/bin/ruff check --fix -q . ; $(VENV)/bin/ruff format -q .
 
+.PHONY: release
+release: $(VENV)/.dev ## Build a release in dist, compare two builds and try it
+	@scripts/check-java
+	@$(PY) scripts/release.py $(ARGS)
+
 .PHONY: docs
 docs: $(DOCS)/.installed ## Build guides and API reference as a site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet && echo "The site is in build/site: open build/site/index.html"
