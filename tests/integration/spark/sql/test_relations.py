@@ -64,7 +64,7 @@ def rel(spark, lake):
 def fresh(spark, rel):
     """The database, from which all that a test makes is dropped."""
     yield
-    for view in ("seen", "framed", "streamed"):
+    for view in ("seen", "framed", "streamed", "t@v1"):
         spark.catalog.dropTempView(view)
     jvm = Jvm.of(spark)
     catalog = jvm.state.catalog()
@@ -170,6 +170,7 @@ REFUSED = {
     "SELECT * FROM t, STREAM own": (AnalysisException, "(?i)stream"),
     "SELECT * FROM `t@v9`": (Exception, "9"),
     "SELECT * FROM `own@v1`": (AnalysisException, "TABLE_OR_VIEW_NOT_FOUND"),
+    "SELECT * FROM `t@v1` VERSION AS OF 0": (AnalysisException, "TABLE_OR_VIEW_NOT_FOUND"),
 }
 
 
@@ -227,6 +228,12 @@ def test_a_view_s_names_are_those_of_its_database_wherever_it_is_read(spark, fre
         spark.sql("SELECT * FROM rel.`y@v1`")
     other = ViewEntry(qualifier=("m",), text="", relation=lambda: jvm.subquery_alias.apply("m", jvm.no_rows()))
     assert not RelationResolver(spark).reads_delta(other)
+
+
+def test_a_view_may_be_named_like_a_version_of_a_table(spark, fresh):
+    spark.sql("CREATE TEMP VIEW `t@v1` AS SELECT id + 10 AS id FROM rel.t")
+    assert ids(spark.sql("SELECT id FROM `t@v1`")) == [11, 12, 13]
+    assert ids(spark.sql("SELECT id FROM rel.`t@v1`")) == [1, 2]
 
 
 def test_a_temporary_view_hides_a_table_in_the_texts_of_temporary_views_alone(spark, fresh):
@@ -332,6 +339,9 @@ def test_a_log_in_parts_gives_the_metadata_of_rows_to_statements_that_name_it(sp
         found = spark.sql(f"SELECT id, _metadata.row_id AS n FROM delta.`{place}`").collect()
         assert sorted(map(tuple, found)) == [(5, 0), (6, 1)]
         assert ids(plain) == [5, 6]
+        inner = "(WITH one AS (SELECT 5 AS k) SELECT k FROM one)"
+        beside = f"SELECT id, _metadata.row_id AS n FROM {inner} AS s JOIN delta.`{place}` AS t ON s.k = t.id"
+        assert spark.sql(beside).collect() == [(5, 0)]
     finally:
         spark.conf.unset("spark.pydelta.log.maxFilesInMemory")
         DeltaLog.clear_cache()
@@ -538,5 +548,6 @@ def test_a_statement_that_describes_a_twin_is_spark_s_own(spark, twin, text):
 
 def test_a_twin_is_read_as_its_table(spark, twin):
     assert ids(spark.sql("SELECT id FROM twin")) == [1, 2, 3]
+    assert ids(spark.sql("SELECT id FROM twin WHERE id > 1 UNION ALL SELECT id FROM twin")) == [1, 2, 2, 3, 3]
     assert ids(spark.sql("SELECT id FROM twin VERSION AS OF 1")) == [1, 2]
     assert "rel.twin" in spark.sql("EXPLAIN EXTENDED SELECT id FROM twin").first()[0]
