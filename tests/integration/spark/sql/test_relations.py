@@ -339,6 +339,7 @@ def test_a_log_in_parts_gives_the_metadata_of_rows_to_statements_that_name_it(sp
         found = spark.sql(f"SELECT id, _metadata.row_id AS n FROM delta.`{place}`").collect()
         assert sorted(map(tuple, found)) == [(5, 0), (6, 1)]
         assert ids(plain) == [5, 6]
+        DeltaLog.clear_cache()
         inner = "(WITH one AS (SELECT 5 AS k) SELECT k FROM one)"
         beside = f"SELECT id, _metadata.row_id AS n FROM {inner} AS s JOIN delta.`{place}` AS t ON s.k = t.id"
         assert spark.sql(beside).collect() == [(5, 0)]
