@@ -93,8 +93,8 @@ def is_unfinished(path: str) -> bool:
 
 def unfinished(store: Store, prefix: str) -> Iterator[ObjectInfo]:
     """List the unfinished files directly in a directory of any store: those of writers at work or killed."""
-    own = paged(store)
-    return iter(()) if own is None else own.list_unfinished(prefix)
+    listed = getattr(store, "list_unfinished", None)  # Stores of others need not have it.
+    return iter(()) if listed is None else listed(prefix)
 
 
 def pages_of(
