@@ -48,7 +48,7 @@ _WRITES_ITS_FIRST_CHILD = ("DeleteFromTable", "UpdateTable", "MergeIntoTable")
 _NAMES_OF_COMMANDS = ("UnresolvedTable", "UnresolvedTableOrView")
 _ONLY_DESCRIBES = (
     "DescribeRelation", "DescribeColumn", "ShowColumns", "ShowPartitions", "ShowTableProperties", "ShowCreateTable",
-    "RefreshTable", "UncacheTable", "ExplainCommand",
+    "RefreshTable", "ExplainCommand",
 )  # fmt: skip
 _CTE_MARK = "pydelta.cte"
 _NAMED = re.compile(r"Unresolved(?:Relation|TableOrView|Table|Identifier) \[(.*?)\](?=,|$)", re.MULTILINE)

@@ -537,7 +537,7 @@ def test_a_change_of_a_twin_is_refused_and_of_another_table_left_to_its_command(
 
 DESCRIBED = [
     "DESCRIBE twin", "DESCRIBE twin id", "SHOW COLUMNS IN twin", "SHOW PARTITIONS twin", "SHOW TBLPROPERTIES twin",
-    "SHOW CREATE TABLE twin", "REFRESH TABLE twin", "UNCACHE TABLE twin",
+    "SHOW CREATE TABLE twin", "REFRESH TABLE twin",
     "EXPLAIN ANALYZE TABLE twin COMPUTE STATISTICS",
 ]  # fmt: skip
 
