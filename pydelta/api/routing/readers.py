@@ -88,7 +88,7 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         formatter = SQLStringFormatter(self)
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
         try:
-            with inside_with_jvm(self):  # A served session also has our parser.
+            with inside_with_jvm(self), Jvm.of(self).active():  # A served session also has our parser.
                 return _statement(self, text, args, original)
         finally:
             if kwargs:

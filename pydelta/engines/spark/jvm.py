@@ -522,20 +522,29 @@ class Jvm:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make this session the active one within the block, so that Spark's rules and look-ups use its settings."""
-        get_active, set_active = self._activity
+        """Make this session the active one within the block.
+
+        Spark's parser, rules and look-ups read the settings of the session that is active in the calling thread: of
+        another one, or Spark's defaults where none is, a literal has another zone and a name another path.
+        """
+        get_active, set_active, clear_active = self._activity
         before = get_active()
-        set_active(self.session)
+        is_active = bool(before.isDefined() and before.get().equals(self.session))
+        if not is_active:
+            set_active(self.session)
         try:
             yield
         finally:
-            if before.isDefined():
-                set_active(before.get())
+            if not is_active:
+                if before.isDefined():
+                    set_active(before.get())
+                else:
+                    clear_active()
 
     @cached_property
-    def _activity(self) -> tuple[Any, Any]:
+    def _activity(self) -> tuple[Any, Any, Any]:
         sessions = self.view.org.apache.spark.sql.SparkSession
-        return sessions.getActiveSession, sessions.setActiveSession
+        return sessions.getActiveSession, sessions.setActiveSession, sessions.clearActiveSession
 
     def forget_data_source(self, name: str) -> None:
         """Unregister a Python data source from this session. Spark has no call for this."""

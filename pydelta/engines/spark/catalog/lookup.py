@@ -196,6 +196,11 @@ def on_path(spark: SparkSession, parts: tuple[str, ...], stored: str | None = No
     jvm = Jvm.of(spark)
     if len(parts) != 1 or not jvm.has_paths:
         return parts
+    with jvm.active():  # Whether there are paths is a setting of the active session.
+        return _found_on_path(jvm, parts, stored)
+
+
+def _found_on_path(jvm: Jvm, parts: tuple[str, ...], stored: str | None) -> tuple[str, ...] | None:
     manager = jvm.state.catalogManager()
     if stored is not None:
         kept = jvm.view.org.apache.spark.sql.connector.catalog.CatalogManager.deserializePathEntries(stored)
