@@ -246,6 +246,21 @@ def test_a_temporary_view_hides_a_table_in_the_texts_of_temporary_views_alone(sp
     assert ids(spark.sql("SELECT id FROM rel.over")) == []
 
 
+def test_a_temporary_view_hides_a_table_on_the_path_in_the_texts_of_temporary_views(spark, fresh):
+    if not Jvm.of(spark).has_paths:
+        pytest.skip("this Spark has no SET PATH, which came with 4.3")
+    spark.sql("CREATE TEMP VIEW seen AS SELECT id FROM rel.t WHERE id > 1")
+    spark.sql("CREATE TEMP VIEW framed AS SELECT id + 1 AS id FROM seen")
+    spark.sql("CREATE TABLE rel.seen USING delta AS SELECT 7L AS id")
+    spark.conf.set("spark.sql.path.enabled", "true")
+    try:
+        spark.sql("SET PATH = spark_catalog.rel, system.session, system.builtin")
+        assert (ids(spark.sql("SELECT id FROM framed")), ids(spark.sql("SELECT id FROM seen"))) == ([3, 4], [7])
+    finally:
+        Jvm.of(spark).state.catalogManager().clearSessionPath()
+        spark.conf.unset("spark.sql.path.enabled")
+
+
 def test_a_view_of_a_frame_shows_new_rows_and_is_refused_without_its_columns(spark, fresh, tmp_path):
     place = str(tmp_path / "n")
     local = pydelta.LocalTable.create(place, pl.DataFrame({"id": [1], "b": [1]}), properties=MAPPED)
