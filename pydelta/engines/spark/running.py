@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydelta.commands.run import Command, Context, Task, run
 from pydelta.engines.spark.engine import SparkEngine
+from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import settings_of
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ def run_in_session(spark: SparkSession, command: Command[R] | Task[R], log: Delt
 
     The arguments are those of ``session_context``, the errors those of the command.
     """
-    context = session_context(spark, log, alias=alias)
-    result = run(command, context)
+    with Jvm.of(spark).active():  # Expressions of rules and conditions are parsed with the active session's settings.
+        context = session_context(spark, log, alias=alias)
+        result = run(command, context)
     if isinstance(command, Command) and context.settings.txn_version_auto_reset:
         _forget_version(spark, command, context.settings, result)
     return result

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import pydelta
 from pydelta.engines.spark.jvm import Jvm
+from pydelta.errors import ConstraintViolatedError
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
@@ -106,6 +107,25 @@ def test_a_moment_in_a_condition_is_in_the_zone_of_the_table_s_session(sessions,
         return {row.id for row in session.read.format("delta").load(path).collect()}
 
     assert place(work) == LEFT["insert" if name == "replaceWhere" else name]({1, 2, 3}, NEW_YEAR[zone])
+
+
+@pytest.mark.parametrize("place", [here, in_a_thread])
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_moment_in_a_rule_is_in_the_zone_of_the_session_that_writes(sessions, tmp_path, zone, place):
+    session, path = sessions[zone], str(tmp_path / "t")
+    early = "GENERATED ALWAYS AS (at < TIMESTAMP '2024-01-01 00:00:00')"
+    session.sql(f"CREATE TABLE delta.`{path}` (id INT, at TIMESTAMP, early BOOLEAN {early}) USING delta")
+    session.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT old CHECK (at < TIMESTAMP '2024-01-01 00:00:00')")
+
+    def work():
+        frame = session.range(1).selectExpr("1 AS id", "timestamp_seconds(1704078000) AS at")  # 03:00 UTC.
+        try:
+            frame.write.format("delta").mode("append").save(path)
+        except ConstraintViolatedError:
+            return None
+        return [row.early for row in session.read.format("delta").load(path).collect()]
+
+    assert place(work) == ([True] if zone == "America/New_York" else None)
 
 
 def test_the_session_that_was_active_is_active_again(spark, sessions, tmp_path):
