@@ -254,17 +254,18 @@ def test_the_first_rows_are_those_of_the_whole_scan_and_no_file_is_opened_for_mo
     opened, store = table(StructField("k", LONG), **VECTORS)
     for first in (1, 4, 7):
         opened.append(pa.table({"k": [first, first + 1, first + 2]}))
-    opened.delete("k IN (1, 5)")
+    opened.append(pa.table({"k": list(range(10, 16))}))  # Of which a later batch has more rows than are left to read.
+    opened.delete("k IN (1, 5, 10, 11)")
     snapshot = DeltaLog(store).update()
     unread, given = CountingStore(store), CountingStore(store)
     scan = Scan(DeltaLog(unread), snapshot, ("k",), None)
-    files = snapshot.files.select().sort("path")
+    files = snapshot.files.select().sort("size", "path", descending=[True, False])
     expected = scan.run(files)["k"].to_pylist()
-    assert sorted(expected) == [2, 3, 4, 6, 7, 8, 9]
+    assert sorted(expected) == [2, 3, 4, 6, 7, 8, 9, 12, 13, 14, 15]
     paths = files["path"].to_list()
     sizes = [scan.run(files.filter(pl.col("path") == path)).num_rows for path in paths]
     unread.calls.clear()
-    for rows in range(9):
+    for rows in range(13):
         given.calls.clear()
         batches = list(scan.first(files, rows, given))
         assert [value for batch in batches for value in batch["k"].to_pylist()] == expected[:rows]
