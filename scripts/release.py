@@ -25,7 +25,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -66,7 +66,7 @@ def build(root: Path, commit: str, scratch: Path) -> list[Path]:
     Raises:
         ReleaseError: The builds differ.
     """
-    seconds = _git(root, "show", "-s", "--format=%ct", commit).decode().strip()
+    seconds = _time_of(root, commit)
     builds = []
     for number, surroundings in enumerate(SURROUNDINGS):
         source, out = scratch / f"{'x' * number}source", scratch / f"built-{number}"
@@ -168,9 +168,7 @@ def provenance(files: Sequence[Path], root: Path, commit: str) -> dict[str, Any]
             "buildDefinition": {
                 "buildType": "scripts/release.py",
                 "externalParameters": {"commit": commit},
-                "internalParameters": {
-                    "SOURCE_DATE_EPOCH": _git(root, "show", "-s", "--format=%ct", commit).decode().strip()
-                },
+                "internalParameters": {"SOURCE_DATE_EPOCH": _time_of(root, commit)},
                 "resolvedDependencies": [
                     {"name": "source", "digest": {"gitCommit": commit}},
                     {"name": "hatchling", "annotations": {"version": version("hatchling")}},
@@ -191,6 +189,11 @@ def _is_metadata(name: str) -> bool:
     return name == "PKG-INFO" or ".dist-info/" in name
 
 
+def _time_of(root: Path, commit: str) -> str:
+    """Return the time of a commit, in seconds since 1970."""
+    return _git(root, "show", "-s", "--format=%ct", commit).decode().strip()
+
+
 def _git(root: Path, *arguments: str) -> bytes:
     return subprocess.run(["git", *arguments], cwd=root, check=True, stdout=subprocess.PIPE).stdout
 
@@ -202,9 +205,8 @@ def _run(command: Sequence[str], folder: Path) -> str:
         ReleaseError: It failed; with the end of its output.
     """
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME")
-    environment: Mapping[str, str] = {name: value for name, value in os.environ.items() if name not in hidden}
-    first = str(Path(command[0]).parent)
-    environment = {**environment, "PATH": f"{first}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
     done = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
     if done.returncode:
         shown = "\n".join((done.stdout + done.stderr).splitlines()[-15:])

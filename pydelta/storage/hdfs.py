@@ -123,8 +123,8 @@ class HdfsStore:
             yield page
 
     def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ``PagedStore.list_unfinished``."""
-        return (info for info in self._list(prefix, recursive=False, shown=is_unfinished))
+        """See ``pages.unfinished``."""
+        return self._list(prefix, recursive=False, shown=is_unfinished)
 
     def remove_directories(self, paths: list[str]) -> list[str]:
         """See ``PagedStore.remove_directories``. The NameNode refuses to remove a directory that is not empty."""

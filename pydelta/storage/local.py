@@ -135,7 +135,7 @@ class LocalStore:
             yield page
 
     def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ``PagedStore.list_unfinished``."""
+        """See ``pages.unfinished``."""
         folder = self._path(prefix) if prefix else self._folder
         with _translated(folder):
             for entry in _scan(folder):

@@ -109,10 +109,6 @@ class MemoryStore:
                 page.add(info)
             yield page
 
-    def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ``PagedStore.list_unfinished``."""
-        return iter(())
-
     def remove_directories(self, paths: list[str]) -> list[str]:
         """See ``PagedStore.remove_directories``. This store has no directories."""
         del paths

@@ -151,10 +151,6 @@ class ObjectStore:
         if page is None:  # Each request gives a page, even if it found nothing.
             yield ListPage()
 
-    def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ``PagedStore.list_unfinished``."""
-        return iter(())
-
     def remove_directories(self, paths: list[str]) -> list[str]:
         """See ``PagedStore.remove_directories``. This store has no directories."""
         del paths

@@ -6,6 +6,7 @@ parallel. File systems are walked, and also report their directories.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
@@ -14,6 +15,7 @@ from pydelta.storage.interface import ObjectInfo, Store
 
 __all__ = [
     "PAGE_KEYS",
+    "UNFINISHED_PATH",
     "UNFINISHED_PREFIX",
     "ListPage",
     "PagedStore",
@@ -25,6 +27,8 @@ __all__ = [
 
 UNFINISHED_PREFIX: Final = ".pydelta-tmp-"
 """Prefix of the names under which file systems hold what is being written. A killed process leaves such a file."""
+UNFINISHED_PATH: Final = rf"(^|/){re.escape(UNFINISHED_PREFIX)}[^/]*$"
+"""Pattern of their paths. Its group is what stands before the name."""
 PAGE_KEYS: Final = 1000
 """Number of keys in one reply of an object store."""
 
@@ -71,9 +75,6 @@ class PagedStore(Protocol):
             enter: Returns whether to walk into a directory. Object stores do not call it.
         """
 
-    def list_unfinished(self, prefix: str) -> Iterator[ObjectInfo]:
-        """List the unfinished files directly in a directory. A store whose writes appear at once has none."""
-
     def remove_directories(self, paths: list[str]) -> list[str]:
         """Remove empty directories in the given order, and return the removed ones.
 
@@ -92,8 +93,11 @@ def is_unfinished(path: str) -> bool:
 
 
 def unfinished(store: Store, prefix: str) -> Iterator[ObjectInfo]:
-    """List the unfinished files directly in a directory of any store: those of writers at work or killed."""
-    listed = getattr(store, "list_unfinished", None)  # Stores of others need not have it.
+    """List the unfinished files directly in a directory: those of writers that are at work or were killed.
+
+    Only stores with ``list_unfinished`` have any. In the others, a write appears at once.
+    """
+    listed = getattr(store, "list_unfinished", None)
     return iter(()) if listed is None else listed(prefix)
 
 

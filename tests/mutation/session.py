@@ -112,7 +112,7 @@ class SessionRunner:
         return Outcome(survived=True, by="", cpu=0)
 
     def _passes(self, request: dict[str, Any], test: str, more: float = 0) -> bool:
-        """Return whether a test passes alone on the module that a request has, with so many more seconds."""
+        """Run one test on the module of a request, and return whether it passes. ``more`` raises its limit, seconds."""
         limit = 4 * self._seconds[test] + self._spare + more
         return _outcome(self._ask({**request, "tests": [test]}, limit)).survived
 

@@ -147,7 +147,8 @@ class Erasure:
         dry_run: Whether nothing was changed.
         rows: The commits that rewrote files.
         given_up: Versions that were given up, both ends included.
-        removed: Path, size and digest (SHA-256, hexadecimal) of each file with rows of the keys that was deleted.
+        removed: Path, size and digest (SHA-256, hexadecimal) of each file that was deleted, because it had rows of the
+            keys or no writer finished it.
         older: Older versions of objects that were deleted.
         left: The last look.
         version: The newest version afterwards.
@@ -296,14 +297,14 @@ class _Run:
         self.unfinished = frozenset(path for path, _ in left.unread if is_unfinished(path))
         if not self.request.dry_run and plan.is_needed:
             self._refuse(plan)
-            self._delete(left.abandoned, plan.version)
+            self._delete_abandoned(plan)
             for _ in range(_ROUNDS):
                 self._erase(plan)
                 left = self._look(all_files=True)
                 if not left.of(LIVE, EARLIER, STRAY).height and not left.places:
                     break
         elif not self.request.dry_run:
-            self._delete(left.abandoned, plan.version)
+            self._delete_abandoned(plan)
             self._delete_older()
             left = self._look(all_files=True)
         return Erasure(
@@ -428,20 +429,30 @@ class _Run:
 
     def _refuse_readers(self, snapshot: Snapshot, doomed: pl.DataFrame) -> None:
         """Refuse to delete files that shallow clones or published manifests name."""
-        if doomed.is_empty():
+        read = self._read_by_others(snapshot, doomed)
+        if read.is_empty():
             return
-        clones = noted_clones(self.log)
-        read = find_needed(self.log, snapshot, cutoff_ms=_FAR_MS, clones=clones).others.may_hold(doomed["path"])
-        if not read.any():
-            return
-        names = ", ".join(clone.uri for clone in clones[:_SHOWN]) or "published manifests"
+        names = ", ".join(clone.uri for clone in noted_clones(self.log)[:_SHOWN]) or "published manifests"
         raise UnsafeOperationError(
-            f"{int(read.sum())} files with rows of the keys are still read by others: {names}. The newest version has "
+            f"{read.height} files with rows of the keys are still read by others: {names}. The newest version has "
             "no row of the keys any more; earlier ones still do.",
             hint="Erase the keys in these clones first, which gives them files of their own; publish manifests again "
             "(catalog_sync sync). Then run it again: it does what is left.",
             table=self.log.uri,
         )
+
+    def _read_by_others(self, snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
+        """Return the files that shallow clones or published manifests may name."""
+        if files.is_empty():
+            return files
+        needed = find_needed(self.log, snapshot, cutoff_ms=_FAR_MS, clones=noted_clones(self.log))
+        return files.filter(needed.others.may_hold(files["path"]))
+
+    def _delete_abandoned(self, plan: ErasurePlan) -> None:
+        """Delete what no writer finished, but nothing that a clone or a manifest names."""
+        abandoned = plan.look.abandoned
+        read = self._read_by_others(self.log.update(), abandoned)
+        self._delete(abandoned.join(read, on="path", how="anti"), plan.version)
 
     def _delete(self, doomed: pl.DataFrame, version: int) -> None:
         """Delete files with rows of the keys, and folders that are empty then."""

@@ -13,7 +13,6 @@ Other tables below the root are left out. What cannot be read is reported, not p
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +53,7 @@ from pydelta.protocol.paths import (
 from pydelta.storage import ObjectInfo, Store
 from pydelta.storage.memory import MemoryStore
 from pydelta.storage.object_versions import ObjectVersions, OlderVersion
-from pydelta.storage.pages import UNFINISHED_PREFIX, is_unfinished
+from pydelta.storage.pages import UNFINISHED_PATH, is_unfinished
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
 
@@ -98,7 +97,7 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 _NOTES: Final = (f"{LOG_DIR}/", "_pydelta/", "_symlink_format_manifest/")
 _IS_NOTE: Final = pl.any_horizontal(pl.col("path").str.starts_with(prefix) for prefix in _NOTES)
 """Whether a file belongs to the log, or to what lies beside it, instead of the data."""
-_IS_UNFINISHED: Final = pl.col("path").str.contains(rf"(^|/){re.escape(UNFINISHED_PREFIX)}[^/]*$")
+_IS_UNFINISHED: Final = pl.col("path").str.contains(UNFINISHED_PATH)
 _ROW: Final = ("path", "size", "modification_time")
 
 
@@ -327,7 +326,8 @@ class _Search:
             return None
         if found is None and not path.endswith(".parquet"):
             data = self._read_bytes(ObjectInfo(path=path, size=size, modification_time_ms=0))
-            return _NO_ROWS if data is None or not data.startswith(_PARQUET) else None
+            is_torn = is_unfinished(path) if data is None else data.startswith(_PARQUET)
+            return None if is_torn else _NO_ROWS
         if found is None:
             self.unread.append((path, "it does not end as a Parquet file does"))
             return None

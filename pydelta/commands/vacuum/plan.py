@@ -6,7 +6,6 @@ bytes per path (``PathIndex``), enough to exclude with certainty that another pa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
@@ -29,7 +28,7 @@ from pydelta.protocol.partitions import (
 )
 from pydelta.protocol.paths import are_absolute, decoded_paths, plain_root
 from pydelta.protocol.types import StructType
-from pydelta.storage.pages import UNFINISHED_PREFIX
+from pydelta.storage.pages import UNFINISHED_PATH
 
 __all__ = [
     "DOOMED_SCHEMA",
@@ -66,7 +65,6 @@ _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _EVERYTHING: Final = (1 << 64) - 1
 CHANGE_DIR: Final = "_change_data"
 _CHECKSUM: Final = r"(^|/)\.([^/]+)\.crc$"
-_UNFINISHED: Final = rf"(^|/){re.escape(UNFINISHED_PREFIX)}([^/]*)$"
 _ICEBERG: Final = "delta.universalFormat.enabledFormats"
 
 
@@ -88,7 +86,7 @@ class Names:
         ``_change_data`` does not count, nor do directories of partition columns whose name begins so, nor unfinished
         files, which a killed writer left.
         """
-        shown = path.str.strip_prefix(CHANGE_DIR + "/").str.replace(_UNFINISHED, "${1}")
+        shown = path.str.strip_prefix(CHANGE_DIR + "/").str.replace(UNFINISHED_PATH, "${1}")
         odd = [_literally(name) for name in self.columns if name.startswith(("_", "."))]
         if odd:
             shown = shown.str.replace_all(f"(^|/)(?:{'|'.join(odd)})=", "${1}x=")

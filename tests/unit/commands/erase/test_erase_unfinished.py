@@ -83,6 +83,26 @@ def test_no_history_is_given_up_for_one_that_says_nothing(table, tmp_path, name)
     assert list((tmp_path / "t" / folder).glob(file)) == []
 
 
+def test_a_damaged_file_that_only_a_clone_names_stays_and_nothing_is_proven(tmp_path):
+    root = tmp_path / "t"
+    none = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    table = LocalTable.create(str(root), rows("bob", KEY, "eve"), properties=none)
+    table.clone(str(tmp_path / "clone"), shallow=True)
+    [file] = root.glob("*.parquet")
+    table.delete("true")
+    table.append(rows("new", first=50))
+    table.checkpoint()
+    for path in (root / "_delta_log").glob("*.json"):
+        os.utime(path, (0, 0))
+    table.cleanup()
+    assert not list((root / "_delta_log").glob("*0.json")), "no version of the table names the file"
+    put(root, file.name, TORN, old=True)
+    done = erase(table)
+    assert file.exists()
+    assert not done.is_proven
+    assert list(dict(done.left.unread)) == [file.name]
+
+
 def test_one_that_a_writer_began_since_the_first_look_is_passed_over(table, tmp_path, monkeypatch):
     begun = []
     original = command.files_with_keys
