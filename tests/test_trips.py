@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from pathlib import Path
@@ -39,11 +40,14 @@ def entered(run, path):
             files.add(str(Path(code.co_filename).relative_to(ROOT)))
 
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # Finalizers of other tests' objects would be called in the middle, and those of Spark's are files, too.
     sys.setprofile(note)
     try:
         run(path)
     finally:
         sys.setprofile(before)
+        gc.enable()
     return files
 
 
