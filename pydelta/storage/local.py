@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO
-from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
-from urllib.parse import unquote, urlsplit
 
 from pydelta.errors import (
     ObjectNotFoundError,
@@ -24,11 +23,13 @@ from pydelta.errors import (
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
 from pydelta.storage.pages import UNFINISHED_PREFIX, ListPage, in_range
 from pydelta.storage.streams import ObjectWriter
-from pydelta.storage.uris import check_path
+from pydelta.storage.uris import HERE, check_path, normalize_uri
 
 __all__ = ["LocalStore"]
 
 _FOLDER_TRIES = 4
+_READERS_WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds."""
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _REFUSED = (
@@ -46,10 +47,8 @@ class LocalStore:
     """
 
     def __init__(self, root: str) -> None:
-        parts = urlsplit(root)
-        self._folder = unquote(parts.path) if parts.scheme == "file" else os.path.abspath(root)
-        self._folder = self._folder.rstrip("/") or "/"
-        self._root = Path(self._folder).as_uri()
+        self._root = normalize_uri(root)
+        self._folder = HERE.path(self._root.removeprefix("file://")).rstrip("/") or "/"
 
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
@@ -184,7 +183,7 @@ class LocalStore:
         with _translated(target):
             temporary = self._write_temporary(target, data)
             try:
-                os.replace(temporary, target)
+                _replace(temporary, target)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temporary)
@@ -256,7 +255,7 @@ class _LocalWriter(ObjectWriter):
         with _translated(self._target):
             os.fsync(self._file.fileno())
             self._file.close()
-            os.replace(self._temporary, self._target)
+            _replace(self._temporary, self._target)
             _sync_folder(os.path.dirname(self._target))
 
     def _drop(self) -> None:
@@ -341,7 +340,22 @@ def _make_folder(folder: str) -> None:
         _sync_folder(os.path.dirname(made))
 
 
+def _replace(temporary: str, target: str) -> None:
+    """Give the written file its final name, in place of a file that has it.
+
+    Where an open file cannot be replaced its readers are waited for: they read such small files at once.
+    """
+    for wait in () if HERE.replaces_open_files else _READERS_WAITS:
+        with suppress(PermissionError):
+            os.replace(temporary, target)
+            return
+        time.sleep(wait)
+    os.replace(temporary, target)
+
+
 def _sync_folder(folder: str) -> None:
+    if not HERE.syncs_folders:
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

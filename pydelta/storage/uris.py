@@ -1,11 +1,23 @@
-"""Normalize locations, as users write them, to one spelling of the URI."""
+r"""Normalize locations, as users write them, to one spelling of the URI.
+
+::
+
+    /data/a b/     <-> file:///data/a%20b        by the rules of POSIX
+    C:\data\a b     <-> file:///C:/data/a%20b     by those of Windows
+    S3a://b/t/      -> s3a://b/t
+
+Within the engine a local path has forward slashes on every system, which Windows accepts.
+"""
 
 from __future__ import annotations
 
+import ntpath
 import os
+import posixpath
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from types import ModuleType
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -13,8 +25,12 @@ from pydelta.errors import InvalidArgumentError
 from pydelta.storage.kinds import kind_of
 
 __all__ = [
+    "HERE",
     "LOCAL",
+    "POSIX",
+    "WINDOWS",
     "BucketPlace",
+    "PathRules",
     "bucket_of",
     "check_path",
     "hadoop_uri",
@@ -28,28 +44,98 @@ __all__ = [
 LOCAL: Final = "file"
 """Bucket name of the local file system."""
 _OF_TABLES: Final = ("_delta_log", "_change_data")
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 
-def scheme_of(uri: str) -> str:
+@dataclass(frozen=True, slots=True)
+class PathRules:
+    """The rules of one kind of operating system.
+
+    Args:
+        scheme: Matches the scheme of a URI, with its colon.
+        module: ``posixpath`` or ``ntpath``.
+        pure: The class of its paths.
+        drives: Whether a path may begin with the letter of a drive.
+        syncs_folders: Whether a folder can be opened, to make a new name in it outlast a power failure. NTFS has a
+            journal of names instead.
+        replaces_open_files: Whether a file that somebody reads can be replaced.
+    """
+
+    scheme: re.Pattern[str]
+    module: ModuleType
+    pure: type[PurePath]
+    drives: bool
+    syncs_folders: bool
+    replaces_open_files: bool
+
+    def uri(self, path: str) -> str:
+        r"""Return the URI of a path, which is made absolute.
+
+        Example:
+            >>> WINDOWS.uri("C:\\data\\a b"), POSIX.uri("/data/a b/")
+            ('file:///C:/data/a%20b', 'file:///data/a%20b')
+        """
+        return self.pure(self.module.abspath(path)).as_uri()
+
+    def path(self, tail: str) -> str:
+        """Return the path for what follows ``file://`` in a URI, with forward slashes.
+
+        Example:
+            >>> WINDOWS.path("/C:/data/a%20b"), POSIX.path("/data/a%20b")
+            ('C:/data/a b', '/data/a b')
+        """
+        plain = unquote(tail)
+        if self.drives:
+            plain = re.sub(r"^/+(?=[A-Za-z]:(?:/|$))", "", plain.replace("\\", "/"))
+        return plain
+
+
+POSIX: Final = PathRules(
+    scheme=re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):"),
+    module=posixpath,
+    pure=PurePosixPath,
+    drives=False,
+    syncs_folders=True,
+    replaces_open_files=True,
+)
+WINDOWS: Final = PathRules(
+    scheme=re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):"),  # One letter is a drive.
+    module=ntpath,
+    pure=PureWindowsPath,
+    drives=True,
+    syncs_folders=False,
+    replaces_open_files=False,
+)
+HERE: Final = WINDOWS if os.name == "nt" else POSIX
+"""The rules of this machine."""
+
+
+def scheme_of(uri: str, *, rules: PathRules = HERE) -> str:
     """Return the scheme in lower case, or ``file`` for a bare path.
+
+    Args:
+        uri: A URI or a path.
+        rules: The rules for local paths. On Windows a single letter is a drive.
 
     Example:
         >>> scheme_of("S3a://bucket/t"), scheme_of("/data/t")
         ('s3a', 'file')
     """
-    match = _SCHEME.match(uri)
+    match = rules.scheme.match(uri)
     return match.group(1).lower() if match else "file"
 
 
-def normalize_uri(uri: str) -> str:
+def normalize_uri(uri: str, *, rules: PathRules = HERE) -> str:
     """Normalize a location: with a scheme and without a trailing slash; local paths absolute and URI-encoded.
 
     A bare path is taken literally (``%41`` stays three characters), and the path of a ``file:`` URI is decoded. In all
     other schemes, the part after the host is the plain text of a key and is not decoded, as in Hadoop's paths.
 
+    Args:
+        uri: The location.
+        rules: The rules for local paths.
+
     Raises:
-        InvalidArgumentError: The location is empty, contains a NUL, or is a ``file:`` URI of another host.
+        InvalidArgumentError: The location is empty, contains a NUL, or is a local file of another host.
 
     Example:
         >>> normalize_uri("/data/a b/"), normalize_uri("s3a://bucket/t/")
@@ -59,19 +145,31 @@ def normalize_uri(uri: str) -> str:
         raise InvalidArgumentError("The location is empty.", hint="Give a path or a URI such as s3a://bucket/table.")
     if "\0" in uri:
         raise InvalidArgumentError(f"The location {uri!r} contains the character NUL.", hint="Remove it.")
-    match = _SCHEME.match(uri)
+    match = rules.scheme.match(uri)
     if match is None:
-        return Path(os.path.abspath(os.path.expanduser(uri))).as_uri()
+        return _local_uri(uri, rules.module.expanduser(uri), rules)
     scheme = match.group(1).lower()
     rest = uri[match.end() :]
     if scheme == "file":
         host = rest[2:].partition("/")[0] if rest.startswith("//") else ""
         if host not in ("", "localhost"):
-            raise InvalidArgumentError(
-                f"{uri!r} names a file on the host {host!r}.", hint="Write local files as file:///path."
-            )
-        return Path(os.path.abspath(unquote(re.sub(r"^//(localhost)?", "", rest) or "/"))).as_uri()
+            raise _elsewhere(uri, host)
+        return _local_uri(uri, rules.path(re.sub(r"^//(localhost)?", "", rest) or "/"), rules)
     return f"{scheme}:{rest.rstrip('/')}"
+
+
+def _local_uri(uri: str, path: str, rules: PathRules) -> str:
+    found = rules.uri(path)
+    if not found.startswith("file:///"):
+        raise _elsewhere(uri, found.removeprefix("file://").partition("/")[0])
+    return found
+
+
+def _elsewhere(uri: str, host: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{uri!r} names a file on the host {host!r}.",
+        hint="Write local files as file:///path. Mount the folder of another host, or give it a drive's letter.",
+    )
 
 
 def hadoop_uri(root: str) -> str:

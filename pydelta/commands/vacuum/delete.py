@@ -16,6 +16,7 @@ import polars as pl
 
 from pydelta.commands.vacuum.needed import files_of_commits
 from pydelta.commands.vacuum.paths import PlainPaths
+from pydelta.commands.vacuum.plan import PathIndex
 from pydelta.errors import StorageError, StoragePermissionError
 from pydelta.log import DeltaLog
 from pydelta.storage.backoff import Backoff
@@ -218,7 +219,7 @@ class _Watch:
         self._log = log
         self._version = version
         self._places = PlainPaths(log.uri)
-        self._live = pl.Series([], dtype=pl.String)
+        self._live = PathIndex()
         self._looked_at = float("-inf")
         self._lock = threading.Lock()
 
@@ -230,8 +231,9 @@ class _Watch:
                 since = range(self._version + 1, newest + 1)
                 for commit in files_of_commits(self._log, since, adds=True, all_of_them=True):
                     added = commit.files.filter(pl.col("kind") != "remove")
-                    self._live = pl.concat([self._live, *self._places.of_files(added)])
+                    for paths in self._places.of_files(added):
+                        self._live.add(paths)
                 self._version = newest
                 self._looked_at = time.monotonic()
             live = self._live
-        return chunk.filter(~pl.col("path").is_in(live.implode())) if len(live) else chunk
+        return chunk.filter(~live.may_hold(chunk["path"])) if live else chunk

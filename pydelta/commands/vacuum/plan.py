@@ -314,8 +314,19 @@ def own_paths(log_paths: pl.Series, root: str) -> pl.Series:
 
 
 def _hashes(paths: pl.Series) -> _Hashes:
-    found: npt.NDArray[Any] = paths.hash(seed=0).to_numpy()
+    found: npt.NDArray[Any] = _folded(paths).hash(seed=0).to_numpy()
     return found
+
+
+def _folded(paths: pl.Series) -> pl.Series:
+    """Return one spelling for all paths that any file system may take for the same.
+
+    The disks of macOS and Windows, and some mounts of Linux, ignore case, and some also ignore how accents are encoded.
+    There the files of the partitions ``a`` and ``A`` are in one folder, which a listing shows as it was first spelt.
+    """
+    if bool((paths.str.len_bytes() == paths.str.len_chars()).all()):
+        return paths.str.to_lowercase()
+    return paths.str.normalize("NFD").str.to_uppercase().str.to_lowercase()
 
 
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
@@ -331,14 +342,14 @@ def compact(frame: pl.DataFrame) -> pl.DataFrame:
 class PathIndex:
     """A set of paths, stored as 64-bit hashes. Two paths may share a hash, so a path may seem to be in the set.
 
-    A path in the set is always found. If the set holds the paths that must stay, a collision only keeps one file too
-    many.
+    A path in the set is always found, in any spelling that some file system takes for the same. If the set holds the
+    paths that must stay, a collision only keeps one file too many.
 
     Args:
         paths: Any paths.
 
     Example:
-        >>> PathIndex(pl.Series(["a", "b"])).may_hold(pl.Series(["b", "c"])).to_list()
+        >>> PathIndex(pl.Series(["a", "b"])).may_hold(pl.Series(["B", "c"])).to_list()
         [True, False]
     """
 
@@ -388,7 +399,7 @@ class PathSample:
     def add(self, paths: pl.Series) -> None:
         """Add paths."""
         self.count += len(paths)
-        frame = pl.DataFrame({"path": paths.cast(pl.String), "hash": paths.hash(seed=0)})
+        frame = pl.DataFrame({"path": paths.cast(pl.String), "hash": _folded(paths).hash(seed=0)})
         kept = pl.concat([self._kept, frame.filter(pl.col("hash") <= pl.lit(self._below, dtype=pl.UInt64))])
         if kept.height > 2 * self._size:
             kept = kept.unique("hash").bottom_k(self._size, by="hash")

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from pydelta.api.python.local import LocalTable
 from pydelta.commands.create import Create, CreateMode, TableDefinition
@@ -22,7 +21,7 @@ from pydelta.protocol.paths import LOG_DIR, parse_log_name
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.storage import Store, normalize_uri, open_store
 from pydelta.storage.probe import probe_put_if_absent
-from pydelta.storage.uris import scheme_of
+from pydelta.storage.uris import HERE, scheme_of
 from pydelta.tools.certify.children import Crew, read_in_process
 from pydelta.tools.certify.collect import LogWatcher, collect
 from pydelta.tools.certify.delta_rs import read_with_delta_rs
@@ -111,7 +110,7 @@ def run_plan(plan: CertifyPlan, request: Request) -> Ran:
 @contextmanager
 def _folder(request: Request, root: str) -> Iterator[None]:
     """Delete what a run made, and nothing else."""
-    local = Path(unquote(urlsplit(root).path)) if scheme_of(root) == "file" else None
+    local = Path(HERE.path(root.removeprefix("file://"))) if scheme_of(root) == "file" else None
     made = local is not None and not local.parent.exists()
     try:
         yield

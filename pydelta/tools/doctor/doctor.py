@@ -23,14 +23,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import unquote, urlsplit
 
 from pydelta.engines.spark_versions import SPARKS, installed_spark
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, StorageError
 from pydelta.storage import Store, open_store
 from pydelta.storage.kinds import KINDS
 from pydelta.storage.probe import probe_put_if_absent
-from pydelta.storage.uris import normalize_uri, scheme_of
+from pydelta.storage.uris import HERE, normalize_uri, scheme_of
 from pydelta.tools.doctor.doctor_log import LogReport, read_log
 
 __all__ = ["Check", "Examination", "check_environment", "check_store", "examine"]
@@ -305,7 +304,7 @@ def check_store(
         InvalidArgumentError: The URI is invalid.
     """
     root = normalize_uri(uri)
-    local = Path(unquote(urlsplit(root).path)) if scheme_of(root) == "file" else None
+    local = Path(HERE.path(root.removeprefix("file://"))) if scheme_of(root) == "file" else None
     if local is not None and not local.is_dir():
         return (
             Check(name="store", state="failed", says=f"there is no directory {local}", cure="Create it, or name one."),

@@ -16,6 +16,7 @@ __all__ = ["KEPT_DAYS", "folder_of", "into_folder"]
 
 KEPT_DAYS: Final = 30
 """Files of days before these are deleted when a day's file is created."""
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _NAME: Final = re.compile(r"events-(\d{4}-\d{2}-\d{2})\.jsonl")
 
@@ -53,7 +54,7 @@ def into_folder(folder: Path, *, today: Callable[[], dt.date] | None = None) -> 
             if not path.exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 _delete_old(folder, day)
-            number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            number = os.open(path, _APPEND, 0o644)
             try:
                 if os.fstat(number).st_size + len(line) > _MOST_BYTES:
                     return f"{path.name} is full"
