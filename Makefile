@@ -28,6 +28,7 @@ SUITE ?= selected
 BENCH ?=
 TARGET ?=
 VERSION ?=
+SPARK ?=
 FROM ?= 0
 SEED ?=
 # make inherits the shell's SECONDS, a clock, so only a SECONDS of the command line counts.
@@ -133,6 +134,10 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict and the check of imports
 .PHONY: fmt
 fmt: $(VENV)/.dev ## Format the code
 	@$(VENV)/bin/ruff check --fix -q . ; $(VENV)/bin/ruff format -q .
+
+.PHONY: spark-contract
+spark-contract: $(VENV)/.dev ## Check a Spark for what is used of its JVM (SPARK=4.2.1)
+	@scripts/spark-contract $(or $(SPARK),$(error SPARK=VERSION is missing. Next: make spark-contract SPARK=4.2.1))
 
 .PHONY: release
 release: $(VENV)/.dev ## Build a release in dist, compare two builds and try it

@@ -145,9 +145,11 @@ def no_session_stays_enabled() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """An enabled local session with two cores, in UTC, with its warehouse in a temporary folder."""
+    from jvm_contract.watching import complaint, watch_calls
     from pyspark.sql import SparkSession
 
     import pydelta
+    from pydelta.engines.spark_versions import SPARKS
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -161,6 +163,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     pydelta.enable(session)
     KEPT.add(str(session._jsparkSession.sessionUUID()))
+    watch, end_watch = watch_calls()
     yield session
+    end_watch()
     look_at_plans(session)
     session.stop()
+    # The register is that of the newest version; the engine calls older ones differently here and there.
+    if session.version.startswith(".".join(map(str, SPARKS[-1])) + "."):
+        assert not watch.unknown, complaint(watch.unknown)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 
 import pytest
+from pyspark.sql import Observation, Row
+from pyspark.sql import functions as F
 
 from pydelta.engines.spark.write import in_driver as here
 from pydelta.engines.spark.write import writer
@@ -99,10 +102,70 @@ def test_a_table_gets_one_file_and_a_history_that_counts(spark, tmp_path):
     assert (record.commit_info.operation, metrics["numFiles"], metrics["numOutputRows"]) == ("WRITE", "1", "3")
 
 
+FRAMES = {
+    "a range": (lambda spark: spark.range(1000), True),
+    "a range with a condition": (lambda spark: spark.range(1000).where("id % 3 = 1"), True),
+    "columns of a range": (lambda spark: spark.range(100).selectExpr("id * 2 AS id", "'é' AS s", "rand() AS r"), True),
+    "a limit": (lambda spark: spark.range(1000).limit(7), True),
+    "a list": (lambda spark: spark.createDataFrame([(1, "a"), (2, None)], "id long, s string"), True),
+    "an empty list": (lambda spark: spark.createDataFrame([], "id long, s string"), True),
+    "rows": (lambda spark: spark.createDataFrame([Row(id=1, s=Row(a=[1, 2], b={"x": 1.5}))]), True),
+    "columns of a list": (lambda spark: spark.createDataFrame([(1,), (2,)], "id long").selectExpr("-id AS id"), True),
+    "a list with more rows": (
+        lambda spark: spark.sparkContext.parallelize([2, 3]).map(lambda n: (n,)).toDF(["id"]),
+        True,
+    ),
+    "a range of some parts": (lambda spark: spark.range(0, 100, 1, 5), False),
+    "a list of some parts": (lambda spark: spark.sparkContext.parallelize([(1,), (2,)], 5).toDF(["id"]), False),
+    "a long range": (lambda spark: spark.range(1_000_000), False),
+    "a long list": (lambda spark: spark.createDataFrame([("x" * 3_000_000,)] * 2, "s string"), False),
+    "a shuffle": (lambda spark: spark.range(100).repartition(3), False),
+    "a sum": (lambda spark: spark.range(100).groupBy((F.col("id") % 3).alias("id")).count(), False),
+    "more rows from each": (lambda spark: spark.range(10).selectExpr("explode(sequence(0, id)) AS id"), False),
+    "a function of Python's": (
+        lambda spark: spark.range(10).select(F.udf(lambda n: n + 1, "long")("id").alias("id")),
+        False,
+    ),
+    "an observation": (lambda spark: spark.range(10).observe(Observation(), F.count("*").alias("n")), False),
+    "two together": (lambda spark: spark.range(5).union(spark.range(5)), False),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_small_frames_are_written_here_as_by_a_job(spark, tmp_path, limit, monkeypatch, name):
+    build, here_too = FRAMES[name]
+    seen = []
+    real = here.run_task
+    monkeypatch.setattr(here, "run_task", lambda *args, **more: seen.append(1) or real(*args, **more))
+    frame = build(spark)
+    found = []
+    for number, bound in enumerate(("0", "64m")):
+        limit(bound)
+        path = str(tmp_path / f"t{number}")
+        frame.write.format("delta").save(path)
+        table = spark.read.format("delta").load(path)
+        found.append((table.drop("r").dtypes, state(spark, path) if "r" not in table.columns else table.count()))
+    assert seen == [1] * here_too
+    assert found[0] == found[1]
+
+
+def test_what_may_differ_between_two_evaluations_is_evaluated_once(spark, tmp_path):
+    path, calls = str(tmp_path / "t"), spark.sparkContext.accumulator(0)
+
+    def once(number):
+        calls.add(1)
+        return (number, time.time_ns())
+
+    frame = spark.sparkContext.parallelize(range(10)).map(once).toDF("id long, at long")
+    frame.write.format("delta").save(path)
+    assert calls.value == 10
+    assert spark.read.format("delta").load(path).count() == 10
+
+
 def test_rows_that_must_be_computed_are_a_job_s(spark, tmp_path, jobs, monkeypatch):
     monkeypatch.setattr(here, "run_task", lambda *args, **more: pytest.fail("written here"))
     path = str(tmp_path / "t")
-    spark.range(5).write.format("delta").save(path)
+    spark.range(5).repartition(1).write.format("delta").save(path)
     assert jobs(lambda: spark.sql(f"INSERT INTO delta.`{path}` SELECT id + 1 FROM delta.`{path}`")) > 0
     assert spark.read.format("delta").load(path).count() == 10
 
@@ -138,7 +201,7 @@ def test_a_file_that_holds_other_rows_is_not_committed(spark, tmp_path, monkeypa
     real = writer.write_in_driver
 
     def fewer(rows, task, *, most_bytes):
-        monkeypatch.setattr(here, "_rows_at_hand", lambda *_: 4)
+        monkeypatch.setattr(here, "_rows_at_hand", lambda *_: here._AtHand(4))
         return real(rows, task, most_bytes=most_bytes)
 
     monkeypatch.setattr(writer, "write_in_driver", fewer)

@@ -1,0 +1,92 @@
+"""Compare what a version of Spark has with what the engine uses of it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jvm_contract.classes import Classes
+from jvm_contract.register import NEW, Member, Register
+
+DIFFERENCES = Path(__file__).with_name("differences.toml")
+MOST_ALIKE = 4
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a supported version lacks, and why the engine works without it."""
+
+    versions: tuple[str, ...]
+    """Major and minor numbers, or ``*`` for any version."""
+    lacks: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something that a version lacks."""
+
+    what: str
+    """As ``differences.toml`` names it."""
+    used_by: str
+    has: Sequence[str] = ()
+    """Signatures of the same name that it has."""
+
+    def __str__(self) -> str:
+        has = f"\n    it has: {'; '.join(self.has)}" if self.has else ""
+        return f"  {self.what}\n    used by: {self.used_by}{has}"
+
+
+def differences(path: Path = DIFFERENCES) -> list[Difference]:
+    """Return the known differences between supported versions."""
+    rows = tomllib.loads(path.read_text()).get("difference", [])
+    return [Difference(tuple(row["versions"]), tuple(row["lacks"]), row["reason"]) for row in rows]
+
+
+def lacks(
+    classes: Classes,
+    register: Register,
+    names: Iterable[str],
+    implemented: Mapping[str, Mapping[str, frozenset[str]]],
+) -> list[Lack]:
+    """Return all that a version lacks: members, names of classes, and methods of interfaces that Python has not."""
+    found = []
+    for member, modules in sorted(register.items()):
+        if not classes.has(member):
+            what = f"{member.owner} {member}"
+            found.append(Lack(what, " ".join(sorted(modules)), _alike(classes, member)))
+    for name in names:
+        known = classes.members(name) is not None if "." in name else name in classes.simple_names
+        if not known:
+            found.append(Lack(f"class {name}", "a comparison with this name"))
+    for interface, users in sorted(implemented.items()):
+        wanted = classes.abstract_methods(interface)
+        if wanted is None:
+            found.append(Lack(f"interface {interface}", " ".join(users)))
+        for user, has in sorted(users.items()):
+            found += [Lack(f"{user} {method}", interface) for method in sorted((wanted or frozenset()) - has)]
+    return found
+
+
+def _alike(classes: Classes, member: Member) -> list[str]:
+    if classes.members(member.owner) is None:
+        return ["no such class"]
+    return classes.alike(member)[:MOST_ALIKE] or [f"nothing called {member.name}" if member.name != NEW else "none"]
+
+
+def compared(found: Sequence[Lack], known: Iterable[Difference], version: str) -> list[str]:
+    """Return what is wrong with a version: lacks that are not known, and known ones that it does not have.
+
+    Args:
+        found: What it lacks.
+        known: The known differences of supported versions.
+        version: Major and minor number, such as ``4.2``.
+    """
+    expected = {lack for row in known if version in row.versions for lack in row.lacks}
+    anywhere = {lack for row in known if "*" in row.versions for lack in row.lacks}
+    wrong = [str(lack) for lack in found if lack.what not in expected | anywhere]
+    there = {lack.what for lack in found}
+    return wrong + [f"  {what}\n    is there, although differences.toml says that Spark {version} lacks it"
+                    for what in sorted(expected - there)]  # fmt: skip
