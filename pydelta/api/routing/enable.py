@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydelta.api.routing import input_files
+from pydelta.api.routing import input_files, local_lists
 from pydelta.api.routing import readers as routing_read
 from pydelta.api.routing import streams as routing_streams
 from pydelta.api.routing import writers as routing_write
@@ -53,6 +53,7 @@ def enable(spark: SparkSession) -> SparkSession:
         routing_streams.install()
         foreign_writes.install()
         input_files.install()
+        local_lists.install()
         call_sites.install()
         _register_source(spark)
         mark(spark)
