@@ -1,6 +1,6 @@
 """Let the rows of ``createDataFrame([…])`` reach the JVM without a Python worker.
 
-PySpark writes a list as pickled batches, which the JVM reads. They are labelled as batches of one fixed size, and what is
+PySpark writes a list as pickled batches for the JVM. They are labelled as batches of one fixed size, and what is
 handed to the JVM must be labelled as of any size, so PySpark sends each batch through a Python worker that only copies
 it. The bytes are the same in both: each batch is one pickled list.
 """
