@@ -34,6 +34,7 @@ __all__ = ["ALIASES", "Settings", "honoured_settings"]
 _JOBS_IN_DRIVER: Final = re.compile(r"local(\[[^\]]*\])?$")
 _BYTES_BESIDE_NO_CLUSTER: Final = 256 * 1024 * 1024
 """With a master ``local[…]``, Spark's jobs use the cores of this process, so that a job is not faster."""
+_NO_LIMIT: Final = 2**63 - 1
 _SESSION_PREFIX: Final = "spark.pydelta."
 _DEFAULTS_PREFIXES: Final = (DEFAULTS_PREFIX, "spark.pydelta.properties.defaults.")
 _FREE_PREFIXES: Final = ("logStore.",)
@@ -131,7 +132,10 @@ class Settings:
     vacuum_check: bool = setting("restore.vacuumCheck", parse_bool, "true",
         "RESTORE refuses versions whose files a running VACUUM may be deleting.")
     local_max_bytes: int = setting("local.maxBytes", _or_zero(parse_bytes), "64mb",
-        "Bytes of files that DELETE and UPDATE read or rewrite in this process, without a Spark job; 0 for none.")
+        "Bytes of files that a change reads or rewrites in this process, without a Spark job; 0 for none.")
+    local_changes_max_bytes: int | None = unset("local.changesMaxBytes", _or_zero(parse_bytes), None,
+        "The same limit for DELETE and UPDATE, which read a row group at a time; unset: local.maxBytes if that is set, "
+        "else none with a master local[…].")
     local_optimize_max_bytes: int = setting("local.optimizeMaxBytes", _or_zero(parse_bytes), "256mb",
         "The same limit for OPTIMIZE and REORG; ignored if local.maxBytes is 0.")
     user_metadata: str | None = unset("commit.userMetadata", parse_text, None,
@@ -171,6 +175,11 @@ class Settings:
             )
         return self.txn_app_id, self.txn_version
 
+    @property
+    def changes_limit(self) -> int:
+        """Bytes of files that a DELETE or an UPDATE reads or rewrites in this process."""
+        return self.local_max_bytes if self.local_changes_max_bytes is None else self.local_changes_max_bytes
+
     @classmethod
     def resolve(cls, session: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> Settings:
         """Read the settings of a Spark session (other keys are ignored) and of the environment.
@@ -185,8 +194,6 @@ class Settings:
             refuse_reference_settings(session, honoured_settings())
         env = os.environ if env is None else env
         values: dict[str, Any] = {}
-        if _JOBS_IN_DRIVER.match(session.get("spark.master", "")):
-            values["local_max_bytes"] = _BYTES_BESIDE_NO_CLUSTER
         for key, row in _ROWS.items():
             variable = "PYDELTA_" + re.sub(r"(?<=[a-z])(?=[A-Z])|\.", "_", key).upper()
             if variable in env:
@@ -214,6 +221,8 @@ class Settings:
                         else f"The settings are: {', '.join(_SESSION_PREFIX + name for name in _ROWS)}.",
                     )
                 values[_ROWS[key].field] = _ROWS[key].parse(text, name=full)
+        if _JOBS_IN_DRIVER.match(session.get("spark.master", "")) and "local_max_bytes" not in values:
+            values = {"local_changes_max_bytes": _NO_LIMIT, "local_max_bytes": _BYTES_BESIDE_NO_CLUSTER, **values}
         return cls(**values, default_properties=defaults)
 
 

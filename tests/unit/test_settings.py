@@ -183,6 +183,28 @@ def test_more_is_done_in_the_driver_where_its_cores_are_all_there_are(session, m
     assert Settings.resolve(session, env=own).local_max_bytes == (1 if asked else 2) << 20
 
 
+CHANGES, ALL = "spark.pydelta.local.changesMaxBytes", "spark.pydelta.local.maxBytes"
+
+
+@pytest.mark.parametrize(
+    ("session", "env", "limit"),
+    [
+        ({}, {}, 64 << 20),
+        ({"spark.master": "spark://master:7077"}, {}, 64 << 20),
+        ({"spark.master": "local[2]"}, {}, 2**63 - 1),
+        ({"spark.master": "local[2]", ALL: "1m"}, {}, 1 << 20),
+        ({"spark.master": "local[2]", ALL: "0"}, {}, 0),
+        ({"spark.master": "local[2]"}, {"PYDELTA_LOCAL_MAX_BYTES": "2m"}, 2 << 20),
+        ({"spark.master": "local[2]", CHANGES: "3m"}, {}, 3 << 20),
+        ({"spark.master": "local[2]", CHANGES: "3m", ALL: "1m"}, {}, 3 << 20),
+        ({CHANGES: "3m"}, {"PYDELTA_LOCAL_CHANGES_MAX_BYTES": "4m"}, 3 << 20),
+        ({}, {"PYDELTA_LOCAL_CHANGES_MAX_BYTES": "0"}, 0),
+    ],
+)
+def test_changes_have_no_limit_where_jobs_would_take_the_same_cores(session, env, limit):
+    assert Settings.resolve(session, env=env).changes_limit == limit
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [

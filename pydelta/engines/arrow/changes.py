@@ -49,9 +49,11 @@ class FilePlace:
     Args:
         store: Store of the table.
         options: Options of the store, for files elsewhere. They may hold secrets.
+        most_bytes: Upper limit for the encoded size of a row group, where Spark can do the work instead.
     """
 
     store: Store
+    most_bytes: int | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -86,17 +88,17 @@ def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: 
     old = [old_file(add) for add in adds]
     hidden = hidden_rows(old, store=place.store, root=snapshot.table_uri, options=place.options)
 
-    def search(number: int) -> npt.NDArray[np.uint64]:
+    def search(number: int) -> RowSet:
         found = []
-        for start, batch in read_batches(old[number], columns.schema, place.store):
+        for start, batch in read_batches(old[number], columns.schema, place.store, most_bytes=place.most_bytes):
             holds = true_rows(condition, columns.of(adds[number].partition_values, batch), batch.num_rows)
             if number in hidden:
                 holds &= ~rows_among(hidden[number], start, batch.num_rows)
             found.append(np.flatnonzero(holds).astype(np.uint64) + np.uint64(start))
-        return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+        return RowSet.of(np.concatenate(found) if found else np.empty(0, dtype=np.uint64))
 
     rows = read_files(search, len(old), place.store)
-    return {number: RowSet.of(positions) for number, positions in enumerate(rows) if len(positions)}
+    return {number: found for number, found in enumerate(rows) if len(found.words)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ def rewrite(
     stop = threading.Event()
 
     def run(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
-        writing = _Writing(with_small_groups(task), place.store, group[0])
+        writing = _Writing(with_small_groups(task), place, group[0])
         return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
 
     records = run_groups(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)
@@ -182,12 +184,12 @@ class _Source:
 class _Writing:
     """The writers of one group of files, like those of one Spark task."""
 
-    def __init__(self, task: WriteTask, store: Store, number: int) -> None:
+    def __init__(self, task: WriteTask, place: FilePlace, number: int) -> None:
         self._task = task
-        self._store = store
+        self._place = place
         halves = task.halves() if task.change_data else (task,)
         self._halves = halves
-        self._writers = [TaskWriter(half, partition_id=number, store=store) for half in halves]
+        self._writers = [TaskWriter(half, partition_id=number, store=place.store) for half in halves]
 
     def run(
         self,
@@ -215,7 +217,9 @@ class _Writing:
         values = tuple(source.add.partition_values.get(key) or None for key in keys)
         matched = None if source.matched is None else source.matched.positions()
         given = 0
-        for start, batch in read_batches(source.file, self._task.file_schema, self._store):
+        for start, batch in read_batches(
+            source.file, self._task.file_schema, self._place.store, most_bytes=self._place.most_bytes
+        ):
             if stop.is_set():
                 raise NotHere("a rewrite in which another part failed")
             size = batch.num_rows

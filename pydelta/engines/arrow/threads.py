@@ -19,7 +19,9 @@ from pydelta.storage import NearStore, Store
 from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
-__all__ = ["cores", "read_files", "run_groups", "with_small_groups"]
+__all__ = ["cores", "read_files", "row_group_limit", "run_groups", "with_small_groups"]
+
+_USUAL_MEMORY = 8 * 1024**3
 
 _G = TypeVar("_G")
 _R = TypeVar("_R")
@@ -82,6 +84,16 @@ def with_small_groups(task: WriteTask) -> WriteTask:
 def cores() -> int:
     """Count the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def row_group_limit() -> int:
+    """Return the largest row group, in bytes, that a thread may read: together they take a quarter of the memory."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no such function.
+        memory = _USUAL_MEMORY
+    return memory // 4 // cores()
 
 
 @functools.cache

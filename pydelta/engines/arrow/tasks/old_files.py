@@ -115,7 +115,7 @@ def hidden_rows(
 
 
 def read_batches(
-    file: OldFile, schema: pa.Schema, store: Store, *, rows: int | None = None
+    file: OldFile, schema: pa.Schema, store: Store, *, rows: int | None = None, most_bytes: int | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Read columns of a file in the table's types, including hidden rows.
 
@@ -124,6 +124,7 @@ def read_batches(
         schema: The columns, by their names in files. One that the file lacks is null.
         store: Store of the table.
         rows: Rows per batch if the caller stops early. Pages are then read as they are needed. None to read it all.
+        most_bytes: Upper limit for the encoded size of a row group, which is read as a whole; None for no limit.
 
     Returns:
         The position of the first row of each batch in the file, and the batch.
@@ -134,6 +135,8 @@ def read_batches(
     """
     try:
         parquet = _open(file, store) if rows is None else _open_few(file, store)
+        if most_bytes is not None:
+            _refuse_large_groups(file, parquet.metadata, most_bytes)
         columns = _columns_of(file, parquet, schema)
         wanted = [name for name in columns if name is not None]
         start = 0
@@ -150,6 +153,12 @@ def read_batches(
             f"The data file {file.path} cannot be read: {_first_line(error)}",
             hint="It is damaged or was overwritten. Nothing was changed; restore the file, or delete its rows.",
         ) from error
+
+
+def _refuse_large_groups(file: OldFile, metadata: pq.FileMetaData, most_bytes: int) -> None:
+    largest = max((metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)), default=0)
+    if largest > most_bytes:
+        raise NeedsSpark(f"{file.path}: a row group of {largest} bytes, more than the {most_bytes} of a thread")
 
 
 def _open(file: OldFile, store: Store) -> pq.ParquetFile:

@@ -2,7 +2,7 @@
 
 ::
 
-    files within spark.pydelta.local.maxBytes, and an expression that ``exact`` knows --> pydelta.engines.arrow
+    files within spark.pydelta.local.changesMaxBytes, and an expression that ``exact`` knows --> pydelta.engines.arrow
     anything else, and any failure in this process ----------------------------------> a Spark job
 
 If a step fails in this process, Spark does it again and reports its usual errors. Files written here are deleted.
@@ -28,6 +28,7 @@ from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.arrow.rearrange import RowOrder, check_plan, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
+from pydelta.engines.arrow.threads import row_group_limit
 from pydelta.engines.arrow.updates import update_rows
 from pydelta.engines.spark.change.assignments import BoundAssignments
 from pydelta.engines.spark.logs import SessionSettings
@@ -183,7 +184,7 @@ class ArrowFirst:
 
     def _off(self) -> str:
         """Return the setting that keeps this process from rearranging files."""
-        limit = self.limit()
+        limit = self.merge_limit()
         return self._rearranging_limit().setting if limit.most_bytes else limit.setting
 
     def _rewritten(
@@ -235,7 +236,13 @@ class ArrowFirst:
         return done
 
     def limit(self) -> Limit:
-        """Return the limit of changes in this process."""
+        """Return the limit of DELETE and UPDATE in this process, which read a row group at a time."""
+        settings = self._session().settings
+        name = "maxBytes" if settings.local_changes_max_bytes is None else "changesMaxBytes"
+        return Limit(f"spark.pydelta.local.{name}", settings.changes_limit)
+
+    def merge_limit(self) -> Limit:
+        """Return the limit of MERGE in this process, which holds rows of the files and the source."""
         return Limit("spark.pydelta.local.maxBytes", self._session().settings.local_max_bytes)
 
     def _refuse(self, files: pl.DataFrame, limit: Limit) -> None:
@@ -262,7 +269,7 @@ class ArrowFirst:
 
     def _place(self, snapshot: Snapshot) -> FilePlace:
         options = self._session().options
-        return FilePlace(store=open_store(snapshot.table_uri, options), options=options)
+        return FilePlace(store=open_store(snapshot.table_uri, options), options=options, most_bytes=row_group_limit())
 
 
 def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
@@ -284,4 +291,5 @@ def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
 
 def written_by(task: WriteTask) -> FilePlace:
     """Return the place of a task's files."""
-    return FilePlace(store=open_store(task.table_uri, task.store_options), options=task.store_options)
+    store = open_store(task.table_uri, task.store_options)
+    return FilePlace(store=store, options=task.store_options, most_bytes=row_group_limit())

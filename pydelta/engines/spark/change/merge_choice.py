@@ -59,7 +59,7 @@ class ArrowFirstMerge:
         self._filters: list[Expr] = []
         self.rows: pa.Table | None = None
         """The source's rows if this process does the merge, None otherwise."""
-        if self._arrow.limit().most_bytes:
+        if self._arrow.merge_limit().most_bytes:
             try:
                 self._prepare()
             except NotHere as reason:
@@ -81,7 +81,7 @@ class ArrowFirstMerge:
         merge = self._merge
         if merge is None:
             return None
-        found = self._arrow.tried(SCANNED, files, lambda: merge.find(files))
+        found = self._arrow.tried(SCANNED, files, lambda: merge.find(files), limit=self._arrow.merge_limit())
         if found is None:
             self._merge = None
         return found
@@ -93,7 +93,10 @@ class ArrowFirstMerge:
         merge = self._merge
         if merge is None:
             return None
-        return self._arrow.tried(REWRITTEN, files, lambda: merge.write(files, places, copy_others=copy_others))
+        limit = self._arrow.merge_limit()
+        return self._arrow.tried(
+            REWRITTEN, files, lambda: merge.write(files, places, copy_others=copy_others), limit=limit
+        )
 
     # --- the rule and the source -----------------------------------------------------------------------------
 
@@ -101,7 +104,7 @@ class ArrowFirstMerge:
         self._arrow.refuse_session()
         plan = self._frame._jdf.queryExecution().analyzed()
         rule, used = _rule(self._spark, self._snapshot, self._schema, self._bound, plan)
-        limit = self._arrow.limit()
+        limit = self._arrow.merge_limit()
         size = _kept_bytes(self._spark, plan)
         if size is None or size > limit.most_bytes:
             raise NotHere(
@@ -134,7 +137,7 @@ def foresee_arrow(
 ) -> str:
     """Predict how a merge would be done, as far as this is known before its source is run. See ``ArrowFirstMerge``."""
     first = ArrowFirst(spark)
-    limit = first.limit()
+    limit = first.merge_limit()
     if not limit.most_bytes:
         return f"spark: {limit.setting} is 0"
     try:
