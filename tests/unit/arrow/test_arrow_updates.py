@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.engines.arrow.changes import FilePlace, rewrite
-from pydelta.engines.arrow.expressions import NotHere, arithmetic
+from pydelta.engines.arrow.changes import FilePlace, find_rows, rewrite
+from pydelta.engines.arrow.expressions import NotHere, arithmetic, compare
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
+from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.updates import update_rows
 from pydelta.log import DeltaLog
 from pydelta.predicate.expressions import Column, Literal
@@ -171,3 +172,14 @@ def test_not_null_holds_where_no_null_comes():
 def test_a_value_of_another_type_than_its_column_is_left_to_spark():
     with pytest.raises(NotHere, match="another type"):
         run(table(), {"s": ID})
+
+
+def test_a_row_group_that_takes_too_much_memory_is_left_to_spark():
+    store = table()
+    snapshot = DeltaLog(store).update()
+    is_one = compare("=", ID, Literal(1, LONG))
+    for most_bytes in (None, 10**9):
+        found = find_rows(snapshot, snapshot.files.core, is_one, FilePlace(store=store, most_bytes=most_bytes))
+        assert found[0].positions().tolist() == [1]
+    with pytest.raises(NeedsSpark, match="a row group of"):
+        find_rows(snapshot, snapshot.files.core, is_one, FilePlace(store=store, most_bytes=10))
