@@ -26,8 +26,6 @@ AREAS = {
     "tests/integration/spark/sql/": "SQL",
     "tests/integration/spark/": "other",
     "tests/serve/": "Spark Connect, JDBC",
-    "tests/unit/spark/": "modules",
-    "tests/unit/": "modules",
     "tests/property/": "properties",
     "tests/contracts/test_disks.py": "store: local disk",
     "tests/contracts/test_iceberg_stores.py": "store: S3, imitated",
@@ -47,6 +45,9 @@ def area_of(nodeid: str) -> str:
         chosen = re.search(r"\[(local|memory|s3)\b", nodeid)
         if chosen:
             return _OF_PARAMETERS[chosen[1]]
+    if nodeid.startswith("tests/unit/"):
+        parts = nodeid.split("::")[0].split("/")
+        return "unit: others" if len(parts) == 3 else f"unit: {parts[2]}"
     if nodeid.startswith("tests/minio/") and "versity" in nodeid.lower():
         return "store: Versity's gateway"
     return next((area for start, area in AREAS.items() if nodeid.startswith(start)), "other")

@@ -45,12 +45,23 @@ def kept_runs(path: Path = KEPT) -> list[Run]:
 
 
 def keep(kept: Iterable[Run], new: Iterable[Run]) -> list[Run]:
-    """Add runs; an earlier one of the same suite and versions goes if the new ones have all of its areas."""
-    found = list(kept)
+    """Add runs; their areas replace those of earlier runs of the same suite and versions.
+
+    Runs of one commit and one day become one, so that a suite may be run part by part.
+    """
+    found = [dict(run) for run in kept]
     for run in new:
-        found = [old for old in found if _versions(old) != _versions(run) or set(old["areas"]) - set(run["areas"])]
-        found.append(run)
-    return sorted(found, key=lambda run: (run["date"], run["suite"], _numbers(run["python"]), _numbers(run["spark"])))
+        for old in found:
+            if _versions(old) == _versions(run):
+                old["areas"] = {area: counts for area, counts in old["areas"].items() if area not in run["areas"]}
+        same = [old for old in found if _versions(old) == _versions(run) and _when(old) == _when(run)]
+        if same:
+            same[0]["areas"] = dict(sorted({**same[0]["areas"], **run["areas"]}.items()))
+            same[0]["seconds"] += run["seconds"]
+        else:
+            found.append(dict(run))
+    left = [run for run in found if run["areas"]]
+    return sorted(left, key=lambda run: (run["date"], run["suite"], _numbers(run["python"]), _numbers(run["spark"])))
 
 
 def pythons() -> list[str]:
@@ -66,13 +77,10 @@ def sparks() -> list[str]:
 
 
 def cell(runs: Iterable[Run], areas: Iterable[str] | None = None) -> str:
-    """What a cell says: the newest run of the given ones that has the areas, or that there was none."""
+    """What a cell says of the given runs and areas, or that there was none. Kept runs have each area once."""
     wanted = None if areas is None else set(areas)
-    having = [run for run in runs if wanted is None or wanted & set(run["areas"])]
-    if not having:
-        return NOT_RUN
-    counted = having[-1]["areas"]
-    return _outcome([counts for area, counts in counted.items() if wanted is None or area in wanted])
+    counted = [counts for run in runs for area, counts in run["areas"].items() if wanted is None or area in wanted]
+    return _outcome(counted) if counted else NOT_RUN
 
 
 def _outcome(counts: Sequence[Mapping[str, int]]) -> str:
@@ -95,6 +103,7 @@ _WITHOUT_SPARK = """
 ## Without Spark
 
 `tests/unit`, `tests/property` and `tests/contracts`: all that needs no JVM, and of Spark's side what starts none.
+Left out is what `make test` leaves out, too: slow cases that add no coverage.
 """
 _IN_SPARK = """
 ## In Spark
@@ -142,12 +151,12 @@ def support_page(runs: Sequence[Run]) -> str:
 
 
 def _python_table(runs: Sequence[Run]) -> list[str]:
-    areas = sorted({area for run in runs if run["suite"] == "fast" for area in run["areas"]}) or ["all"]
-    lines = [_row(["Python", *areas]), _rule(len(areas))]
-    for python in pythons():
-        own = [run for run in runs if run["suite"] == "fast" and _line(run["python"]) == python]
-        shown = own[-1]["python"] if own else python
-        lines.append(_row([shown, *(cell(own, [area]) for area in areas)]))
+    own = [run for run in runs if run["suite"] == "fast"]
+    newest = {_line(run["python"]): run["python"] for run in own}
+    lines = [_row(["", *(f"Python {newest.get(python, python)}" for python in pythons())]), _rule(len(pythons()))]
+    for area in sorted({area for run in own for area in run["areas"]}) or ["all"]:
+        cells = [cell([run for run in own if run["python"] == newest.get(python)], [area]) for python in pythons()]
+        lines.append(_row([area, *cells]))
     return lines
 
 
@@ -202,6 +211,10 @@ def _run_table(runs: Sequence[Run]) -> list[str]:
 
 def _versions(run: Run) -> tuple[Any, ...]:
     return run["suite"], run["python"], run["spark"]
+
+
+def _when(run: Run) -> tuple[str, str]:
+    return run["date"], run["commit"]
 
 
 def _line(version: str) -> str:

@@ -69,7 +69,9 @@ class Recording:
             },
         }
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return  # What was interrupted says nothing about what it did not reach.
         run = self.run()
         FOLDER.mkdir(parents=True, exist_ok=True)
         name = "-".join(filter(None, [run["suite"], f"python{run['python']}", run["spark"] and f"spark{run['spark']}"]))
