@@ -191,7 +191,8 @@ def _store_table(runs: Sequence[Run]) -> list[str]:
     for kind in KINDS:
         schemes = ", ".join(f"`{scheme}`" for scheme in kind.schemes)
         for area in STORE_AREAS.get(kind.name, (None,)):
-            outcome = NOT_RUN if area is None else cell(runs, [area])
+            newest = [run for run in runs if area in run["areas"]][-1:]
+            outcome = cell(newest, [str(area)])
             lines.append(f"| {kind.name} | {schemes} | {_tried(kind, area)} | {outcome} |")
     return lines
 
