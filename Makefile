@@ -154,7 +154,7 @@ bench: $(VENV)/.bench ## Compare speed with the peers (BENCH=name, compare or re
 
 .PHONY: clean
 clean: ## Delete what the targets made, the environments too
-	rm -rf $(VENV) $(PEER) $(ICEBERG) $(DOCS) .venv-spark demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEER) $(ICEBERG) $(DOCS) .venv-spark .venv-python-* demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 .PHONY: help
 help: ## Show this list; rarer verbs are in scripts/lake

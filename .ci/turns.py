@@ -20,8 +20,12 @@ from datetime import datetime, timedelta
 LEFT_OUT_PARTS = 24  # of the tests and the cases that `make test` leaves out
 PROGRAM_PARTS = 80  # of the programs that are compared with the reference engine
 STACK_TEST_PARTS = 6  # of the stack's tests that take minutes
-# With every fourth commit one part of the stack runs that no change concerns, and with another fourth the oldest Spark.
+# With every fourth commit one part of the stack runs that no change concerns, with another fourth one more Spark, and
+# with a third fourth one more Python.
 EVERY = 4
+# The oldest Spark, and of each line the newest release that there is.
+SPARKS = ("4.1.0", "4.1", "4.2", "4.3")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # No further part of the stack begins after this many seconds, so that a run ends within its time. One runs in any case.
 STACK_SECONDS = 33 * 60
 
@@ -174,6 +178,7 @@ OLDEST = (
     "pydelta/engines/spark/local_rows",
     "scripts/test-spark-version",
 )
+PACKAGES = ("pyproject.toml", "constraints.txt", "scripts/test-python-version")
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,8 @@ class Turns:
         stack_parts: Further parts of the stack that run, in this order, as long as there is time.
         stack_others: Further parts of the stack that are left to other commits.
         stack_seconds: After this many seconds no further part of the stack begins; empty for no limit.
-        oldest: Whether tests run with the oldest Spark, too: ``yes`` or ``no``.
+        sparks: Versions or lines of Spark with which a few tests run, too.
+        pythons: Versions of Python with which the tests without Spark run, too, if the machine has them.
     """
 
     rooms: str
@@ -198,7 +204,8 @@ class Turns:
     stack_parts: tuple[str, ...]
     stack_others: tuple[str, ...]
     stack_seconds: str
-    oldest: str
+    sparks: tuple[str, ...]
+    pythons: tuple[str, ...]
 
     def shell(self) -> str:
         """Write the turns as assignments of a shell, a list as an array."""
@@ -225,7 +232,8 @@ def decide(number: int, changed: Sequence[str], *, everything: bool = False) -> 
         stack_parts=(*run, *left) if everything else tuple(run),
         stack_others=() if everything else tuple(left),
         stack_seconds="" if everything else str(STACK_SECONDS),
-        oldest="yes" if everything or runs_oldest_spark(changed, number) else "no",
+        sparks=SPARKS if everything else tuple(sparks_of(changed, number)),
+        pythons=PYTHONS if everything else tuple(pythons_of(changed, number)),
     )
 
 
@@ -266,9 +274,18 @@ def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]
     return [*concerned, *others[:more]], others[more:]
 
 
-def runs_oldest_spark(changed: Iterable[str], number: int) -> bool:
-    """Return whether tests run with the oldest Spark too: where version code changed, and with every fourth commit."""
-    return number % EVERY == 2 or any(file.startswith(OLDEST) for file in changed)
+def sparks_of(changed: Iterable[str], number: int) -> list[str]:
+    """Choose further Sparks: the oldest if version code changed; with every fourth commit the one whose turn it is."""
+    found = [SPARKS[0]] if any(file.startswith(OLDEST) for file in changed) else []
+    if number % EVERY == 2:
+        found.append(SPARKS[number // EVERY % len(SPARKS)])
+    return list(dict.fromkeys(found))
+
+
+def pythons_of(changed: Iterable[str], number: int) -> list[str]:
+    """Choose the further Python whose turn it is: if the packages changed, and with every fourth commit."""
+    is_asked = number % EVERY == 3 or any(file in PACKAGES for file in changed)
+    return [PYTHONS[number // EVERY % len(PYTHONS)]] if is_asked else []
 
 
 def main() -> None:

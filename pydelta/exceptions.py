@@ -1,5 +1,9 @@
-"""Re-export the exception names that Delta users catch; the classes are in ``pydelta.errors``."""
+"""Re-export the exception names that Delta users catch, and the warning about deprecated names.
 
+The classes are in ``pydelta.errors`` and ``pydelta.deprecation``.
+"""
+
+from pydelta.deprecation import DeltaDeprecationWarning
 from pydelta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -18,6 +22,7 @@ __all__ = [
     "ConcurrentTransactionException",
     "ConcurrentWriteException",
     "DeltaConcurrentModificationException",
+    "DeltaDeprecationWarning",
     "MetadataChangedException",
     "ProtocolChangedException",
 ]

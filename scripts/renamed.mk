@@ -1,4 +1,5 @@
-# Former names of targets, for one release: each prints its new form and runs it. The release after this one drops them.
+# Former names of targets: each prints its new form and runs it. Those of LAKE_TARGETS are for users of the stack and go in the version
+# that pydelta/deprecation.py names; a test compares them. The others are for contributors and go with the next release.
 SUITE_TARGETS := test-fast test-servers test-whole test-peers test-programs test-spark
 SUITE_TARGETS += interop interop-pairs selection mutants fuzz simulation
 LAKE_TARGETS := policies pyspark cluster-sql presto inventory archive sbom

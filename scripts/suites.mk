@@ -57,6 +57,16 @@ define run.iceberg
 endef
 
 run.spark = @scripts/test-spark-version $(or $(VERSION),4.1.0)
+run.python = @scripts/test-python-version $(or $(VERSION),3.13) $(ARGS)
+
+needs.upgrade = $(VENV)/.dev
+run.upgrade = @PYTHONPATH=$(CURDIR) $(PY) -m tests.upgrade $(ARGS)
+
+needs.stores = $(VENV)/.dev
+define run.stores
+@scripts/check-java
+@$(PYTEST) -p tests.support.recording --record-run stores tests/hdfs tests/minio $(ARGS)
+endef
 
 needs.selection = $(VENV)/.dev
 define run.selection

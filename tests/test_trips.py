@@ -41,7 +41,7 @@ def entered(run, path):
 
     before = sys.getprofile()
     gc.collect()
-    gc.disable()  # Finalizers of other tests' objects would be called in the middle, and those of Spark's are files, too.
+    gc.disable()  # Finalizers of other tests' objects would be called in the middle; those of Spark's are files, too.
     sys.setprofile(note)
     try:
         run(path)

@@ -72,31 +72,51 @@ def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
     assert not unknown
 
 
-def test_the_oldest_spark_runs_with_what_knows_its_version_and_with_every_fourth_commit():
-    assert turns.runs_oldest_spark(["pydelta/engines/spark/jvm.py"], 0)
-    assert [turns.runs_oldest_spark(["README.md"], number) for number in range(4)] == [False, False, True, False]
+def test_the_oldest_spark_runs_with_what_knows_its_version_and_each_line_has_its_turn():
+    assert turns.sparks_of(["pydelta/engines/spark/jvm.py"], 0) == ["4.1.0"]
+    assert turns.sparks_of(["pydelta/engines/spark/jvm.py"], 2) == ["4.1.0"]
+    assert turns.sparks_of(["pydelta/engines/spark/jvm.py"], 6) == ["4.1.0", "4.1"]
+    assert [turns.sparks_of(["README.md"], number) for number in range(4)] == [[], [], ["4.1.0"], []]
+    assert [turns.sparks_of([], number)[0] for number in range(2, 18, 4)] == list(turns.SPARKS)
     for name in turns.OLDEST:
         assert list(ROOT.glob(f"{name}*")), name
+
+
+def test_each_python_has_its_turn_and_one_runs_where_packages_changed():
+    assert [turns.pythons_of(["README.md"], number) for number in range(4)] == [[], [], [], ["3.11"]]
+    assert [turns.pythons_of([], number)[0] for number in range(3, 19, 4)] == list(turns.PYTHONS)
+    assert [turns.pythons_of(["pyproject.toml"], number) for number in (0, 4)] == [["3.11"], ["3.12"]]
+    for name in turns.PACKAGES:
+        assert (ROOT / name).is_file(), name
+
+
+def test_the_versions_in_turn_are_those_that_the_project_declares():
+    from pydelta.engines.spark_versions import SPARKS
+    from tests.support.page import pythons
+
+    lines = [f"{major}.{minor}" for major, minor in SPARKS]
+    assert list(turns.SPARKS) == [f"{lines[0]}.0", *lines]
+    assert list(turns.PYTHONS) == pythons()
 
 
 @pytest.mark.parametrize(
     ("number", "changed", "expected"),
     [
-        (0x0000000, [], ("hdfs", "1/24", "1/80", "1/6", ["kafka"], "no")),
-        (0x0000002, [], ("metastore", "3/24", "3/80", "3/6", [], "yes")),
-        (0xE0932F6, [], ("serve", "23/24", "55/80", "5/6", [], "yes")),
+        (0x0000000, [], ("hdfs", "1/24", "1/80", "1/6", ["kafka"], ())),
+        (0x0000002, [], ("metastore", "3/24", "3/80", "3/6", [], ("4.1.0",))),
+        (0xE0932F6, [], ("serve", "23/24", "55/80", "5/6", [], ("4.1",))),
         (
             0x0000017,
             ["pydelta/storage/hdfs.py", "images/kafka/pom.xml"],
-            ("minio", "24/24", "24/80", "6/6", ["hdfs", "kafka"], "no"),
+            ("minio", "24/24", "24/80", "6/6", ["hdfs", "kafka"], ()),
         ),
-        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("serve", "1/24", "25/80", "1/6", ["notebook"], "yes")),
+        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("serve", "1/24", "25/80", "1/6", ["notebook"], ("4.1.0",))),
     ],
 )
 def test_a_run_takes_what_is_said_of_its_commit(number, changed, expected):
     found = turns.decide(number, changed)
     parts = list(found.stack_parts)
-    assert (found.rooms, found.and_part, found.programs_part, found.stack_turn, parts, found.oldest) == expected
+    assert (found.rooms, found.and_part, found.programs_part, found.stack_turn, parts, found.sparks) == expected
     assert sorted([*parts, *found.stack_others]) == sorted(turns.STACK)
 
 
@@ -108,19 +128,16 @@ def test_over_the_commits_each_part_of_everything_runs_equally_often():
     assert Counter(run.stack_turn for run in runs) == {f"{part}/6": 40 * often for part in range(1, 7)}
     assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 48 * often)
     assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 60)
-    assert Counter(run.oldest for run in runs) == {"yes": 60 * often, "no": 180 * often}
+    assert Counter(version for run in runs for version in run.sparks) == dict.fromkeys(turns.SPARKS, 15 * often)
+    assert Counter(version for run in runs for version in run.pythons) == dict.fromkeys(turns.PYTHONS, 15 * often)
     assert {run.stack_seconds for run in runs} == {"1980"}
 
 
 def test_with_all_profiles_nothing_is_left_to_other_commits_and_parts_go_by_turns_still():
     some, everything = (turns.decide(7, ["images/presto/pom.xml"], everything=asked) for asked in (False, True))
     assert everything.stack_parts == (*some.stack_parts, *some.stack_others)
-    assert (everything.rooms, everything.stack_others, everything.stack_seconds, everything.oldest) == (
-        "all",
-        (),
-        "",
-        "yes",
-    )
+    assert (everything.rooms, everything.stack_others, everything.stack_seconds) == ("all", (), "")
+    assert (everything.sparks, everything.pythons) == (turns.SPARKS, turns.PYTHONS)
     assert (everything.and_part, everything.stack_turn) == (some.and_part, some.stack_turn)
 
 
@@ -140,5 +157,5 @@ def test_the_run_s_shell_reads_what_is_printed_and_uses_all_of_it(asked):
         check=True,
     )
     assert f'declare -- rooms="{"all" if asked else ""}' in done.stdout
-    assert done.stdout.count("declare -a") == 2
-    assert done.stdout.count("declare --") == len(names) - 2
+    assert done.stdout.count("declare -a") == 4
+    assert done.stdout.count("declare --") == len(names) - 4

@@ -12,6 +12,7 @@ import typer
 import catalog_sync.cli
 from pydelta.api.cli.cli import app
 from pydelta.api.console.old_names import OLD_COMMANDS, OLD_FLAGS, current_names
+from pydelta.deprecation import DeltaDeprecationWarning
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "flags.md"
@@ -70,9 +71,8 @@ def flags_page():
             "",
             "## Old names",
             "",
-            "They work for one release, with a warning on standard error. In Python, the order",
-            "`LocalTable.update({…}, condition)`, and `where=` of `delete`, `update` and `purge`, give a",
-            "`DeprecationWarning`.",
+            "They still work, with a warning on standard error.",
+            "[Upgrading](../upgrading.md#deprecated-names) says until which version, and has the forms of Python.",
             "",
             "| old | in | new |",
             "|---|---|---|",
@@ -196,11 +196,11 @@ def test_python_accepts_the_old_forms_with_a_warning(tmp_path):
         r"purge\(condition=…\)": lambda: table.purge(where="true"),
     }
     for new, call in old.items():
-        with pytest.warns(DeprecationWarning, match=new) as seen:
+        with pytest.warns(DeltaDeprecationWarning, match=new) as seen:
             call()
         assert seen[0].filename == __file__
     assert sorted(pl.from_arrow(table.scan()).rows()) == [(1, "x"), (3, "y")]
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeltaDeprecationWarning):
         assert table.update({"s": "'z'"}).num_updated_rows == 2
     with pytest.raises(pydelta.errors.InvalidArgumentError, match="new values must be a dict"):
         table.update("id = 1")

@@ -35,6 +35,15 @@ def test_each_service_names_an_image_by_prefix_and_version():
     assert {match[1] for match in named} == BUILT
 
 
+def test_the_package_and_the_pages_have_the_same_version():
+    import pydelta
+
+    assert pydelta.__version__ == VERSION
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    named = {version for path in pages for version in re.findall(r"lakehouse/[a-z-]+:(\d[\w.]*)", path.read_text())}
+    assert named == {VERSION}
+
+
 def test_the_scripts_name_the_same_image(image):
     assert image("spark") == f"lakehouse/spark:{VERSION}"
 

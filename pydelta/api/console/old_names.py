@@ -1,4 +1,4 @@
-"""Replace old names of flags and commands, which work for one release, and warn about each of them.
+"""Replace deprecated names of flags and commands, which still work, and warn about each of them.
 
 ::
 
@@ -8,33 +8,20 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["OLD_COMMANDS", "OLD_FLAGS", "current_names", "warn_old_argument"]
+from pydelta.deprecation import DEPRECATED, print_deprecated
 
-_ENTRY: Final = {"--table": "--entry"}
-_NAMING: Final = ("sync", "status", "drop", "verify", "preview", "add-partition", "ddl")
-"""The commands of ``catalog_sync`` that can be given the name of an entry."""
-OLD_COMMANDS: Final[Mapping[str, str]] = {"pydelta maintenance": "maintain"}
+__all__ = ["OLD_COMMANDS", "OLD_FLAGS", "current_names"]
+
+OLD_COMMANDS: Final[Mapping[str, str]] = {
+    row.old: row.new.partition(" ")[2] for row in DEPRECATED if row.kind == "command"
+}
 """New names of commands, by program and old name."""
 OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
-    "pydelta certify": {"--retention": "--retention-seconds", "-n": "--operations"},
-    "pydelta delete": {"--all": "--all-rows"},
-    "pydelta detail": {"-v": "--version"},
-    "pydelta files": {"-v": "--version"},
-    "pydelta maintain": {"--book": "--journal"},
-    "pydelta sql": {"--format csv": "--csv", "--format json": "--json", "--format table": ""},
-    "pydelta update": {"--all": "--all-rows"},
-    "pydelta vacuum": {"--rate": "--deletes-per-second", "--retain": "--retention-hours"},
-    **{f"catalog_sync {name}": _ENTRY for name in _NAMING},
-    "inventory.py": {"--workers": "--parallel"},
-    "maintain.py": {"--all": "--all-databases", "--book": "--journal", "--book-location": "--journal-location"},
-    "manifests.py": {"--table": "--entry"},
-    "stream_copy.py": {"--key": "--merge-key"},
-    "vacuum.py": {"--all": "--all-databases", "--retain": "--retention-hours"},
+    where: {row.old: row.new for row in DEPRECATED if row.kind == "flag" and row.where == where}
+    for where in dict.fromkeys(row.where for row in DEPRECATED if row.kind == "flag")
 }
 """New names of flags, by command and old name. Where the value decides, the old name includes it; an empty new name
 means that the flag can be left out."""
@@ -58,15 +45,15 @@ def current_names(program: str, arguments: Sequence[str], *, has_commands: bool)
     command = program
     if has_commands:
         if new := OLD_COMMANDS.get(f"{program} {found[0]}"):
-            _warn(f"{program} {found[0]}", f"{program} {new}")
+            print_deprecated(program, f"{program} {found[0]}")
             found[0] = new
         command = f"{program} {found[0]}"
-    names = OLD_FLAGS.get(command, {})
     start = int(has_commands)
-    return [*found[:start], *_replaced(found[start:], names)] if names else found
+    return [*found[:start], *_replaced(found[start:], command)] if command in OLD_FLAGS else found
 
 
-def _replaced(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
+def _replaced(words: Sequence[str], command: str) -> list[str]:
+    names = OLD_FLAGS[command]
     found: list[str] = []
     warned: set[str] = set()
     place = 0
@@ -88,21 +75,5 @@ def _replaced(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
         found += new
         if old not in warned:
             warned.add(old)
-            _warn(old, names[old])
+            print_deprecated(command, old)
     return found
-
-
-def _warn(old: str, new: str) -> None:
-    now = f"is now {new}" if new else "is the default"
-    print(f"Warning: {old} {now}; the old name works until the next release.", file=sys.stderr)
-
-
-def warn_old_argument(old: str, new: str) -> None:
-    """Warn that a method was called in an old form, which works for one release.
-
-    Args:
-        old: The call as it was written.
-        new: The same call in the current form.
-    """
-    text = f"Write {new} in place of {old}, which works until the next release."
-    warnings.warn(text, DeprecationWarning, stacklevel=3)

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import polars as pl
 import pyarrow as pa
 
-from pydelta.api.console.old_names import warn_old_argument
 from pydelta.api.console.output import moment
 from pydelta.api.python.local_arguments import (
     columns_of,
@@ -60,6 +59,7 @@ from pydelta.commands.run import Context, existing_table, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumResult
 from pydelta.commands.write.command import RowSource, Write, WriteResult
 from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.deprecation import warn_deprecated
 from pydelta.engines.arrow.engine import ArrowEngine, column_of, only_spark
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.local_merge import clauses_of
@@ -287,7 +287,7 @@ class LocalTable:
             UnsupportedFeatureError: The condition or a file needs Spark; the error names the reason.
         """
         if where is not None:
-            warn_old_argument("delete(where=…)", "delete(condition=…)")
+            warn_deprecated("LocalTable.delete", "delete(where=…)")
         return run(Delete(condition=where if condition is None else condition, always=("true",)), self._context)
 
     def update(
@@ -309,11 +309,11 @@ class LocalTable:
             UnsupportedFeatureError: A value, the condition or the table needs Spark; the error names the reason.
         """
         if isinstance(condition, Mapping):
-            warn_old_argument("update({…}, condition)", "update(condition, {…})")
+            warn_deprecated("LocalTable.update", "update({…}, condition)")
             given = optional_text(set, "The condition")
             return self._update(given if where is None else where, condition)
         if where is not None:
-            warn_old_argument("update(where=…)", "update(condition=…)")
+            warn_deprecated("LocalTable.update", "update(where=…)")
             condition = where if condition is None else condition
         return self._update(condition, set)
 
@@ -393,7 +393,7 @@ class LocalTable:
             DeltaConcurrentModificationException: Another writer changed a file; run it again.
         """
         if where is not None:
-            warn_old_argument("purge(where=…)", "purge(condition=…)")
+            warn_deprecated("LocalTable.purge", "purge(where=…)")
         return run(Purge(condition=where if condition is None else condition), self._context)
 
     def vacuum(self, retention_hours: float | None = None, *, dry_run: bool = False) -> VacuumResult:

@@ -35,7 +35,7 @@ from pydelta.tools.doctor.doctor_log import LogReport, read_log
 __all__ = ["Check", "Examination", "check_environment", "check_store", "examine"]
 
 RACERS: Final = 64
-_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
+_PYTHONS: Final = ((3, 11), (3, 12), (3, 13), (3, 14))
 _JAVAS: Final = ("17", "21", "25")
 _SKEW_NOTED_SECONDS: Final = 5.0
 _SKEW_FAILED_SECONDS: Final = 60.0
@@ -170,7 +170,7 @@ def _python(version: tuple[int, ...]) -> Check:
     found = f"{version[0]}.{version[1]} ({sys.executable})"
     if version in _PYTHONS:
         return Check(name="Python", state="ok", says=found)
-    return Check(name="Python", state="failed", says=f"{found} is not supported", cure="Use Python 3.11, 3.12 or 3.13.")
+    return Check(name="Python", state="failed", says=f"{found} is not supported", cure="Use Python 3.11 to 3.14.")
 
 
 def _pyspark(version: str | None) -> Check:
