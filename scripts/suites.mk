@@ -57,7 +57,7 @@ define run.iceberg
 endef
 
 run.spark = @scripts/test-spark-version $(or $(VERSION),4.1.0)
-run.python = @scripts/test-python-version $(or $(VERSION),3.13) $(ARGS)
+run.python = @scripts/test-python-version $(if $(VERSION),$(VERSION),3.13) $(ARGS)
 
 needs.upgrade = $(VENV)/.dev
 run.upgrade = @PYTHONPATH=$(CURDIR) $(PY) -m tests.upgrade $(ARGS)

@@ -163,10 +163,9 @@ def signature(function: Any, *, bound: Any = "") -> str:
     if bound is None or inspect.isfunction(bound):
         parameters = parameters[1:]
     plain = [
-        item.replace(
-            annotation=item.empty, default=item.default if item.default is item.empty else _Shown(item.default)
-        )
+        item.replace(annotation=item.empty, default=item.empty if item.default is item.empty else _Shown(item.default))
         for item in parameters
+        if not item.name.startswith("_")
     ]
     return str(inspect.Signature(plain))
 

@@ -6,6 +6,7 @@ import argparse
 import ast
 import importlib
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -98,7 +99,8 @@ def _of_job(place: str, action: argparse.Action) -> Iterator[Entry]:
     kind = "flag" if action.nargs == 0 else "|".join(map(str, action.choices or ())) or "value"
     words = [kind, *(["required"] if action.required else []), *(["repeatable"] if action.nargs in ("*", "+") else [])]
     if action.default not in (None, False, argparse.SUPPRESS, []):
-        words.append(f"default {default_text(action.default)}")
+        of_this_machine = str(ROOT) in str(action.default) or sys.executable in str(action.default)
+        words.append(f"default {'...' if of_this_machine else default_text(action.default)}")
     for name in action.option_strings:
         yield Entry("flag", f"{place} {name}", " ".join(words) if name == long else f"is {long}")
 
