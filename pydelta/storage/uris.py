@@ -57,7 +57,7 @@ class PathRules:
         drives: Whether a path may begin with the letter of a drive.
         syncs_folders: Whether a folder can be opened, to make a new name in it outlast a power failure. NTFS has a
             journal of names instead.
-        replaces_open_files: Whether a file that somebody reads can be replaced.
+        replaces_open_files: Whether a file that is being read can be replaced.
     """
 
     scheme: re.Pattern[str]
