@@ -85,7 +85,7 @@ def job_entries() -> Iterator[Entry]:
         actions = importlib.import_module(f"jobs.{job}").arguments()._actions
         places = [action for action in actions if not action.option_strings]
         shown = [
-            f"{action.dest}{'' if action.required else '?'}{'…' if action.nargs in ('*', '+') else ''}"
+            f"{action.dest}{'?' if action.nargs in ('?', '*') else ''}{'…' if action.nargs in ('*', '+') else ''}"
             for action in places
         ]
         yield Entry("job", f"{job}.py", f"({', '.join(shown)})")

@@ -73,7 +73,7 @@ def test_the_metadata_names_license_authors_and_what_it_runs_on(source, tmp_path
     assert told["Author"] == "The pydelta authors"
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
     pythons = {text for text in told.get_all("Classifier") if re.search(r"Python :: 3\.\d+$", text)}
-    assert pythons == {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)}
+    assert pythons == {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)}
     assert told["Requires-Python"] == "<3.15,>=3.11"
 
 
