@@ -33,7 +33,7 @@ def versions_of(path):
 
 
 def table_at(spark, path, **properties):
-    frame = spark.range(6).select("id", (F.col("id") % 2).alias("p"), F.lit("a").alias("v"))
+    frame = spark.range(0, 6, 1, 3).select("id", (F.col("id") % 2).alias("p"), F.lit("a").alias("v"))
     frame.write.format("delta").partitionBy("p").save(str(path))
     table = DeltaTable.forPath(spark, str(path))
     for name, value in properties.items():
@@ -84,7 +84,7 @@ STATEMENTS = {
     "delete": ["DELETE FROM {t} WHERE id = 1"],
     "update": ["UPDATE {t} SET v = 'u' WHERE id = 2"],
     "merge": ["MERGE INTO {t} USING (SELECT 0L AS id) s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET v = 'm'"],
-    "optimize": ["OPTIMIZE {t}"],
+    "optimize": ["INSERT INTO {t} VALUES (10, 0, 'z')", "OPTIMIZE {t}"],
     "alter": ["ALTER TABLE {t} ADD COLUMN extra INT", "ALTER TABLE {t} SET TBLPROPERTIES ('k' = 'v')"],
     "constraint": ["ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id >= 0)"],
     "restore": ["DELETE FROM {t} WHERE id = 3", "RESTORE TABLE {t} TO VERSION AS OF 0"],

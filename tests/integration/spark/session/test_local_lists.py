@@ -82,6 +82,6 @@ def test_inferred_types_and_names_arrive_as_through_the_worker(spark, monkeypatc
 
 
 def test_rows_of_an_rdd_still_go_through_the_worker(spark):
-    frame = spark.sparkContext.parallelize([1, 2, 3]).map(lambda n: (n * 2,)).toDF("id long")
+    frame = spark.createDataFrame(spark.sparkContext.parallelize([1, 2, 3]).map(lambda n: (n * 2,)), "id long")
     assert [row.id for row in frame.collect()] == [2, 4, 6]
     assert "PythonRDD" in chain(spark, frame)

@@ -112,11 +112,14 @@ FRAMES = {
     "rows": (lambda spark: spark.createDataFrame([Row(id=1, s=Row(a=[1, 2], b={"x": 1.5}))]), True),
     "columns of a list": (lambda spark: spark.createDataFrame([(1,), (2,)], "id long").selectExpr("-id AS id"), True),
     "a list with more rows": (
-        lambda spark: spark.sparkContext.parallelize([2, 3]).map(lambda n: (n,)).toDF(["id"]),
+        lambda spark: spark.createDataFrame(spark.sparkContext.parallelize([2, 3]).map(lambda n: (n,)), "id long"),
         True,
     ),
     "a range of some parts": (lambda spark: spark.range(0, 100, 1, 5), False),
-    "a list of some parts": (lambda spark: spark.sparkContext.parallelize([(1,), (2,)], 5).toDF(["id"]), False),
+    "a list of some parts": (
+        lambda spark: spark.createDataFrame(spark.sparkContext.parallelize([(1,), (2,)], 5), "id long"),
+        False,
+    ),
     "a long range": (lambda spark: spark.range(1_000_000), False),
     "a long list": (lambda spark: spark.createDataFrame([("x" * 3_000_000,)] * 2, "s string"), False),
     "a shuffle": (lambda spark: spark.range(100).repartition(3), False),
@@ -156,7 +159,7 @@ def test_what_may_differ_between_two_evaluations_is_evaluated_once(spark, tmp_pa
         calls.add(1)
         return (number, time.time_ns())
 
-    frame = spark.sparkContext.parallelize(range(10)).map(once).toDF("id long, at long")
+    frame = spark.createDataFrame(spark.sparkContext.parallelize(range(10)).map(once), "id long, at long")
     frame.write.format("delta").save(path)
     assert calls.value == 10
     assert spark.read.format("delta").load(path).count() == 10
