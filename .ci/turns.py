@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 # One run takes the K-th of this many parts.
 LEFT_OUT_PARTS = 24  # of the tests and the cases that `make test` leaves out
 PROGRAM_PARTS = 80  # of the programs that are compared with the reference engine
+THIRDS = 3  # of a room's tests, by K: tests/selection/choosing.py
 STACK_TEST_PARTS = 6  # of the stack's tests that take minutes
 # With every fourth commit one part of the stack runs that no change concerns, with another fourth one more Spark, and
 # with a third fourth one more Python.
@@ -59,6 +60,13 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "pydelta/api/server/",
         "pydelta/api/routing/",
         "pydelta/api/python/",
+    ),
+    "yarn": (
+        "tests/yarn/",
+        "tests/hadoop_servers",
+        "tests/submitting",
+        "tests/cluster/archive_job",
+        "scripts/make-archive",
     ),
 }
 STACK: Mapping[str, tuple[str, ...]] = {
@@ -258,7 +266,8 @@ def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number
 
 def room_of(changed: Sequence[str], number: int) -> str:
     """Choose the room of tests with servers whose turn it is: of those concerned, if there are any."""
-    concerned, others = in_turn(ROOMS, changed, number)
+    # Of a room the part K/N chooses a third: by the number itself a room would meet the same third each time.
+    concerned, others = in_turn(ROOMS, changed, number // THIRDS)
     return [*concerned, *others][0]
 
 

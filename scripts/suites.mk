@@ -14,7 +14,13 @@ run.fast = @$(PYTEST) tests/unit tests/property tests/contracts tests/test_shape
 needs.servers = $(VENV)/.dev
 define run.servers
 @scripts/check-java
-@$(PYTEST) --selected tests/hdfs tests/kafka tests/metastore tests/minio tests/serve $(ARGS)
+@$(PYTEST) --selected tests/hdfs tests/kafka tests/metastore tests/minio tests/serve tests/yarn $(ARGS)
+endef
+
+needs.yarn = $(VENV)/.dev
+define run.yarn
+@scripts/check-java
+@$(PYTEST) tests/yarn tests/cluster $(ARGS)
 endef
 
 needs.whole = $(VENV)/.dev

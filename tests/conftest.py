@@ -43,7 +43,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 HEAP = "-Xms1500m -Xmn700m -XX:MetaspaceSize=400m"
 
 SERVERS = frozenset(
-    {"hdfs", "kafka", "metastore", "minio", "serve"}
+    {"hdfs", "kafka", "metastore", "minio", "serve", "yarn"}
 )  # folders whose files share a server that is slow to start
 
 

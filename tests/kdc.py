@@ -96,7 +96,7 @@ class Realm:
 
     def with_ticket(self, principal: str, keytab: Path) -> dict[str, str]:
         """An environment in which that principal has a ticket, as kinit gets it."""
-        environment = {**self.environment, "KRB5CCNAME": f"FILE:{self.folder}/ticket-of-{principal}"}
+        environment = {**self.environment, "KRB5CCNAME": f"FILE:{self.folder}/ticket-of-{principal.replace('/', '_')}"}
         self._run("kinit", "-k", "-t", str(keytab), f"{principal}@{REALM}", environment=environment)
         return environment
 

@@ -14,6 +14,7 @@ from pydelta.errors import ObjectNotFoundError, StorageError, StorageFullError, 
 __all__ = ["exists_already", "is_outage", "to_storage_error"]
 
 _ANSWER: Final = re.compile(r'^(?P<kind>\w+)\((?:"(?P<java>[\w.$]+)", )?"(?P<text>.*)"\)$', re.DOTALL)
+_LOGIN: Final = re.compile(r'^GSSAPIError\(GssMajorCodes \{[^}]*\}, \d+, "(?P<text>.*)"\)$', re.DOTALL)
 _TRACE: Final = re.compile(r"(?:\\n|\n).*", re.DOTALL)
 _DEBUG: Final = re.compile(r": \[?\w+ \{.*", re.DOTALL)
 _LONGEST: Final = 300
@@ -42,6 +43,19 @@ def to_storage_error(where: str, error: Exception) -> StorageError:
     if isinstance(error, PermissionError) or "AccessControlException" in head:
         return StoragePermissionError(
             f"{where}: permission denied ({said}).", hint="Check the user (HADOOP_USER_NAME) and the directory's mode."
+        )
+    if "GSSAPI" in head or "libgssapi" in head:
+        return StoragePermissionError(
+            f"{where}: Kerberos refused access ({said}).",
+            hint="Get a ticket with kinit (klist shows it), or set KRB5_CLIENT_KTNAME to a keytab. MIT's "
+            "libgssapi_krb5.so.2 must be installed.",
+        )
+    if "RPC listener disconnected" in head:
+        return StorageError(
+            f"{where}: the NameNode closed the connection.",
+            retryable=True,
+            hint="If it asks for Kerberos, set HADOOP_CONF_DIR to the folder of its core-site.xml, or "
+            "hadoop.security.authentication to kerberos. Otherwise check that the NameNode is up.",
         )
     if "QuotaExceeded" in head or "QuotaByStorageTypeExceeded" in head:
         return StorageFullError(f"{where} could not be written ({said}).", hint="Raise the quota or free space.")
@@ -77,6 +91,8 @@ def _head(error: Exception) -> str:
 def _said(error: Exception) -> str:
     """Return the server's message and the name of its exception."""
     text = str(error).strip()
+    if (login := _LOGIN.match(text)) is not None:
+        return login["text"].strip().rstrip(".")[:_LONGEST]
     found = _ANSWER.match(text)
     sentence, java = (found["text"], found["java"]) if found is not None else (text, None)
     sentence = _DEBUG.sub("", _TRACE.sub("", sentence)).replace('\\"', '"').replace("\\'", "'").strip().rstrip(".")

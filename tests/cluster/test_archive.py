@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 import subprocess
-import sys
 import time
-from pathlib import Path
 
-import pyspark
 import pytest
+from hadoop_servers import free_ports
+from submitting import (
+    BARE,
+    ENGINE_OF_THE_ARCHIVE,
+    HOME,
+    PACKED,
+    Submission,
+    bare_environment,
+    pack,
+    rows_in,
+    rows_that_it_leaves,
+)  # fmt: skip
 
 from pydelta.log import DeltaLog
 
 pytestmark = [pytest.mark.slow, pytest.mark.in_turn]
-ROOT = Path(__file__).parents[2]
-HOME = Path(pyspark.__file__).parent
-BARE = getattr(sys, "_base_executable")  # noqa: B009  the interpreter that the environment was made from
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    file = tmp_path_factory.mktemp("archive") / "environment.tar.gz"
-    command = [str(ROOT / "scripts/make-archive"), str(file)]
-    said = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHON": BARE})
-    assert said.returncode == 0, said.stderr
-    assert "for workers with Python 3." in said.stdout
-    return file
+    return pack(tmp_path_factory.mktemp("archive"))
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
     """Starts Spark's own master and one worker on the loopback; yields the master's address."""
     folder = tmp_path_factory.mktemp("cluster")
-    port = _free_port()
+    (port,) = free_ports(1)
     address = f"spark://127.0.0.1:{port}"
-    left_out = {"PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV"}
-    environment = {key: value for key, value in os.environ.items() if key not in left_out}
-    environment |= {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
     begin = [str(HOME / "bin/spark-class")]
     own = ["--host", "127.0.0.1", "--webui-port", "0"]
     commands = [
@@ -57,38 +47,35 @@ def master(tmp_path_factory):
     try:
         for command, log, ready in zip(commands, logs, ["I have been elected leader", "registered with"], strict=True):
             with log.open("w") as out:
-                started.append(subprocess.Popen(command, env=environment, stdout=out, stderr=out))
+                started.append(subprocess.Popen(command, env=bare_environment(), stdout=out, stderr=out))
             while ready not in log.read_text():
                 assert started[-1].poll() is None, log.read_text()
                 time.sleep(0.2)
-        yield address, environment
+        yield address
     finally:
         for process in reversed(started):
             process.terminate()
             process.wait()
 
 
-def _submit(master, path, *options, workers):
-    address, environment = master
-    command = [str(HOME / "bin/spark-submit"), "--master", address, *options]
-    command += [str(Path(__file__).with_name("archive_job.py")), str(path)]
-    environment = environment | {
-        "PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": workers, "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
-    return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=path.parent)
+def _run(master, path, *options, workers):
+    with Submission([str(path)], "--master", master, *options, workers=workers, folder=path.parent) as submission:
+        return submission.ended()
 
 
 def test_workers_without_the_engine_are_named(master, tmp_path):
-    ended = _submit(master, tmp_path / "t", workers=BARE)
-    assert ended.returncode != 0
-    said = ended.stdout + ended.stderr
+    code, said = _run(master, tmp_path / "t", workers=BARE)
+    assert code != 0
     assert re.search(r"The executors' Python \(\S+, 3\.\d+\.\d+\) lacks .*pydelta", said)
     assert "--archives" in said
     assert not (tmp_path / "t" / "_delta_log").exists()
 
 
 def test_an_archive_brings_it(master, archive, tmp_path):
-    ended = _submit(master, tmp_path / "t", "--archives", f"{archive}#environment", workers="./environment/bin/python")
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
-    assert f"rows 902 on {master[0]}" in ended.stdout  # 900 left, 9 matched and deleted, 11 inserted
-    assert DeltaLog.for_table(str(tmp_path / "t")).update().version == 4
+    code, said = _run(master, tmp_path / "t", "--archives", f"{archive}#environment", workers=PACKED)
+    assert code == 0, said[-6000:]
+    assert f"rows 902 on {master}" in said  # 900 left, 9 matched and deleted, 11 inserted
+    assert re.search(ENGINE_OF_THE_ARCHIVE, said)
+    log = DeltaLog.for_table(str(tmp_path / "t"))
+    assert rows_in(log) == rows_that_it_leaves()
+    assert log.update().version == 4

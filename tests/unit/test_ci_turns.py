@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from selection.choosing import is_its_third
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("ci_turns", ROOT / ".ci" / "turns.py")
@@ -22,13 +23,21 @@ _spec.loader.exec_module(turns)
 def test_a_room_whose_files_changed_runs_and_of_several_one_by_turns():
     assert {turns.room_of(["jobs/ingest_stream.py"], number) for number in range(9)} == {"kafka"}
     several = [turns.ROOMS[name][0] for name in ("minio", "serve")]
-    assert {turns.room_of(several, number) for number in range(9)} == {"minio", "serve"}
+    assert {turns.room_of(several, number) for number in range(18)} == {"minio", "serve"}
 
 
 def test_each_room_and_each_part_has_its_turn():
-    assert {turns.room_of(["README.md"], number) for number in range(len(turns.ROOMS))} == set(turns.ROOMS)
+    numbers = range(turns.THIRDS * len(turns.ROOMS))
+    assert {turns.room_of(["README.md"], number) for number in numbers} == set(turns.ROOMS)
     first = {turns.in_turn(turns.STACK, [], number)[1][0] for number in range(len(turns.STACK))}
     assert first == set(turns.STACK)
+
+
+def test_each_test_of_each_room_has_its_turn():
+    names = [f"tests/room/test_room.py::test_{number}" for number in range(12)]
+    runs = [turns.decide(number, ["README.md"]) for number in range(turns.LEFT_OUT_PARTS * len(turns.ROOMS))]
+    ran = {(run.rooms, name) for run in runs for name in names if is_its_third(name, run.and_part)}
+    assert ran == {(room, name) for room in turns.ROOMS for name in names}
 
 
 def test_what_a_change_concerns_runs_and_of_the_others_one_with_every_fourth_commit():
@@ -103,14 +112,14 @@ def test_the_versions_in_turn_are_those_that_the_project_declares():
     ("number", "changed", "expected"),
     [
         (0x0000000, [], ("hdfs", "1/24", "1/80", "1/6", ["kafka"], ())),
-        (0x0000002, [], ("metastore", "3/24", "3/80", "3/6", [], ("4.1.0",))),
-        (0xE0932F6, [], ("serve", "23/24", "55/80", "5/6", [], ("4.1",))),
+        (0x0000002, [], ("hdfs", "3/24", "3/80", "3/6", [], ("4.1.0",))),
+        (0xE0932F6, [], ("minio", "23/24", "55/80", "5/6", [], ("4.1",))),
         (
             0x0000017,
             ["pydelta/storage/hdfs.py", "images/kafka/pom.xml"],
             ("minio", "24/24", "24/80", "6/6", ["hdfs", "kafka"], ()),
         ),
-        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("serve", "1/24", "25/80", "1/6", ["notebook"], ("4.1.0",))),
+        (0x0000018, ["pydelta/engines/spark/jvm.py"], ("metastore", "1/24", "25/80", "1/6", ["notebook"], ("4.1.0",))),
     ],
 )
 def test_a_run_takes_what_is_said_of_its_commit(number, changed, expected):
@@ -121,15 +130,21 @@ def test_a_run_takes_what_is_said_of_its_commit(number, changed, expected):
 
 
 def test_over_the_commits_each_part_of_everything_runs_equally_often():
-    runs = [turns.decide(number, ["README.md"]) for number in range(240 * len(turns.STACK))]
-    often = len(turns.STACK)
+    runs = [turns.decide(number, ["README.md"]) for number in range(720 * len(turns.STACK))]
+    often = 3 * len(turns.STACK)
     assert Counter(run.and_part for run in runs) == {f"{part}/24": 10 * often for part in range(1, 25)}
     assert Counter(run.programs_part for run in runs) == {f"{part}/80": 3 * often for part in range(1, 81)}
     assert Counter(run.stack_turn for run in runs) == {f"{part}/6": 40 * often for part in range(1, 7)}
+<<<<<<< HEAD
     assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 48 * often)
     assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 60)
     assert Counter(version for run in runs for version in run.sparks) == dict.fromkeys(turns.SPARKS, 15 * often)
     assert Counter(version for run in runs for version in run.pythons) == dict.fromkeys(turns.PYTHONS, 15 * often)
+=======
+    assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 40 * often)
+    assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 180)
+    assert Counter(run.oldest for run in runs) == {"yes": 60 * often, "no": 180 * often}
+>>>>>>> yarn
     assert {run.stack_seconds for run in runs} == {"1980"}
 
 

@@ -49,7 +49,9 @@ def pinned(package: str) -> str:
 
 
 def versions() -> list[tuple[str, str]]:
-    (spark_hive,) = (Path(pyspark.__file__).parent / "jars").glob("hive-metastore-*.jar")
+    jars = Path(pyspark.__file__).parent / "jars"
+    (spark_hive,) = jars.glob("hive-metastore-*.jar")
+    (spark_hadoop,) = jars.glob("hadoop-client-api-*.jar")
     oldest, end = re.fullmatch(r">=(3\.\d+),<3\.(\d+)", PROJECT["requires-python"]).groups()
     return [
         ("PySpark", pinned("pyspark")),
@@ -76,6 +78,7 @@ def versions() -> list[tuple[str, str]]:
         ("MinIO", found("images/minio/Dockerfile", r"^ARG MINIO_VERSION=\S+-(\w+)$")),
         ("Versity's gateway", found("images/versity/Dockerfile", r"^ARG VERSITY_VERSION=v(\S+)")),
         ("HDFS", found("images/hdfs/pom.xml", r"<hadoop.version>([^<]+)")),
+        ("YARN", spark_hadoop.stem.removeprefix("hadoop-client-api-")),
         ("Kafka", found("images/kafka/pom.xml", r"<kafka.version>([^<]+)")),
         ("Spark's Kafka connector", found("images/spark/pom.xml", r"<kafka-connector.version>([^<]+)")),
         ("moto, an imitation of S3", pinned("moto")),

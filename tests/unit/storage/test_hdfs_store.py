@@ -253,6 +253,28 @@ def test_what_the_server_said_is_told_without_its_trace(store, node, text, kind,
     assert "namenode.FSN" not in str(caught.value) and "DatanodeInfo" not in str(caught.value)
 
 
+GSS = 'GssMajorCodes { raw: "0x00070000", calling_error: "none", routine_error: "GSS_S_NO_CRED" }'
+
+
+def test_without_a_ticket_the_library_s_sentence_and_what_to_do_are_shown(store, node):
+    sentence = "No Kerberos credentials available (default cache: FILE:/tmp/krb5cc_0)"
+    node.failures["get_file_info"] = OSError(f'GSSAPIError({GSS}, 2529639053, "{sentence}")')
+    with pytest.raises(StoragePermissionError) as caught:
+        store.head("x")
+    assert f"Kerberos refused access ({sentence})." in str(caught.value)
+    assert "GssMajorCodes" not in str(caught.value)
+    assert "kinit" in caught.value.hint and "KRB5_CLIENT_KTNAME" in caught.value.hint
+    assert not caught.value.retryable
+
+
+def test_a_name_node_that_closes_the_connection_may_ask_for_kerberos(store, node):
+    node.failures["get_file_info"] = OSError("RPC listener disconnected")
+    with pytest.raises(StorageError, match="closed the connection") as caught:
+        store.head("x")
+    assert "hadoop.security.authentication to kerberos" in caught.value.hint
+    assert caught.value.retryable
+
+
 def test_files_that_are_gone_or_are_none_cannot_be_read(store, node):
     node.failures["read"] = FileNotFoundError("Path is not a file: /lake\n\tat org.apache.hadoop.x(Y.java:1)")
     with pytest.raises(ObjectNotFoundError, match="is not a file") as caught:

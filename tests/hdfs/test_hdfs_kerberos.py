@@ -1,0 +1,80 @@
+"""An HDFS that asks for Kerberos and encrypts what is sent, used without Spark; with a KDC of the test's own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+
+import pytest
+from guarded_hdfs import GuardedHdfs, Secured
+from java_servers import NotToBeHad
+from kdc import Realm, lacking
+from missing import missing
+
+LOCAL = """
+import json
+import sys
+import pyarrow
+import pydelta
+path, options = sys.argv[1], json.loads(sys.argv[2])
+table = pydelta.LocalTable.create(path, pyarrow.table({"id": [0, 1, 2]}), options=options)
+table.delete("id = 1")
+table.append(pyarrow.table({"id": [3]}))
+print("rows", sorted(pyarrow.table(pydelta.open(path, options=options).scan())["id"].to_pylist()))
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    if gone := lacking():
+        missing(f"HDFS WITH KERBEROS IS NOT TESTED HERE: not installed: {', '.join(gone)}")
+    realm = Realm(tmp_path_factory.mktemp("realm"))
+    try:
+        server = GuardedHdfs(tmp_path_factory.mktemp("guarded"), Secured(realm))
+        yield server
+        server.stop()
+    except NotToBeHad as error:
+        missing(f"HDFS WITH KERBEROS IS NOT TESTED HERE: {error}")
+    finally:
+        realm.stop()
+
+
+def without_spark(table, environment, options=None):
+    command = [sys.executable, "-c", LOCAL, table, json.dumps(options)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("by", ["ticket", "keytab"])
+def test_without_spark_a_ticket_or_a_keytab_lets_ann_in(guarded, by):
+    table = f"{guarded.uri}/lake/{uuid.uuid4()}/a table"
+    environment = guarded.ticket() if by == "ticket" else guarded.keytab_alone()
+    done = without_spark(table, environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "rows [0, 2, 3]" in done.stdout
+
+
+def test_without_either_the_error_says_what_to_do(guarded):
+    done = without_spark(f"{guarded.uri}/lake/{uuid.uuid4()}/a table", guarded.nothing())
+    assert done.returncode != 0
+    assert "StoragePermissionError" in done.stderr
+    assert "kinit" in done.stderr
+
+
+def test_without_the_servers_settings_the_error_names_the_one_that_is_missing(guarded):
+    environment = {name: value for name, value in guarded.ticket().items() if name != "HADOOP_CONF_DIR"}
+    table = f"{guarded.uri}/lake/{uuid.uuid4()}/a table"
+    done = without_spark(table, environment)
+    assert done.returncode != 0
+    assert "hadoop.security.authentication to kerberos" in done.stderr
+    settings = {"hadoop.security.authentication": "kerberos", "dfs.data.transfer.protection": "privacy"}
+    done = without_spark(table, environment, settings)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_directory_of_another_user_is_refused(guarded):
+    done = without_spark(f"{guarded.uri}/of-another/t", guarded.ticket())
+    assert done.returncode != 0
+    assert "StoragePermissionError" in done.stderr
+    assert "user=ann" in done.stderr
