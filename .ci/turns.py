@@ -12,9 +12,11 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from pathlib import Path
 
 # One run takes the K-th of this many parts.
 LEFT_OUT_PARTS = 24  # of the tests and the cases that `make test` leaves out
@@ -189,6 +191,7 @@ class Turns:
         stack_others: Further parts of the stack that are left to other commits.
         stack_seconds: After this many seconds no further part of the stack begins; empty for no limit.
         oldest: Whether tests run with the oldest Spark, too: ``yes`` or ``no``.
+        other_suite: The suite of another project that runs, and the number of its part; without a name each runs.
     """
 
     rooms: str
@@ -199,6 +202,7 @@ class Turns:
     stack_others: tuple[str, ...]
     stack_seconds: str
     oldest: str
+    other_suite: str
 
     def shell(self) -> str:
         """Write the turns as assignments of a shell, a list as an array."""
@@ -226,6 +230,7 @@ def decide(number: int, changed: Sequence[str], *, everything: bool = False) -> 
         stack_others=() if everything else tuple(left),
         stack_seconds="" if everything else str(STACK_SECONDS),
         oldest="yes" if everything or runs_oldest_spark(changed, number) else "no",
+        other_suite=f"--turn {number}" if everything else other_suite(changed, number),
     )
 
 
@@ -269,6 +274,20 @@ def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]
 def runs_oldest_spark(changed: Iterable[str], number: int) -> bool:
     """Return whether tests run with the oldest Spark too: where version code changed, and with every fourth commit."""
     return number % EVERY == 2 or any(file.startswith(OLDEST) for file in changed)
+
+
+def others() -> dict[str, tuple[str, ...]]:
+    """Read which suites of other projects there are, and what the names of files begin with that concern each."""
+    places = [f"tests/suites/{folder}/" for folder in ("packages", "programs", "reasons", "results")]
+    rows = tomllib.loads((Path(__file__).resolve().parents[1] / "tests" / "suites" / "suites.toml").read_text())
+    return {name: (*(place + name for place in places), *row.get("concerns", ())) for name, row in rows.items()}
+
+
+def other_suite(changed: Iterable[str], number: int) -> str:
+    """Choose the suite of another project whose turn it is, of those concerned if there are any, and its part."""
+    there = others()
+    concerned, left = in_turn(there, changed, number)
+    return f"{[*concerned, *left][0]} --turn {number // len(there)}"
 
 
 def main() -> None:

@@ -56,6 +56,12 @@ define run.iceberg
 @$(PY) -m tests.iceberg --from "$(FROM)" --seeds 3 --spark $(CURDIR)/$(ICEBERG)/bin/python $(ARGS)
 endef
 
+needs.others = $(VENV)/.dev
+define run.others
+@scripts/check-java
+@$(PY) -m tests.suites $(ARGS)
+endef
+
 run.spark = @scripts/test-spark-version $(or $(VERSION),4.1.0)
 
 needs.selection = $(VENV)/.dev

@@ -124,6 +124,24 @@ def test_with_all_profiles_nothing_is_left_to_other_commits_and_parts_go_by_turn
     assert (everything.and_part, everything.stack_turn) == (some.and_part, some.stack_turn)
 
 
+def test_a_suite_of_another_project_runs_with_each_commit_and_each_of_its_parts_in_turn():
+    from tests.suites.rows import suites
+
+    there = suites()
+    assert set(turns.others()) == set(there)
+    assert turns.decide(9, [], everything=True).other_suite == "--turn 9"
+    for name, suite in there.items():
+        for changed in (f"tests/suites/packages/{name}.txt", *suite.concerns):
+            chosen = {turns.other_suite([changed], number).split()[0] for number in range(len(there))}
+            assert chosen == {name} | {other for other, row in there.items() if changed in row.concerns}
+    assert [place for suite in there.values() for place in suite.concerns if not list(ROOT.glob(f"{place}*"))] == []
+    ran = set()
+    for number in range(40 * len(there)):
+        name, _, turn = turns.other_suite(["README.md"], number).split()
+        ran.add((name, int(turn) % there[name].parts))
+    assert ran == {(name, part) for name, suite in there.items() for part in range(suite.parts)}
+
+
 @pytest.mark.parametrize("asked", ["", "1"])
 def test_the_run_s_shell_reads_what_is_printed_and_uses_all_of_it(asked):
     script = (ROOT / ".ci" / "run").read_text()
