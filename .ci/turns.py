@@ -12,9 +12,11 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from pathlib import Path
 
 # One run takes the K-th of this many parts.
 LEFT_OUT_PARTS = 24  # of the tests and the cases that `make test` leaves out
@@ -203,6 +205,7 @@ class Turns:
         stack_seconds: After this many seconds no further part of the stack begins; empty for no limit.
         sparks: Versions or lines of Spark with which a few tests run, too.
         pythons: Versions of Python with which the tests without Spark run, too, if the machine has them.
+        other_suite: The suite of another project that runs, and the number of its part; without a name each runs.
     """
 
     rooms: str
@@ -214,6 +217,7 @@ class Turns:
     stack_seconds: str
     sparks: tuple[str, ...]
     pythons: tuple[str, ...]
+    other_suite: str
 
     def shell(self) -> str:
         """Write the turns as assignments of a shell, a list as an array."""
@@ -242,6 +246,7 @@ def decide(number: int, changed: Sequence[str], *, everything: bool = False) -> 
         stack_seconds="" if everything else str(STACK_SECONDS),
         sparks=SPARKS if everything else tuple(sparks_of(changed, number)),
         pythons=PYTHONS if everything else tuple(pythons_of(changed, number)),
+        other_suite=f"--turn {number}" if everything else other_suite(changed, number),
     )
 
 
@@ -295,6 +300,20 @@ def pythons_of(changed: Iterable[str], number: int) -> list[str]:
     """Choose the further Python whose turn it is: if the packages changed, and with every fourth commit."""
     is_asked = number % EVERY == 3 or any(file in PACKAGES for file in changed)
     return [PYTHONS[number // EVERY % len(PYTHONS)]] if is_asked else []
+
+
+def others() -> dict[str, tuple[str, ...]]:
+    """Read which suites of other projects there are, and what the names of files begin with that concern each."""
+    places = [f"tests/suites/{folder}/" for folder in ("packages", "programs", "reasons", "results")]
+    rows = tomllib.loads((Path(__file__).resolve().parents[1] / "tests" / "suites" / "suites.toml").read_text())
+    return {name: (*(place + name for place in places), *row.get("concerns", ())) for name, row in rows.items()}
+
+
+def other_suite(changed: Iterable[str], number: int) -> str:
+    """Choose the suite of another project whose turn it is, of those concerned if there are any, and its part."""
+    there = others()
+    concerned, left = in_turn(there, changed, number)
+    return f"{[*concerned, *left][0]} --turn {number // len(there)}"
 
 
 def main() -> None:

@@ -62,6 +62,12 @@ define run.iceberg
 @$(PY) -m tests.iceberg --from "$(FROM)" --seeds 3 --spark $(CURDIR)/$(ICEBERG)/bin/python $(ARGS)
 endef
 
+needs.others = $(VENV)/.dev
+define run.others
+@scripts/check-java
+@$(PY) -m tests.suites $(ARGS)
+endef
+
 run.spark = @scripts/test-spark-version $(or $(VERSION),4.1.0)
 run.python = @scripts/test-python-version $(if $(VERSION),$(VERSION),3.13) $(ARGS)
 

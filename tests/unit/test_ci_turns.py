@@ -135,16 +135,10 @@ def test_over_the_commits_each_part_of_everything_runs_equally_often():
     assert Counter(run.and_part for run in runs) == {f"{part}/24": 10 * often for part in range(1, 25)}
     assert Counter(run.programs_part for run in runs) == {f"{part}/80": 3 * often for part in range(1, 81)}
     assert Counter(run.stack_turn for run in runs) == {f"{part}/6": 40 * often for part in range(1, 7)}
-<<<<<<< HEAD
-    assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 48 * often)
-    assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 60)
-    assert Counter(version for run in runs for version in run.sparks) == dict.fromkeys(turns.SPARKS, 15 * often)
-    assert Counter(version for run in runs for version in run.pythons) == dict.fromkeys(turns.PYTHONS, 15 * often)
-=======
     assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 40 * often)
     assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 180)
-    assert Counter(run.oldest for run in runs) == {"yes": 60 * often, "no": 180 * often}
->>>>>>> yarn
+    assert Counter(version for run in runs for version in run.sparks) == dict.fromkeys(turns.SPARKS, 15 * often)
+    assert Counter(version for run in runs for version in run.pythons) == dict.fromkeys(turns.PYTHONS, 15 * often)
     assert {run.stack_seconds for run in runs} == {"1980"}
 
 
@@ -154,6 +148,24 @@ def test_with_all_profiles_nothing_is_left_to_other_commits_and_parts_go_by_turn
     assert (everything.rooms, everything.stack_others, everything.stack_seconds) == ("all", (), "")
     assert (everything.sparks, everything.pythons) == (turns.SPARKS, turns.PYTHONS)
     assert (everything.and_part, everything.stack_turn) == (some.and_part, some.stack_turn)
+
+
+def test_a_suite_of_another_project_runs_with_each_commit_and_each_of_its_parts_in_turn():
+    from tests.suites.rows import suites
+
+    there = suites()
+    assert set(turns.others()) == set(there)
+    assert turns.decide(9, [], everything=True).other_suite == "--turn 9"
+    for name, suite in there.items():
+        for changed in (f"tests/suites/packages/{name}.txt", *suite.concerns):
+            chosen = {turns.other_suite([changed], number).split()[0] for number in range(len(there))}
+            assert chosen == {name} | {other for other, row in there.items() if changed in row.concerns}
+    assert [place for suite in there.values() for place in suite.concerns if not list(ROOT.glob(f"{place}*"))] == []
+    ran = set()
+    for number in range(40 * len(there)):
+        name, _, turn = turns.other_suite(["README.md"], number).split()
+        ran.add((name, int(turn) % there[name].parts))
+    assert ran == {(name, part) for name, suite in there.items() for part in range(suite.parts)}
 
 
 @pytest.mark.parametrize("asked", ["", "1"])
