@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 # One run takes the K-th of this many parts.
 LEFT_OUT_PARTS = 24  # of the tests and the cases that `make test` leaves out
 PROGRAM_PARTS = 80  # of the programs that are compared with the reference engine
+STORES = ("local", "minio")  # those of tests/stores/rows.py that are at hand: certified with a seed of the commit
 STACK_TEST_PARTS = 6  # of the stack's tests that take minutes
 # With every fourth commit one part of the stack runs that no change concerns, and with another fourth the oldest Spark.
 EVERY = 4
@@ -184,6 +185,7 @@ class Turns:
         rooms: Which tests with servers run: the name of a room, or ``all``.
         and_part: The part of what ``make test`` leaves out, as ``K/N``.
         programs_part: The part of the programs that are compared with the reference engine, as ``K/N``.
+        store: The store that ``pydelta certify`` tries.
         stack_turn: The part of the stack's slow tests, as ``K/N``.
         stack_parts: Further parts of the stack that run, in this order, as long as there is time.
         stack_others: Further parts of the stack that are left to other commits.
@@ -194,6 +196,7 @@ class Turns:
     rooms: str
     and_part: str
     programs_part: str
+    store: str
     stack_turn: str
     stack_parts: tuple[str, ...]
     stack_others: tuple[str, ...]
@@ -221,6 +224,7 @@ def decide(number: int, changed: Sequence[str], *, everything: bool = False) -> 
         rooms="all" if everything else room_of(changed, number),
         and_part=_part(number, LEFT_OUT_PARTS),
         programs_part=_part(number, PROGRAM_PARTS),
+        store=STORES[number % len(STORES)],
         stack_turn=_part(number, STACK_TEST_PARTS),
         stack_parts=(*run, *left) if everything else tuple(run),
         stack_others=() if everything else tuple(left),

@@ -83,6 +83,10 @@ define run.simulation
 	--jobs $(if $(filter command line,$(origin WORKERS)),$(WORKERS),0) $(ARGS)
 endef
 
+# Stores whose programs are not in the path are listed as not run; docs/reference/stores.md has what each one needs.
+needs.stores = $(VENV)/.dev
+run.stores = @$(PY) -m tests.stores $(ARGS)
+
 # A further part of the stack's tests is a script: stack-kafka is scripts/test-stack-kafka.
 STACK_SUITES := $(sort $(patsubst scripts/test-%,%,$(wildcard scripts/test-stack-*)))
 $(foreach suite,$(STACK_SUITES),$(eval run.$(suite) = @scripts/test-$(suite)))
