@@ -18,7 +18,7 @@ from pathlib import Path
 from java_servers import fetch, java, site_xml
 
 SERVER = "org.apache.hadoop.hdfs.server"
-START_SECONDS = 90.0
+START_SECONDS = 600.0
 SMALL = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED")
 
 

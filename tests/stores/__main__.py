@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
 from tests.stores.page import PAGE, page
 from tests.stores.results import KEPT, Kept, StoreResult, added, merged, read_kept, verdict, write_kept
@@ -19,7 +20,7 @@ def main() -> int:
     parser.add_argument("--first-seed", type=lambda text: int(text, 0), default=1, help="the first seed (1)")
     parser.add_argument("--operations", type=int, default=40, help="operations per run (40)")
     parser.add_argument("--minutes", type=float, default=2.0, help="after these no operation of a run begins (2)")
-    parser.add_argument("--add", action="store_true", help="keep the runs with other seeds of the same store")
+    parser.add_argument("--add", action="store_true", help="run only seeds that are not kept yet, and keep the others")
     parser.add_argument("--trial", action="store_true", help="keep nothing; the exit code says what was found")
     parser.add_argument("--draw", action="store_true", help="only draw the page again")
     asked = parser.parse_args()
@@ -48,6 +49,11 @@ def _keep(names: list[str], size: Size, *, add: bool) -> int:
         before = read_kept() if KEPT.exists() else None
         earlier = before.stores if before is not None and add else ()
         old = next((store for store in earlier if store.name == name), None)
+        done = {run.seed for run in old.runs} if old is not None else set()
+        left = replace(size, seeds=[seed for seed in size.seeds if seed not in done])
+        if not left.seeds:
+            _say(f"{name}: has these seeds")
+            continue
 
         def keep(found: StoreResult, before: Kept | None = before, old: StoreResult | None = old) -> None:
             new = Kept(packages=packages(), stores=(added(old, found),))
@@ -55,7 +61,7 @@ def _keep(names: list[str], size: Size, *, add: bool) -> int:
             write_kept(kept)
             PAGE.write_text(page(kept))
 
-        found = try_store(BY_NAME[name], size, _say, keep)
+        found = try_store(BY_NAME[name], left, _say, keep)
         _say(f"{name}: {verdict(added(old, found).runs)}")
     return 0
 

@@ -36,9 +36,10 @@ power, filled its disk or parted its machines. VACUUM ran, but a run is shorter 
 nothing. The column doctor has the answer of `pydelta doctor`, which races one create and tries nothing else. Made with
 {packages}.
 """
-REPEATING = """`make test SUITE=stores` runs all stores again and writes this page; `ARGS="--stores minio,versity"` runs
-some, and keeps the results of the others; with `--trial` nothing is kept. A store whose programs, rights or kernel are
-not there is listed with the reason. [stores.json](stores.json) has each run. Capital letters stand for what differs from machine to machine.
+REPEATING = """`make test SUITE=stores` runs all stores again and writes this page. `ARGS="--stores minio,versity"` runs
+some, and keeps the results of the others; `ARGS=--add` runs only the seeds that are missing; with `--trial` nothing is
+kept. A store whose programs, rights or kernel are not there is listed with the reason. [stores.json](stores.json) has
+each run. Capital letters stand for what differs from machine to machine.
 """
 
 

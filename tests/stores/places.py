@@ -101,11 +101,11 @@ def work_folder(name: str) -> Iterator[Path]:
 @contextmanager
 def process(
     folder: Path, command: Sequence[str], ready: Callable[[], bool], environment: Mapping[str, str] | None = None
-) -> Iterator[None]:
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program, wait until it is ready, and end it afterwards.
 
     Raises:
-        NotRun: It ended before it was ready; the last line that it printed is named.
+        NotRun: It ended by itself, before or after it was ready; the last lines that it printed are named.
     """
     said = folder / f"{Path(command[0]).name}-{time.monotonic_ns()}.log"
     with said.open("wb") as output:
@@ -114,11 +114,10 @@ def process(
         )
     try:
         while not ready():
-            if started.poll() is not None:
-                lines = said.read_text(errors="replace").strip().splitlines() or [f"exit code {started.returncode}"]
-                raise NotRun(f"{Path(command[0]).name} ended: {' / '.join(lines[-3:])}")
+            _check_alive(started, said)
             time.sleep(0.1)
-        yield
+        yield started
+        _check_alive(started, said)
     finally:
         started.terminate()
         try:
@@ -126,6 +125,12 @@ def process(
         except subprocess.TimeoutExpired:
             started.kill()
             started.wait()
+
+
+def _check_alive(started: subprocess.Popen[bytes], said: Path) -> None:
+    if started.poll() is not None:
+        lines = said.read_text(errors="replace").strip().splitlines() or [f"exit code {started.returncode}"]
+        raise NotRun(f"{said.name.partition('-')[0]} ended: {' / '.join(lines[-3:])}")
 
 
 @contextmanager

@@ -102,7 +102,13 @@ def weed_servers(folder: Path) -> Iterator[tuple[str, int, str]]:
     configuration.write_text(json.dumps({"identities": [identity]}))
     (folder / "data").mkdir()
     command = [weed, "server", "-dir", str(folder / "data"), "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]
-    command += [f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", f"-s3.config={configuration}"]
+    command += [
+        f"-s3.port={s3}",
+        f"-s3.port.grpc={s3_grpc}",
+        f"-s3.config={configuration}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+    ]
     command += [f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}"]
     command += [f"-master.port={master}", f"-master.port.grpc={master_grpc}", "-master.volumeSizeLimitMB=64"]
     command += [f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.max=100"]
@@ -122,7 +128,15 @@ def two_seaweedfs(folder: Path) -> Iterator[Place]:
     """Start SeaweedFS with two S3 gateways, whose connections take turns."""
     with weed_servers(folder) as (weed, s3, filer):
         port, grpc = free_ports(2)
-        command = [weed, "s3", "-ip.bind=127.0.0.1", f"-port={port}", f"-port.grpc={grpc}"]
+        command = [
+            weed,
+            "s3",
+            "-ip.bind=127.0.0.1",
+            f"-port={port}",
+            f"-port.grpc={grpc}",
+            "-port.iceberg=0",
+            "-port.lance=0",
+        ]
         command += [f"-filer={filer}", f"-config={folder / 's3.json'}"]
         with process(folder, command, answers(f"http://127.0.0.1:{port}/")), balanced([s3, port]) as endpoint:
             yield s3_place(endpoint, _version(weed, "version"))
@@ -171,7 +185,7 @@ def hdfs(folder: Path) -> Iterator[Place]:
         raise NotRun("there is no package hdfs-native") from error
     try:
         cluster = HdfsCluster(folder)
-    except NotToBeHad as error:
+    except (NotToBeHad, AssertionError) as error:
         raise NotRun(str(error)) from error
     try:
         version = _hadoop_version(_jars_of_pyspark())

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,7 +19,7 @@ from pydelta.tools.certify.report import Report
 from tests.stores import __main__ as program
 from tests.stores import runs as running
 from tests.stores.page import PAGE, page
-from tests.stores.places import NotRun
+from tests.stores.places import NotRun, process
 from tests.stores.results import (
     KEPT,
     BrokenPromise,
@@ -33,6 +37,7 @@ from tests.stores.results import (
 )
 from tests.stores.rows import BY_NAME, ROWS
 from tests.stores.runs import Size, try_store
+from tests.stores.servers import balanced
 
 SAFE, UNSAFE = Doctor(safe=True, says="SAFE"), Doctor(safe=False, says="UNSAFE")
 
@@ -245,6 +250,51 @@ def test_a_store_that_cannot_be_started_is_not_run_with_the_reason():
 
 
 @pytest.mark.parametrize(
+    ("script", "ready", "says"),
+    [("echo no disk; exit 3", False, "sh ended: no disk"), ("exit 3", False, "exit code 3"), ("exit 0", True, "ended")],
+)
+def test_a_program_that_ends_by_itself_leaves_its_store_not_run(tmp_path, script, ready, says):
+    entered = []
+    with pytest.raises(NotRun, match=says), process(tmp_path, ["sh", "-c", script], lambda: ready) as started:
+        entered.append(started.wait())
+    assert bool(entered) == ready
+
+
+def test_a_program_runs_as_long_as_the_block_and_is_ended_by_it(tmp_path):
+    mark = tmp_path / "ready"
+    with process(tmp_path, ["sh", "-c", "touch ready; exec sleep 600"], mark.exists) as started:
+        assert started.poll() is None
+    assert started.poll() is not None
+
+
+def test_a_balancer_gives_connections_to_its_servers_in_turn():
+    with ExitStack() as stack:
+        ports = []
+        for name in (b"first", b"second"):
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            ports.append(listener.getsockname()[1])
+            threading.Thread(target=answer_all, args=(listener, name), daemon=True).start()
+        address = urlsplit(stack.enter_context(balanced(ports)))
+        got = []
+        for _ in range(4):
+            with socket.create_connection((address.hostname, address.port)) as client:
+                client.sendall(b"to ")
+                client.shutdown(socket.SHUT_WR)
+                got.append(client.makefile("rb").read())
+        assert got == [b"to first", b"to second"] * 2
+
+
+def answer_all(listener: socket.socket, name: bytes) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # It was closed: the test is over.
+            return
+        with connection:
+            connection.sendall(connection.makefile("rb").read() + name)
+
+
+@pytest.mark.parametrize(
     ("verdicts", "code"),
     [(["certified"], 0), (["certified", "broken"], 1), (["nothing to say"], 2), (["broken", "refused"], 1), ([], 2)],
 )
@@ -283,6 +333,13 @@ def test_a_run_is_kept_as_soon_as_its_store_is_done_and_the_page_is_drawn(monkey
         monkeypatch.setattr("sys.argv", f"stores --stores xfs {more} --first-seed {2 if more else 3}".split())
         program.main()
         assert [seen.seed for seen in read_kept().stores[1].runs] == seeds
+    assert asked[-3:] == [("xfs", list(range(2, 12)), 40, 2.0)] * 2 + [("xfs", list(range(3, 13)), 40, 2.0)]
+    monkeypatch.setattr("sys.argv", ["stores", "--stores", "xfs", "--add", "--first-seed", "3", "--runs", "3"])
+    program.main()
+    assert asked[-1] == ("xfs", [4, 5], 40, 2.0)
+    monkeypatch.setattr("sys.argv", ["stores", "--stores", "xfs", "--add", "--first-seed", "3", "--runs", "1"])
+    program.main()
+    assert len(asked) == 6
     write_kept(kept_of(StoreResult(name="nfs", not_run="no client")))
     monkeypatch.setattr("sys.argv", ["stores", "--draw"])
     assert program.main() == 0
