@@ -22,6 +22,7 @@ from pathlib import Path
 LEFT_OUT_PARTS = 24  # of the tests and the cases that `make test` leaves out
 PROGRAM_PARTS = 80  # of the programs that are compared with the reference engine
 THIRDS = 3  # of a room's tests, by K: tests/selection/choosing.py
+STORES = ("local", "minio")  # those of tests/stores/rows.py that are at hand: certified with a seed of the commit
 STACK_TEST_PARTS = 6  # of the stack's tests that take minutes
 # With every fourth commit one part of the stack runs that no change concerns, with another fourth one more Spark, and
 # with a third fourth one more Python.
@@ -199,6 +200,7 @@ class Turns:
         rooms: Which tests with servers run: the name of a room, or ``all``.
         and_part: The part of what ``make test`` leaves out, as ``K/N``.
         programs_part: The part of the programs that are compared with the reference engine, as ``K/N``.
+        store: The store that ``pydelta certify`` tries.
         stack_turn: The part of the stack's slow tests, as ``K/N``.
         stack_parts: Further parts of the stack that run, in this order, as long as there is time.
         stack_others: Further parts of the stack that are left to other commits.
@@ -211,6 +213,7 @@ class Turns:
     rooms: str
     and_part: str
     programs_part: str
+    store: str
     stack_turn: str
     stack_parts: tuple[str, ...]
     stack_others: tuple[str, ...]
@@ -240,6 +243,7 @@ def decide(number: int, changed: Sequence[str], *, everything: bool = False) -> 
         rooms="all" if everything else room_of(changed, number),
         and_part=_part(number, LEFT_OUT_PARTS),
         programs_part=_part(number, PROGRAM_PARTS),
+        store=STORES[number % len(STORES)],
         stack_turn=_part(number, STACK_TEST_PARTS),
         stack_parts=(*run, *left) if everything else tuple(run),
         stack_others=() if everything else tuple(left),

@@ -95,10 +95,11 @@ class StoreServer:
         self.endpoint = f"http://{self.address}"
         (self.folder / "data").mkdir()
         environment, arguments = self.started_with()
-        command = [program(self.PROGRAM, self.IMAGE, self.folder), *arguments]
+        self.command = [program(self.PROGRAM, self.IMAGE, self.folder), *arguments]
+        self.variables = environment
         with (self.folder / "said").open("wb") as said:
             self._process = subprocess.Popen(
-                command, env=os.environ | environment, stdout=said, stderr=subprocess.STDOUT
+                self.command, env=os.environ | environment, stdout=said, stderr=subprocess.STDOUT
             )
         self._wait()
 

@@ -17,7 +17,7 @@ class Suite(NamedTuple):
 SUITES = {
     "fast": Suite("without Spark", False, "scripts/test-python-version 3.13"),
     "spark": Suite("in Spark", True, "scripts/test-spark-version 4.2"),
-    "stores": Suite("stores of servers", False, "make test SUITE=stores"),
+    "stores": Suite("stores of servers", False, "make test SUITE=store-servers"),
 }
 AREAS = {
     "tests/integration/spark/write/": "writes and ingestion",

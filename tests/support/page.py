@@ -125,7 +125,7 @@ A test that lacks something on its machine is left out, with a reason in the out
 ```sh
 scripts/test-python-version 3.13     # a venv of that Python, then the suite without Spark
 scripts/test-spark-version 4.2       # the newest 4.2; or one version, such as 4.1.0
-make test SUITE=stores               # HDFS, MinIO and Versity's gateway
+make test SUITE=store-servers               # HDFS, MinIO and Versity's gateway
 .venv/bin/python -m tests.support keep build/support/*.json    # keeps the outcomes, and draws this page
 ```
 

@@ -81,6 +81,12 @@ def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
     assert not unknown
 
 
+def test_stores_of_turns_are_rows_that_need_no_mount():
+    from tests.stores.rows import BY_NAME
+
+    assert [BY_NAME[name].name for name in turns.STORES] == ["local", "minio"]
+
+
 def test_the_oldest_spark_runs_with_what_knows_its_version_and_each_line_has_its_turn():
     assert turns.sparks_of(["pydelta/engines/spark/jvm.py"], 0) == ["4.1.0"]
     assert turns.sparks_of(["pydelta/engines/spark/jvm.py"], 2) == ["4.1.0"]
@@ -135,6 +141,7 @@ def test_over_the_commits_each_part_of_everything_runs_equally_often():
     assert Counter(run.and_part for run in runs) == {f"{part}/24": 10 * often for part in range(1, 25)}
     assert Counter(run.programs_part for run in runs) == {f"{part}/80": 3 * often for part in range(1, 81)}
     assert Counter(run.stack_turn for run in runs) == {f"{part}/6": 40 * often for part in range(1, 7)}
+    assert Counter(run.store for run in runs) == dict.fromkeys(turns.STORES, 120 * often)
     assert Counter(run.rooms for run in runs) == dict.fromkeys(turns.ROOMS, 40 * often)
     assert Counter(part for run in runs for part in run.stack_parts) == dict.fromkeys(turns.STACK, 180)
     assert Counter(version for run in runs for version in run.sparks) == dict.fromkeys(turns.SPARKS, 15 * often)
