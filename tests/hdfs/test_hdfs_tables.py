@@ -126,8 +126,8 @@ def grown(store):
     """A table with files to keep and files to go, in directories of their own and in each other's."""
     yard = Yard(store, partition_columns=("p",))
     names = ("p=1/live %41.parquet", "p=1/lately.parquet", "p=3/gone.parquet", ODD)
-    for path in names:  # without bytes: those take half a second each to write
-        yard.put(path, age=1000, size=0)
+    for path in names:  # those that go are without bytes, which take half a second each to write
+        yard.put(path, age=1000, size=10 if path in (names[0], ODD) else 0)
     live, lately, gone, odd = map(yard.named, names)
     yard.commit(live, lately, gone, odd, age=900)
     yard.commit(yard.remove(gone, age=800), age=800)

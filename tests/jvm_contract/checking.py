@@ -34,6 +34,11 @@ class Lack:
     has: Sequence[str] = ()
     """Signatures of the same name that it has."""
 
+    @property
+    def whole(self) -> str:
+        """All of the class or interface that the lack is of, as ``differences.toml`` names it."""
+        return self.what.partition(" ")[0] + " *"
+
     def __str__(self) -> str:
         has = f"\n    it has: {'; '.join(self.has)}" if self.has else ""
         return f"  {self.what}\n    used by: {self.used_by}{has}"
@@ -86,7 +91,9 @@ def compared(found: Sequence[Lack], known: Iterable[Difference], version: str) -
     """
     expected = {lack for row in known if version in row.versions for lack in row.lacks}
     anywhere = {lack for row in known if "*" in row.versions for lack in row.lacks}
-    wrong = [str(lack) for lack in found if lack.what not in expected | anywhere]
-    there = {lack.what for lack in found}
-    return wrong + [f"  {what}\n    is there, although differences.toml says that Spark {version} lacks it"
-                    for what in sorted(expected - there)]  # fmt: skip
+    there = {name for lack in found for name in (lack.what, lack.whole)}
+    wrong = [str(lack) for lack in found if not {lack.what, lack.whole} & (expected | anywhere)]
+    return wrong + [
+        f"  {what}\n    is there, although differences.toml says that Spark {version} lacks it"
+        for what in sorted(expected - there)
+    ]
