@@ -47,11 +47,12 @@ class Classes:
         found = self._class(name)
         if found is None:
             return None
-        texts: list[str] = []
-        for items in (found.getDeclaredMethods(), found.getDeclaredConstructors()):
-            texts += _texts(self._text(items))
-        fields = _texts(self._text(found.getDeclaredFields()))
-        members = {member_of(text) for text in texts}
+        try:
+            declared = (found.getDeclaredMethods(), found.getDeclaredConstructors(), found.getDeclaredFields())
+            methods, constructors, fields = (_texts(self._text(items)) for items in declared)
+        except Py4JJavaError:  # One of the types that it names is missing, so that nobody can use it.
+            return None
+        members = {member_of(text) for text in [*methods, *constructors]}
         members |= {Member(name, text.rpartition(".")[2], None) for text in fields}
         return frozenset(members)
 

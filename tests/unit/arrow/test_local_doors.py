@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import pydelta
+from pydelta.deprecation import DeltaDeprecationWarning
 from pydelta.engines.arrow.text_source import TextFile
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, UnsafeOperationError
 from pydelta.log import DeltaLog
@@ -136,7 +137,7 @@ def test_the_condition_of_a_purge_has_two_names(place):
     vectors = {"delta.enableDeletionVectors": "true"}
     table = pydelta.LocalTable.create(place("t"), four, partition_by="s", properties=vectors)
     table.delete("id IN (1, 3)")
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeltaDeprecationWarning):
         assert table.purge(where="s = 'a'").num_deletion_vectors_removed == 1
         assert table.purge("s = 'b'", where="s = 'a'").num_deletion_vectors_removed == 1
     assert rows(table) == [(2, "a"), (4, "b")]
@@ -144,16 +145,22 @@ def test_the_condition_of_a_purge_has_two_names(place):
 
 def test_former_names_of_arguments_work_and_warn(table):
     for call, said in (
-        (lambda: table.update(set={"s": "'y'"}, where="id = 2"), "update(condition=…) in place of update(where=…),"),
-        (lambda: table.delete(where="s = 'a'"), "Write delete(condition=…) in place of delete(where=…),"),
-        (lambda: table.update({"s": "'z'"}, "id = 7"), "update(condition, {…}) in place of update({…}, condition),"),
+        (
+            lambda: table.update(set={"s": "'y'"}, where="id = 2"),
+            "Write update(condition=…) instead of update(where=…), which",
+        ),
+        (lambda: table.delete(where="s = 'a'"), "Write delete(condition=…) instead of delete(where=…), which"),
+        (
+            lambda: table.update({"s": "'z'"}, "id = 7"),
+            "update(condition, {…}) instead of update({…}, condition), which",
+        ),
         (lambda: table.update({"s": "'z'"}, where="id = 7"), "in place of update({…}, condition),"),
-        (lambda: table.purge(where="true"), "Write purge(condition=…) in place of purge(where=…),"),
+        (lambda: table.purge(where="true"), "Write purge(condition=…) instead of purge(where=…), which"),
     ):
-        with pytest.warns(DeprecationWarning, match=re.escape(said)):
+        with pytest.warns(DeltaDeprecationWarning, match=re.escape(said)):
             call()
     assert rows(table) == [(2, "y")]
-    with pytest.warns(DeprecationWarning):  # The new name counts where both are given.
+    with pytest.warns(DeltaDeprecationWarning):  # The new name counts where both are given.
         table.update("id = 2", {"s": "'n'"}, where="id = 7")
         assert table.delete("id = 7", where="id = 2").num_deleted_rows == 0
     assert rows(table) == [(2, "n")]
