@@ -154,7 +154,7 @@ def test_former_names_of_arguments_work_and_warn(table):
             lambda: table.update({"s": "'z'"}, "id = 7"),
             "update(condition, {…}) instead of update({…}, condition), which",
         ),
-        (lambda: table.update({"s": "'z'"}, where="id = 7"), "in place of update({…}, condition),"),
+        (lambda: table.update({"s": "'z'"}, where="id = 7"), "instead of update({…}, condition), which"),
         (lambda: table.purge(where="true"), "Write purge(condition=…) instead of purge(where=…), which"),
     ):
         with pytest.warns(DeltaDeprecationWarning, match=re.escape(said)):
