@@ -30,7 +30,7 @@ SMALL = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENED)
 def hadoop_classes(folder: Path) -> str:
     """The class path of Hadoop's servers, whose jars are fetched into a folder."""
     bundled = jars_of_pyspark()
-    fetch(folder, f"org.apache.hadoop:hadoop-client-minicluster:{_hadoop_version(bundled)}", *FURTHER)
+    fetch(folder, f"org.apache.hadoop:hadoop-client-minicluster:{hadoop_version(bundled)}", *FURTHER)
     return f"{folder}/*:{bundled}/*"
 
 
@@ -127,7 +127,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def _hadoop_version(jars: Path) -> str:
+def hadoop_version(jars: Path) -> str:
     (jar,) = jars.glob("hadoop-client-api-*.jar")
     found = re.fullmatch(r"hadoop-client-api-(.+)\.jar", jar.name)
     assert found is not None

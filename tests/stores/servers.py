@@ -177,7 +177,8 @@ def deaf_moto(folder: Path) -> Iterator[Place]:
 @contextmanager
 def hdfs(folder: Path) -> Iterator[Place]:
     """Start a NameNode and a DataNode."""
-    from hdfs_cluster import HdfsCluster, _hadoop_version, _jars_of_pyspark
+    from hadoop_servers import hadoop_version, jars_of_pyspark
+    from hdfs_cluster import HdfsCluster
 
     try:
         import hdfs_native  # noqa: F401
@@ -188,7 +189,7 @@ def hdfs(folder: Path) -> Iterator[Place]:
     except (NotToBeHad, AssertionError) as error:
         raise NotRun(str(error)) from error
     try:
-        version = _hadoop_version(_jars_of_pyspark())
+        version = hadoop_version(jars_of_pyspark())
         yield Place(uri=f"{cluster.uri}/trial", version=version, shown="hdfs://NAMENODE/trial")
     finally:
         cluster.stop()
