@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -121,6 +122,8 @@ def classes_of(jars: Path) -> Iterator[Classes]:
     try:
         yield Classes(gateway, jars)
     finally:
+        # Python 3.11 fails in ast.parse if a finalizer of py4j runs there, so none is left for later.
+        gc.collect()
         gateway.close()
         process.stdin.close()
         process.wait(60)
