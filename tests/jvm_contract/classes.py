@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -118,12 +117,12 @@ def classes_of(jars: Path) -> Iterator[Classes]:
     """Start a JVM with the jars of a folder, and end it afterwards."""
     (py4j,) = jars.glob("py4j-*.jar")
     port, token, process = _launch(py4j, f"{jars}/*")
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    # Without finalizers, since the JVM ends soon: in the middle of ast.parse they make Python 3.11 fail.
+    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True, enable_memory_management=False)
+    gateway = JavaGateway(gateway_parameters=parameters)
     try:
         yield Classes(gateway, jars)
     finally:
-        # Python 3.11 fails in ast.parse if a finalizer of py4j runs there, so none is left for later.
-        gc.collect()
         gateway.close()
         process.stdin.close()
         process.wait(60)
