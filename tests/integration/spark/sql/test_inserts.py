@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, NumberFormatException
 
 from pydelta.api.sql.dispatch import is_effect
 from pydelta.api.sql.insert import _field, _matches, _value, insert, replace_where
@@ -442,3 +442,23 @@ def test_what_a_later_spark_may_have_is_refused_and_what_an_older_one_lacks_is_l
     node = nodes.jvm.state.sqlParser().parsePlan("INSERT INTO t VALUES (1)")
     assert _field(node, "noSuchField", 5) == 5
     assert _field(node, "overwrite", True) is False
+
+
+@pytest.mark.parametrize(("policy", "refused"), [("ANSI", True), ("STRICT", True), ("LEGACY", False)])
+def test_a_partition_s_text_that_does_not_fit_is_refused_without_ansi_mode_too(spark, tmp_path, policy, refused):
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (a INT, p INT) USING delta PARTITIONED BY (p)")
+    settings = {"spark.sql.ansi.enabled": "false", "spark.sql.storeAssignmentPolicy": policy}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        if refused:
+            with pytest.raises(NumberFormatException):
+                spark.sql(f"INSERT INTO delta.`{path}` PARTITION (p = '') SELECT 1")
+        else:
+            spark.sql(f"INSERT INTO delta.`{path}` PARTITION (p = '') SELECT 1")
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    found = [tuple(row) for row in spark.read.format("delta").load(str(path)).collect()]
+    assert found == ([] if refused else [(1, None)])
