@@ -92,4 +92,4 @@ def _is_class(value: Any) -> bool:
 def start(folder: str) -> None:
     """Record the calls of this process into a folder."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    observe(Recorder(Path(folder)).see)
+    observe(Recorder(Path(folder)).see, first=True)
