@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 import urllib.request
@@ -114,17 +113,6 @@ def jars_of_pyspark() -> Path:
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent / "jars"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback on which nothing listens."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def hadoop_version(jars: Path) -> str:

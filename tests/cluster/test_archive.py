@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from hadoop_servers import free_ports
+from ports import free_ports
 from submitting import (
     BARE,
     ENGINE_OF_THE_ARCHIVE,

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from hadoop_servers import HadoopProcesses, asked, free_ports, hadoop_classes, write_sites
+from hadoop_servers import HadoopProcesses, asked, hadoop_classes, write_sites
+from ports import free_ports
 
 SERVER = "org.apache.hadoop.hdfs.server"
 NOTHING: Mapping[str, object] = MappingProxyType({})

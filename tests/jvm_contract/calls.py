@@ -36,30 +36,25 @@ def module_of(frame: FrameType | None) -> str | None:
     return str(Path(name).relative_to(ROOT).with_suffix("")) if name.startswith(OURS) else None
 
 
-def observe(see: Callable[[Use, Any, Any, tuple[Any, ...]], None], *, first: bool) -> Callable[[], None]:
-    """Call a function with each call of ours and each look at a static field; return what ends it.
+def observe(see: Callable[[Use, Any, Any, tuple[Any, ...]], None]) -> Callable[[], None]:
+    """Call a function after each call of ours and each look at a static field that did not fail; return what ends it.
 
     Args:
         see: Gets the use, the member or class, the class's name or the object, and the arguments.
-        first: Whether it gets a call before that is made. Otherwise it gets those that did not fail, afterwards.
     """
     call, new, member = JavaMember.__call__, JavaClass.__call__, JavaClass.__getattr__
 
     def called(self: Any, *arguments: Any) -> Any:
         module = module_of(sys._getframe(1))
-        if module is not None and first:
-            see(Use(module, self.name, len(arguments)), self, self.container, arguments)
         answer = call(self, *arguments)
-        if module is not None and not first:
+        if module is not None:
             see(Use(module, self.name, len(arguments)), self, self.container, arguments)
         return answer
 
     def made(self: Any, *arguments: Any) -> Any:
         module = module_of(sys._getframe(1))
-        if module is not None and first:
-            see(Use(module, NEW, len(arguments)), self, self._fqn, arguments)
         answer = new(self, *arguments)
-        if module is not None and not first:
+        if module is not None:
             see(Use(module, NEW, len(arguments)), self, self._fqn, arguments)
         return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -138,8 +138,3 @@ def _launch(py4j: Path, classpath: str) -> tuple[int, str, Any]:
         return_proc=True,
     )
     return int(port), token.decode() if isinstance(token, bytes) else str(token), process
-
-
-def missing(classes: Classes, members: Sequence[Member]) -> list[Member]:
-    """Return the members that a version lacks."""
-    return [member for member in members if not classes.has(member)]

@@ -45,7 +45,7 @@ class Recorder:
         self._asking = True
         try:
             reached = f"field {target._fqn}.{use.member}" if owner is FIELD else _reached(use, target, owner, arguments)
-        except Py4JError:  # The call fails likewise, and says so to its caller.
+        except Py4JError:  # The call ended the session, or what it was made on.
             return
         finally:
             self._asking = False
@@ -92,4 +92,4 @@ def _is_class(value: Any) -> bool:
 def start(folder: str) -> None:
     """Record the calls of this process into a folder."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    observe(Recorder(Path(folder)).see, first=True)
+    observe(Recorder(Path(folder)).see)

@@ -30,7 +30,7 @@ class Watch:
 def watch_calls() -> tuple[Watch, Callable[[], None]]:
     """Begin to watch this process; return the watch and what ends it."""
     seen = Watch(uses(read(PATH.read_text())[0]))
-    return seen, observe(seen.see, first=False)
+    return seen, observe(seen.see)
 
 
 def complaint(unknown: set[Use]) -> str:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from java_servers import fetch, java
+from ports import free_ports
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.0"
 LOGGING = "org.slf4j:slf4j-simple:1.7.36"
@@ -22,7 +23,7 @@ class KafkaBroker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         fetch(folder / "jars", KAFKA, LOGGING, dependencies=True)
-        port, controller = _free_ports(2)
+        port, controller = free_ports(2)
         self.address = f"127.0.0.1:{port}"
         self._port = port
         self._settings = folder / "server.properties"
@@ -90,13 +91,3 @@ class KafkaBroker:
                 return True
         except OSError:
             return False
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -9,7 +9,6 @@ import hashlib
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 import tomllib
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from leaks import secret as marked
+from ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -59,13 +59,6 @@ def users() -> list[str]:
     return list(dict.fromkeys(words[0] for words in lines if words and "+" not in words[0]))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @dataclass
 class StoreServer:
     """A server of its own, in a folder.
@@ -91,7 +84,7 @@ class StoreServer:
     )
 
     def __post_init__(self) -> None:
-        self.address = f"127.0.0.1:{_free_port()}"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self.endpoint = f"http://{self.address}"
         (self.folder / "data").mkdir()
         environment, arguments = self.started_with()

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 from java_servers import java
+from ports import free_ports
 from pyhive import hive
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -43,14 +43,6 @@ class Failed(Exception):
         status = error.args[0].status if hasattr(error.args[0], "status") else None
         self.state = status.sqlState if status else None
         super().__init__(status.errorMessage if status else str(error))
-
-
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def serve(*arguments, environment=None):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import deltalake
 import pytest
-from live_server import Failed, LiveServer, free_ports, serve, sleeping
+from live_server import Failed, LiveServer, serve, sleeping
+from ports import free_ports
 from thrift.transport.TTransport import TTransportException
 
 from pydelta.log import DeltaLog

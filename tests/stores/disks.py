@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -96,8 +96,17 @@ def _check_fuse() -> None:
     need("fusermount3", "fusermount")
 
 
-def _is_mounted(target: Path) -> bool:
-    return os.path.ismount(target)
+@contextmanager
+def _mounted_by(
+    target: Path, folder: Path, command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Mount a file system by a program that runs as long as it is mounted."""
+    target.mkdir()
+    try:
+        with process(folder, command, lambda: os.path.ismount(target), environment):
+            yield
+    finally:
+        unmount(target)
 
 
 @contextmanager
@@ -129,18 +138,15 @@ def _rclone(folder: Path, *options: str) -> Iterator[Place]:
     _check_fuse()
     program = need("rclone")
     need("fusermount3")
-    with _minio_bucket(folder) as (endpoint, bucket), ExitStack() as stack:
-        target = folder / "mounted"
-        target.mkdir()
+    with _minio_bucket(folder) as (endpoint, bucket):
         remote = {"TYPE": "s3", "PROVIDER": "Minio", "ENDPOINT": endpoint}
         remote |= {"ACCESS_KEY_ID": KEYS[0], "SECRET_ACCESS_KEY": KEYS[1]}
         variables = {f"RCLONE_CONFIG_STORE_{name}": value for name, value in remote.items()}
         variables |= {"NO_PROXY": "127.0.0.1", "RCLONE_CACHE_DIR": str(folder / "cache")}
+        target = folder / "mounted"
         command = [program, "mount", f"store:{bucket}", str(target), "--config", "/dev/null", *options]
-        stack.callback(unmount, target)
-        stack.enter_context(process(folder, command, lambda: _is_mounted(target), variables))
-        version = output_of(program, "version").split()[1].lstrip("v")
-        yield _folder(target, version)
+        with _mounted_by(target, folder, command, variables):
+            yield _folder(target, output_of(program, "version").split()[1].lstrip("v"))
 
 
 @contextmanager
@@ -161,12 +167,10 @@ def rclone_writes(folder: Path) -> Iterator[Place]:
 def seaweedfs_mount(folder: Path) -> Iterator[Place]:
     """Mount SeaweedFS by its own FUSE client."""
     _check_fuse()
-    with weed_servers(folder) as (weed, s3, filer), ExitStack() as stack:
+    with weed_servers(folder) as (weed, s3, filer):
         del s3
         target = folder / "mounted"
-        target.mkdir()
         command = [weed, "mount", f"-filer={filer}", f"-dir={target}", f"-cacheDir={folder / 'cache'}"]
-        stack.callback(unmount, target)
-        stack.enter_context(process(folder, command, lambda: _is_mounted(target)))
-        found = output_of(weed, "version").split()
-        yield _folder(target, found[2] if len(found) > 2 else " ".join(found))
+        with _mounted_by(target, folder, command):
+            found = output_of(weed, "version").split()
+            yield _folder(target, found[2] if len(found) > 2 else " ".join(found))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from leaks import secret
 
 __all__ = [
-    "KEYS", "NotRun", "Place", "check_root", "free_ports", "mounted", "need", "output_of", "process", "s3_place",
+    "KEYS", "NotRun", "Place", "check_root", "mounted", "need", "output_of", "process", "s3_place",
     "unmount", "work_folder",
 ]  # fmt: skip
 
@@ -74,18 +73,6 @@ def output_of(*command: str) -> str:
     """Return all that a program prints, on one line."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return " ".join((done.stdout + done.stderr).split())
-
-
-def free_ports(count: int) -> list[int]:
-    """Find ports of the loopback that are free, all different."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 @contextmanager

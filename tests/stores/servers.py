@@ -16,10 +16,11 @@ from itertools import cycle
 from pathlib import Path
 
 from java_servers import NotToBeHad
+from ports import free_ports
 from s3_server import S3Server
 from store_servers import MinioServer, NoServer, StoreServer, VersityServer
 
-from tests.stores.places import KEYS, NotRun, Place, free_ports, need, output_of, process, s3_place
+from tests.stores.places import KEYS, NotRun, Place, need, output_of, process, s3_place
 
 __all__ = [
     "deaf_moto", "hdfs", "minio", "moto", "rclone_server", "seaweedfs", "two_seaweedfs", "two_versity", "versity",

@@ -25,7 +25,7 @@ IN_TURN = (
     Step(EARLIER, "append", 0, 50),
     Step(NOW, "append", 50, 50),
     Step(NOW, "delete", 7),  # a deletion vector of this version, in a file of the earlier one
-    Step(EARLIER, "delete", 8),  # which the earlier one reads and extends
+    Step(EARLIER, "delete", 8),  # the earlier version reads that vector and adds a row to it
     Step(EARLIER, "delete", 60),
     Step(NOW, "delete", 61),
     Step(NOW, "checkpoint", 0),

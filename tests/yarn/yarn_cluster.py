@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hadoop_servers import HadoopProcesses, asked, free_ports, write_sites
+from hadoop_servers import HadoopProcesses, asked, write_sites
 from hdfs_cluster import NOTHING, HdfsCluster
+from ports import free_ports
 
 SERVER = "org.apache.hadoop.yarn.server"
 NODES = ("node1", "node2")

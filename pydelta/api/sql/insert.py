@@ -20,14 +20,13 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pydelta.api.sql.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.api.sql.nodes import Nodes, StatementTarget, is_default, text_of
 from pydelta.commands.write.command import WriteMode
 from pydelta.commands.write.options import StatementCondition
-from pydelta.engines.spark.jvm import Jvm, scala_object
 from pydelta.engines.spark.logs import absent_path, settings_of
+from pydelta.engines.spark.write.assignment import StoreAssignment
 from pydelta.engines.spark.write.columns import ddl
 from pydelta.engines.spark.write.command import WriteRequest, insert_by_position
 from pydelta.engines.spark.write.table_expressions import table_expression
@@ -43,9 +42,9 @@ from pydelta.protocol.names import quoted
 from pydelta.protocol.sized_texts import fitted_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
-    from pydelta.protocol.schema import DataType, StructType
+    from pydelta.protocol.schema import StructType
 
 __all__ = ["INSERTS", "TO_FOLDER", "insert", "insert_all", "insert_directory", "replace_where"]
 
@@ -53,7 +52,6 @@ INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
 """Node names of an INSERT; Spark 4.3 uses the second for a target named by ``IDENTIFIER(…)``."""
 TO_FOLDER: Final = "InsertIntoDir"
 """Node name of ``INSERT OVERWRITE DIRECTORY``."""
-_POLICY: Final = "spark.sql.storeAssignmentPolicy"
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOST_BYTES: Final = "\ufffd"
 _MISSING_ARE_NULL: Final = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
@@ -278,24 +276,8 @@ def _with_static(
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
-        rows = rows.select("*", _of_text(rows.sparkSession, value, field.data_type).alias(column))
+        rows = rows.select("*", StoreAssignment.of(rows.sparkSession).cast_text(value, field.data_type).alias(column))
     return [*columns, *static], rows
-
-
-def _of_text(spark: SparkSession, text: str | None, kind: DataType) -> Column:
-    """Cast the text that Spark's parser made of a partition's value.
-
-    It is not a value of the query, so that every type takes it, whatever the policy. Only the policy LEGACY lets a
-    session without ANSI mode turn a text that does not fit into null.
-    """
-    if str(spark.conf.get(_POLICY, "ANSI")).upper() == "LEGACY":
-        return F.lit(text).cast(ddl(kind))
-    jvm = Jvm.of(spark)
-    expressions = jvm.view.org.apache.spark.sql.catalyst.expressions
-    mode = scala_object(expressions, "EvalMode").ANSI()
-    cast = expressions.Cast(jvm.expression(F.lit(text)), jvm.data_type.fromDDL(ddl(kind)), jvm.none, mode)
-    column: Column = ClassicColumn(jvm.column_of(cast))
-    return column
 
 
 def _refuse_given_twice(static: Mapping[str, str | None], given: Sequence[str]) -> None:
@@ -321,7 +303,8 @@ def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: Struct
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
-        shown, given = quoted(column), _of_text(nodes.spark, value, field.data_type)
+        given = StoreAssignment.of(nodes.spark).cast_text(value, field.data_type)
+        shown = quoted(column)
         constant = _constant(nodes, given)
         if constant.value() is None:
             missing = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.IsNull

@@ -399,7 +399,7 @@ class PathSample:
     def add(self, paths: pl.Series) -> None:
         """Add paths."""
         self.count += len(paths)
-        frame = pl.DataFrame({"path": paths.cast(pl.String), "hash": _folded(paths).hash(seed=0)})
+        frame = pl.DataFrame({"path": paths.cast(pl.String), "hash": paths.hash(seed=0)})
         kept = pl.concat([self._kept, frame.filter(pl.col("hash") <= pl.lit(self._below, dtype=pl.UInt64))])
         if kept.height > 2 * self._size:
             kept = kept.unique("hash").bottom_k(self._size, by="hash")

@@ -67,17 +67,36 @@ class StoreAssignment:
         if same_type(source, target):
             return value
         expressions = self.jvm.view.org.apache.spark.sql.catalyst.expressions
-        given, wanted = self.jvm.expression(value), self.jvm.data_type.fromDDL(ddl(target))
         if self.policy == "STRICT":
+            given, wanted = self.jvm.expression(value), self.jvm.data_type.fromDDL(ddl(target))
             made = expressions.UpCast(given, wanted, self.jvm.seq([]))
         else:
-            modes: Any = scala_object(expressions, "EvalMode")
-            mode = modes.LEGACY() if self.policy == "LEGACY" else modes.ANSI()
-            made = expressions.Cast(given, wanted, self.jvm.none, mode)
+            made = self._cast_in("LEGACY" if self.policy == "LEGACY" else "ANSI", value, target)
             if self.policy != "LEGACY" and _overflows(target):
                 made = expressions.CheckOverflowInTableInsert(made, path)
         column: Column = ClassicColumn(self.jvm.column_of(made))
         return column
+
+    def cast_text(self, text: str | None, target: DataType) -> Column:
+        """Cast the text that Spark's parser made of a value of ``PARTITION (…)``.
+
+        It is not a value of the query, so that every type takes it. Only the policy LEGACY lets a session without ANSI
+        mode turn a text that does not fit into null.
+
+        Args:
+            text: The text, or None for null.
+            target: The column's type.
+        """
+        if self.policy == "LEGACY":
+            return F.lit(text).cast(ddl(target))
+        column: Column = ClassicColumn(self.jvm.column_of(self._cast_in("ANSI", F.lit(text), target)))
+        return column
+
+    def _cast_in(self, mode: str, value: Column, target: DataType) -> Any:
+        expressions = self.jvm.view.org.apache.spark.sql.catalyst.expressions
+        modes: Any = scala_object(expressions, "EvalMode")
+        wanted = self.jvm.data_type.fromDDL(ddl(target))
+        return expressions.Cast(self.jvm.expression(value), wanted, self.jvm.none, getattr(modes, mode)())
 
     def by_position(
         self, value: Column, source: DataType, target: DataType, path: str, keeps: Callable[..., bool] | None = None
