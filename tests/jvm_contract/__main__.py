@@ -15,6 +15,7 @@ from pathlib import Path
 from jvm_contract.calls import NEW
 from jvm_contract.checking import compared, differences, lacks
 from jvm_contract.classes import Classes, classes_of
+from jvm_contract.compiling import compile_errors
 from jvm_contract.register import ANY, DEFAULT, PATH, Member, member_of, read, written
 from jvm_contract.sources import class_names, implementations
 
@@ -78,13 +79,12 @@ def record(folder: Path, jars: Path) -> None:
 def check(jars: Path) -> int:
     """Compare; 1 if something is wrong."""
     (catalyst,) = jars.glob("spark-catalyst_*.jar")
-    full = re.sub(r"spark-catalyst_[\d.]+-(.*)\.jar", r"\1", catalyst.name)
-    version = ".".join(full.split(".")[:2])
+    version = re.sub(r"spark-catalyst_[\d.]+-(.*)\.jar", r"\1", catalyst.name)
     register, names = read(PATH.read_text())
     with classes_of(jars) as classes:
         found = lacks(classes, register, names, implementations())
-    wrong = compared(found, differences(), version)
-    about = f"Spark {full}: {len(register)} members and {len(names)} names of classes that the engine uses"
+    wrong = compared(found, differences(), version) + compile_errors(jars)
+    about = f"Spark {version}: {len(register)} members and {len(names)} names that the engine uses, and its own Java"
     if wrong:
         print(f"{about}; {len(wrong)} are not as it needs them:", *wrong, sep="\n")
         return 1

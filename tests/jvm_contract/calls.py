@@ -15,6 +15,8 @@ from py4j.java_gateway import JavaClass, JavaMember
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT / package}/" for package in ("pydelta", "catalog_sync", "jobs"))
+COMPILED = "pydelta/engines/spark/calls"
+"""Calls the engine's own Java, which is compiled with the jars of each version, so that its classes are checked."""
 NEW = "new"
 FIELD = "field"
 
@@ -33,7 +35,8 @@ def module_of(frame: FrameType | None) -> str | None:
     if frame is None:
         return None
     name = frame.f_code.co_filename
-    return str(Path(name).relative_to(ROOT).with_suffix("")) if name.startswith(OURS) else None
+    module = str(Path(name).relative_to(ROOT).with_suffix("")) if name.startswith(OURS) else None
+    return None if module == COMPILED else module
 
 
 def observe(see: Callable[[Use, Any, Any, tuple[Any, ...]], None]) -> Callable[[], None]:

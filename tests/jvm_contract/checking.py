@@ -19,7 +19,7 @@ class Difference:
     """What a supported version lacks, and why the engine works without it."""
 
     versions: tuple[str, ...]
-    """Major and minor numbers, or ``*`` for any version."""
+    """Such as ``4.2`` for all its patches, ``4.2.0``, or ``*`` for any version."""
     lacks: tuple[str, ...]
     reason: str
 
@@ -87,9 +87,9 @@ def compared(found: Sequence[Lack], known: Iterable[Difference], version: str) -
     Args:
         found: What it lacks.
         known: The known differences of supported versions.
-        version: Major and minor number, such as ``4.2``.
+        version: Its number, such as ``4.2.1``.
     """
-    expected = {lack for row in known if version in row.versions for lack in row.lacks}
+    expected = {lack for row in known if _concerns(row, version) for lack in row.lacks}
     anywhere = {lack for row in known if "*" in row.versions for lack in row.lacks}
     there = {name for lack in found for name in (lack.what, lack.whole)}
     wrong = [str(lack) for lack in found if not {lack.what, lack.whole} & (expected | anywhere)]
@@ -97,3 +97,7 @@ def compared(found: Sequence[Lack], known: Iterable[Difference], version: str) -
         f"  {what}\n    is there, although differences.toml says that Spark {version} lacks it"
         for what in sorted(expected - there)
     ]
+
+
+def _concerns(row: Difference, version: str) -> bool:
+    return any(f"{version}.".startswith(f"{listed}.") for listed in row.versions)

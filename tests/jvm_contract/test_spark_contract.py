@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from jvm_contract.calls import ROOT, Use
 from jvm_contract.checking import Difference, Lack, compared, differences, lacks
 from jvm_contract.classes import classes_of
+from jvm_contract.compiling import compile_errors
 from jvm_contract.register import ANY, MANY, PATH, Member, member_of, read, uses, written
 from jvm_contract.sources import implementations
 from jvm_contract.watching import Watch, complaint
@@ -55,14 +57,14 @@ def test_a_register_is_read_as_it_was_written():
 
 
 def test_a_known_difference_is_expected_and_must_be_there():
-    known = [Difference(("4.1", "4.2"), ("a.B c()",), "not used there")]
+    known = [Difference(("4.1", "4.2.0"), ("a.B c()",), "not used there")]
     lack, other = Lack("a.B c()", "x"), Lack("a.B d()", "y", ["d(int)"])
-    assert compared([lack], known, "4.1") == []
-    assert compared([lack, other], known, "4.2") == ["  a.B d()\n    used by: y\n    it has: d(int)"]
-    assert len(compared([lack], known, "4.3")) == 1
-    (stale,) = compared([], known, "4.1")
+    assert compared([lack], known, "4.1.3") == []
+    assert compared([lack, other], known, "4.2.0") == ["  a.B d()\n    used by: y\n    it has: d(int)"]
+    assert len(compared([lack], known, "4.2.1")) == 1
+    (stale,) = compared([], known, "4.1.0")
     assert "is there, although" in stale
-    assert compared([lack], [Difference(("*",), ("a.B c()",), "never called")], "5.0") == []
+    assert compared([lack], [Difference(("*",), ("a.B c()",), "never called")], "5.0.0") == []
 
 
 def test_a_call_that_is_not_registered_is_noticed():
@@ -76,6 +78,14 @@ def test_a_call_that_is_not_registered_is_noticed():
     assert "x: c with 2 arguments" in complaint(watch.unknown)
 
 
+def test_java_that_a_version_does_not_have_the_classes_for_is_noticed(tmp_path):
+    for source in resources.files("pydelta.engines.spark").joinpath("java").iterdir():
+        (tmp_path / source.name).write_text(source.read_text().replace("ArrowBatchStreamWriter", "NoSuchWriter"))
+    (error,) = compile_errors(JARS, tmp_path)
+    assert "NoSuchWriter" in error
+    assert compile_errors(JARS) == []
+
+
 def test_the_register_names_modules_and_versions_that_there_are():
     register, _ = read(PATH.read_text())
     modules = frozenset().union(*register.values())
@@ -85,7 +95,7 @@ def test_the_register_names_modules_and_versions_that_there_are():
 
     supported = {f"{major}.{minor}" for major, minor in SPARKS}
     for row in differences():
-        assert set(row.versions) <= {*supported, "*"}, row
+        assert {".".join(version.split(".")[:2]) for version in row.versions} <= {*supported, "*"}, row
         assert len(row.reason) > 20, row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.merge import MergeIntoWriter
@@ -80,15 +80,15 @@ def _save(original: Callable[..., None]) -> Callable[..., None]:
             return original(self, path, format, mode, partitionBy, **options)
         with user_errors():
             _set(self, format, mode, partitionBy, options)
-            given = _options(self)
-            target = path if path is not None else given.get("path")
+            request = _request(self)
+            target = path if path is not None else request.options.get("path")
             if not isinstance(target, str) or not target:
                 raise InvalidArgumentError(
                     "No path was given for the Delta table to write.",
                     hint='Write df.write.format("delta").save(path), or saveAsTable(name).',
                     condition=Condition.of("DELTA_PATH_NOT_SPECIFIED"),
                 )
-            write_path(self._spark, self._df, target, _request(self))
+            write_path(self._spark, self._df, target, request)
         return None
 
     return save
@@ -180,14 +180,15 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
                 return original(self, tableName, overwrite)
             if overwrite is not None:
                 self.mode("overwrite" if overwrite else "append")
-            if _partitions(self) is not None:
+            request = _request(self)
+            if request.partition_by is not None:
                 raise InvalidArgumentError(
                     "insertInto uses the table's own partitioning, but partitionBy was called.",
                     hint="Leave partitionBy out.",
                     condition=Condition.of("PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO", tableName=tableName),
                 )
-            mode = WriteMode.OVERWRITE if _mode(self) is WriteMode.OVERWRITE else WriteMode.APPEND
-            insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=_options(self)))
+            mode = WriteMode.OVERWRITE if request.mode is WriteMode.OVERWRITE else WriteMode.APPEND
+            insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=request.options))
         return None
 
     return insert_into
@@ -217,40 +218,43 @@ def _default_source(spark: SparkSession) -> str:
     return str(spark.conf.get("spark.sql.sources.default", "parquet")).lower()
 
 
+def _given(writer: DataFrameWriter) -> dict[str, Any]:
+    return Jvm.of(writer._spark).calls.writer(writer._jwrite)
+
+
 def _mode(writer: DataFrameWriter) -> WriteMode:
-    return WriteMode.parse(str(writer._jwrite.curmode().name()))
-
-
-def _request(writer: DataFrameWriter) -> WriteRequest:
-    return WriteRequest(mode=_mode(writer), options=_options(writer), partition_by=_partitions(writer))
+    return WriteMode.parse(_given(writer)["mode"])
 
 
 def _options(writer: DataFrameWriter) -> dict[str, str]:
-    jvm = Jvm.of(writer._spark)
-    options = jvm.to_dict(jvm.python_utils_map(writer._jwrite.extraOptions().originalMap()))
-    clustering = writer._jwrite.clusteringColumns()
-    if clustering.isDefined():
-        options["clusterBy"] = json.dumps([str(column) for column in jvm.to_list(clustering.get())])
-    return options
+    return dict(_request(writer, any_layout=True).options)
 
 
-def _partitions(writer: DataFrameWriter) -> list[str] | None:
-    jvm = Jvm.of(writer._spark)
-    if writer._jwrite.numBuckets().isDefined():
+def _request(writer: DataFrameWriter, *, any_layout: bool = False) -> WriteRequest:
+    """Return what a writer was given. ``any_layout`` leaves out whether a Delta table can have such a layout."""
+    given = _given(writer)
+    options = given["options"]
+    if given["clustering"] is not None:
+        options["clusterBy"] = json.dumps(given["clustering"])
+    if not any_layout:
+        _check_layout(given)
+    return WriteRequest(mode=WriteMode.parse(given["mode"]), options=options, partition_by=given["partitioning"])
+
+
+def _check_layout(given: Mapping[str, Any]) -> None:
+    if given["buckets"]:
         raise UnsupportedFeatureError(
             "bucketBy was called, but a Delta table has no buckets.",
             features=("bucketBy",),
             hint="Leave it out.",
             condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="Bucketing"),
         )
-    if writer._jwrite.sortColumnNames().isDefined():
+    if given["sorting"]:
         raise InvalidArgumentError(
             "sortBy was called without bucketBy, and a Delta table has no buckets.",
             hint="Sort the rows with df.sort or sortWithinPartitions, or use clusterBy.",
             condition=Condition.of("SORT_BY_WITHOUT_BUCKETING"),
         )
-    columns = writer._jwrite.partitioningColumns()
-    return [str(column) for column in jvm.to_list(columns.get())] if columns.isDefined() else None
 
 
 def _entry(spark: SparkSession, name: str) -> DeltaEntry | None:

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pydelta.engines.spark.bulk import Bulk
 from pydelta.engines.spark.callback_results import release_late
 from pydelta.engines.spark.callers import close_ended
+from pydelta.engines.spark.calls import Calls, CurrentSettings
 from pydelta.engines.spark.java_names import JavaNames
 from pydelta.engines.spark.lru import LruCache
 from pydelta.engines.spark_versions import refuse_unsupported
@@ -35,7 +36,6 @@ _CACHED_SNAPSHOTS: Final = 8
 _CACHED_SHAPES: Final = 64
 _USER_TYPE: Final = "org.apache.spark.sql.types.UserDefinedType"
 _RECENT_ROWS_BYTES: Final = 32 * 1024 * 1024
-_STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
 _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
 
 
@@ -201,9 +201,13 @@ class Jvm:
     # --- settings ------------------------------------------------------------------------------------------
 
     def session_conf(self) -> dict[str, str]:
-        """Return all ``spark.*`` settings of the session, in one call."""
-        settings = self.sql_conf.getAllConfs()
-        return {str(key): str(value) for key, value in self.to_dict(self.python_utils_map(settings)).items()}
+        """Return all ``spark.*`` settings of the session."""
+        return dict(self.calls.settings().conf)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """The calls that read many values at once."""
+        return Calls(self.gateway, self.session)
 
     def python_utils_map(self, scala_map: Any) -> Any:
         """Convert a Scala map to ``java.util.Map``."""
@@ -211,7 +215,7 @@ class Jvm:
 
     def time_zone(self) -> str:
         """Return the session's time zone."""
-        return str(self.sql_conf.sessionLocalTimeZone())
+        return self.calls.settings().time_zone
 
     @cached_property
     def state(self) -> Any:
@@ -232,14 +236,11 @@ class Jvm:
         """Return the session's Hadoop configuration."""
         return self.state.newHadoopConf()
 
-    def hadoop_options(self) -> dict[str, str]:
+    def hadoop_options(self, current: CurrentSettings | None = None) -> dict[str, str]:
         """Return the session's storage settings (``fs.*`` and similar). They may hold secrets, so never log them."""
-        conf = self.hadoop_conf()
-        options: dict[str, str] = {}
-        for prefix in _STORAGE_PREFIXES:
-            found = self.to_dict(conf.getPropsWithPrefix(prefix))
-            options.update({prefix + name: str(value) for name, value in found.items() if value is not None})
+        options = dict((current or self.calls.settings()).storage)
         if options.get("hadoop.security.credential.provider.path"):
+            conf = self.hadoop_conf()
             for key in _SECRET_KEYS:
                 password = conf.getPassword(key)
                 if password is not None:
@@ -249,6 +250,8 @@ class Jvm:
     def qualify(self, path: str) -> str:
         """Add the scheme to a location that a user wrote. A path without a scheme is on the default file system."""
         if _scheme(path) is not None:
+            return path
+        if self.calls.settings().storage.get("fs.defaultFS", "").startswith("file:"):
             return path
         default = str(self.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.hadoop_conf()).toString())
         if default.startswith("file:"):
@@ -527,24 +530,18 @@ class Jvm:
         Spark's parser, rules and look-ups read the settings of the session that is active in the calling thread: of
         another one, or Spark's defaults where none is, a literal has another zone and a name another path.
         """
-        get_active, set_active, clear_active = self._activity
-        before = get_active()
-        is_active = bool(before.isDefined() and before.get().equals(self.session))
-        if not is_active:
-            set_active(self.session)
+        before = self.calls.activate()
         try:
             yield
         finally:
-            if not is_active:
-                if before.isDefined():
-                    set_active(before.get())
-                else:
-                    clear_active()
+            if before is None:
+                self._sessions.clearActiveSession()
+            elif before is not True:
+                self._sessions.setActiveSession(before)
 
     @cached_property
-    def _activity(self) -> tuple[Any, Any, Any]:
-        sessions = self.view.org.apache.spark.sql.SparkSession
-        return sessions.getActiveSession, sessions.setActiveSession, sessions.clearActiveSession
+    def _sessions(self) -> Any:
+        return self.view.org.apache.spark.sql.SparkSession
 
     def forget_data_source(self, name: str) -> None:
         """Unregister a Python data source from this session. Spark has no call for this."""

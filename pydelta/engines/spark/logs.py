@@ -78,21 +78,31 @@ class SessionSettings:
         conf: All settings of the session. They may hold secrets, like ``options``.
         stores: The log stores that they name, by setting.
         options: The storage options, including ``stores``.
+        time_zone: The session's time zone.
+        parquet_codec: The codec of Parquet files.
     """
 
     settings: Settings
     conf: Mapping[str, str] = field(repr=False)
     stores: Mapping[str, str]
     options: Mapping[str, str] = field(repr=False)
+    time_zone: str
+    parquet_codec: str
 
     @classmethod
     def of(cls, spark: SparkSession) -> SessionSettings:
         """Read the current settings."""
         jvm = Jvm.of(spark)
-        conf = jvm.session_conf()
-        stores = {key: value for key, value in conf.items() if key.startswith(_LOG_STORE)}
-        options = {**jvm.hadoop_options(), **stores}
-        return cls(settings=Settings.resolve(conf), conf=conf, stores=stores, options=options)
+        current = jvm.calls.settings()
+        stores = {key: value for key, value in current.conf.items() if key.startswith(_LOG_STORE)}
+        return cls(
+            settings=Settings.resolve(current.conf),
+            conf=current.conf,
+            stores=stores,
+            options={**jvm.hadoop_options(current), **stores},
+            time_zone=current.time_zone,
+            parquet_codec=current.parquet_codec,
+        )
 
 
 def log_for_path(

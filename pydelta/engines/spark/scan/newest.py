@@ -6,8 +6,8 @@
                                                                                    |
                                                             Spark's cache, optimizer, execution
 
-Spark's rules are objects of a Scala class, which Python cannot extend, so the compiler that Spark uses for its queries
-compiles ``_SOURCE``. A plan is moved as a whole, so within one query a table has one version.
+Spark's rules are objects of a Scala class, which Python cannot extend, so the rule itself is Java
+(``PydeltaNewestVersions``). A plan is moved as a whole, so within one query a table has one version.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from pydelta.engines.spark.compiled import new_instance
 from pydelta.engines.spark.java_objects import JavaObject, throwable
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import log_for_path, settings_of
@@ -38,19 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["fixed", "follow_newest", "moved", "raised_while_planning"]
 
 _CLASS: Final = "PydeltaNewestVersions"
-_SOURCE: Final = f"""
-public final class {_CLASS} extends org.apache.spark.sql.catalyst.rules.Rule {{
-    private final java.util.function.UnaryOperator move;
-    public {_CLASS}(java.util.function.UnaryOperator move) {{ this.move = move; }}
-    public org.apache.spark.sql.catalyst.trees.TreeNode apply(org.apache.spark.sql.catalyst.trees.TreeNode plan) {{
-        Object moved = this.move.apply(plan);
-        if (moved instanceof Throwable) {{
-            org.apache.spark.unsafe.Platform.throwException((Throwable) moved);
-        }}
-        return (org.apache.spark.sql.catalyst.trees.TreeNode) moved;
-    }}
-}}
-"""
 _ATTRIBUTE: Final = "_pydelta_newest_versions"
 _RAISED: Final[LruCache[str, DeltaError]] = LruCache(1000)
 _Sessions: TypeAlias = LruCache[str, SparkSession]
@@ -75,16 +63,7 @@ def follow_newest(jvm: Jvm) -> None:
 
 
 def _rule(jvm: Jvm, session: Any, recent: _Sessions) -> Any:
-    made = vars(jvm.gateway).get(_ATTRIBUTE)
-    if made is None:
-        compiler = jvm.view.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.view.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.cook(_SOURCE)
-        made = compiler.getClassLoader().loadClass(_CLASS).getConstructors()[0]
-        setattr(jvm.gateway, _ATTRIBUTE, made)
-    arguments = jvm.new_list()
-    arguments.add(_Move(jvm, session, recent))
-    return made.newInstance(arguments.toArray())
+    return new_instance(jvm.gateway, _CLASS, _Move(jvm, session, recent))
 
 
 class _Builder(JavaObject):
@@ -210,6 +189,8 @@ def fixed(spark: SparkSession, frame: DataFrame, target: Snapshot | None) -> Dat
         target: Snapshot of the table that the command changes. The frame reads the table at this version.
     """
     jvm = Jvm.of(spark)
+    if not jvm.calls.may_read_files(frame._jdf):
+        return frame
     plan = frame._jdf.queryExecution().analyzed()
     if not scans_in(jvm, plan):
         return frame

@@ -149,6 +149,8 @@ def following(scans: Sequence[DeltaFileIndex]) -> list[DeltaFileIndex]:
 
 def all_scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
     """Find the engine's scans in an analysed plan, also in subqueries and in answered aggregates."""
+    if not jvm.calls.may_read_files(plan):
+        return []
     leaves = jvm.to_list(plan.collectLeaves())
     names = [str(leaf.nodeName()) for leaf in leaves]
     found = [_index_of(leaf, name) for leaf, name in zip(leaves, names, strict=True)]

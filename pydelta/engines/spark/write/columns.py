@@ -152,14 +152,16 @@ def conform(
     brought = brought or Brought()
     copied = brought.copied
     checks: list[_Check] = []
-    first: list[Column] = []
-    for field in schema.fields:
-        given = data.field(field.name)
-        column = absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
-        first.append(_unless(copied, column, _sized(column, field, checks)).alias(field.name))
     dropped = [*([copied] if copied else ()), *brought.beside]
     extra = [name(column) for column in (*brought.carried, *dropped)]
-    shaped = _select(df, [*first, *extra], schema)
+    shaped = df
+    if extra or not _is_shaped(data, schema):
+        first = []
+        for field in schema.fields:
+            given = data.field(field.name)
+            column = absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
+            first.append(_unless(copied, column, _sized(column, field, checks)).alias(field.name))
+        shaped = _select(df, [*first, *extra], schema)
     emptied = _emptied(schema, partition_columns)
     if emptied:  # A separate projection avoids computing a non-deterministic value twice.
         shaped = shaped.withColumns({column: _without_empty(name(column)) for column in emptied})
@@ -170,6 +172,14 @@ def conform(
         checks = [dataclasses.replace(check, holds=name(copied) | check.holds) for check in checks]
     shaped = _guarded(shaped, schema, checks, extra) if checks else shaped
     return shaped.drop(*dropped) if dropped else shaped
+
+
+def _is_shaped(data: StructType, schema: StructType) -> bool:
+    """Return whether rows have the table's columns in order, with their types and without lengths to check."""
+    return data.names == schema.names and all(
+        LENGTH not in wanted.metadata and same_type(given.data_type, wanted.data_type)
+        for given, wanted in zip(data.fields, schema.fields, strict=True)
+    )
 
 
 def _emptied(schema: StructType, partition_columns: Sequence[str]) -> frozenset[str]:
@@ -270,7 +280,11 @@ def _checks(
     schema: StructType, configuration: Mapping[str, str], predicate: str | StatementCondition | None
 ) -> Iterator[_Check]:
     for field in schema.fields:
-        for path, holds in _not_null(name(field.name), field, field.name):
+        if field.nullable and isinstance(field.data_type, PrimitiveType):
+            required: Iterator[tuple[str, Column]] = iter(())
+        else:
+            required = _not_null(name(field.name), field, field.name)
+        for path, holds in required:
             message = f"Column {path!r} is NOT NULL in the table and null in the data"
             yield _Check(message, holds, Condition.of("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=path))
         if _INVARIANT in field.metadata:

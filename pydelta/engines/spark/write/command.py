@@ -20,7 +20,7 @@ from pydelta.engines.spark.catalog.entries import session_identifier
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.engines.spark.catalog.objects import check_new_name
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.logs import absent_path, log_for_path, settings_of
+from pydelta.engines.spark.logs import SessionSettings, absent_path, log_for_path, settings_of
 from pydelta.engines.spark.running import run_in_session
 from pydelta.engines.spark.scan.refresh import transform_expression
 from pydelta.engines.spark.types import from_spark
@@ -110,9 +110,9 @@ def write_path(
         managed: Whether the files belong to the catalog, for the history.
         by_save_as_table: Whether ``saveAsTable`` defines the table, for the history.
     """
-    settings = settings_of(spark)
-    parsed = request.parsed(settings)
-    log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
+    session = SessionSettings.of(spark)
+    parsed = request.parsed(session.settings)
+    log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage, session=session)
     source = DataFrameSource(spark, df, request.shape)
     final = replace(parsed, managed=managed, by_save_as_table=by_save_as_table)
     return run_in_session(spark, Write(source, final), log)

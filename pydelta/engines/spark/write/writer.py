@@ -95,8 +95,11 @@ class DataFrameSource:
 
     def reads(self, table_uri: str) -> bool:
         """See ``ReadingSource.reads``."""
+        jvm = Jvm.of(self._spark)
+        if not jvm.calls.may_read_files(self._df._jdf):
+            return False
         plan = self._df._jdf.queryExecution().analyzed()
-        parts = [plan, *Jvm.of(self._spark).to_list(plan.subqueriesAll())]
+        parts = [plan, *jvm.to_list(plan.subqueriesAll())]
         return any(index.files.identity.location == table_uri for part in parts for index in indexes_in(part))
 
     def matching(self, snapshot: Snapshot, options: WriteOptions) -> SparkMatching:
@@ -202,12 +205,17 @@ def write_files(
         change_data=change_column is not None,
         row_tracking=bool(hidden),
     )
-    rows, partitions = _in_order(df, shape, hidden, change_column)
-    records = write_in_driver(rows, task, most_bytes=settings.local_max_bytes)
+    data, partitions = written_columns(shape.schema, shape.partition_columns)
+    wanted = [*data, *hidden, *partitions, *([change_column] if change_column is not None else ())]
+    if df.columns != wanted:
+        df = df.select(*map(name, wanted))
+    records = write_in_driver(df, task, most_bytes=settings.local_max_bytes)
     if records is not None:
         return output_of(records)
+    rows = df.toDF(*[f"c{index}" for index in range(len(wanted))])  # Names may differ in case alone.
     if partitions:  # This brings rows of a partition together, and costs nothing if they are already sorted.
-        rows = rows.sortWithinPartitions(*partitions)
+        first = len(data) + len(hidden)
+        rows = rows.sortWithinPartitions(*rows.columns[first : first + len(partitions)])
     return _by_job(rows, task, shape, F.col(rows.columns[-1]) if change_column is not None else None)
 
 
@@ -252,17 +260,6 @@ def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column 
     )
 
 
-def _in_order(
-    df: DataFrame, shape: TableShape, hidden: Sequence[str], change_column: str | None
-) -> tuple[DataFrame, list[str]]:
-    """Arrange columns in a task's order as c0, c1 …, and return the partition columns' names there."""
-    data, partitions = written_columns(shape.schema, shape.partition_columns)
-    data = [*data, *hidden]
-    wanted = [*data, *partitions, *([change_column] if change_column is not None else ())]
-    rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate(wanted)])
-    return rows, [f"c{len(data) + index}" for index in range(len(partitions))]
-
-
 def _num_rows(records: Sequence[Mapping[str, Any]]) -> int:
     return sum(record["num_rows"] for record in records)
 
@@ -303,9 +300,9 @@ def make_write_task(
     writing = Session(
         settings=session.settings,
         store_options={**session.options, **options.storage},
-        time_zone=Jvm.of(spark).time_zone(),
-        timestamp_type=options.timestamp_type or spark.conf.get(_TIMESTAMP_TYPE, None) or MICROSECONDS,
-        codec=spark.conf.get("spark.sql.parquet.compression.codec"),
+        time_zone=session.time_zone,
+        timestamp_type=options.timestamp_type or session.conf.get(_TIMESTAMP_TYPE) or MICROSECONDS,
+        codec=session.parquet_codec,
         footer={"org.apache.spark.version": spark.version},
     )
     return make_task(shape, options, writing, change_data=change_data, row_tracking=row_tracking)

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import Observation, Row
 from pyspark.sql import functions as F
 
+from pydelta.engines.spark.calls import Calls
 from pydelta.engines.spark.write import in_driver as here
-from pydelta.engines.spark.write import writer
 from pydelta.errors import ConstraintViolatedError, RowsDoNotAddUpError
 from pydelta.log import DeltaLog
 
@@ -152,6 +152,32 @@ def test_small_frames_are_written_here_as_by_a_job(spark, tmp_path, limit, monke
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("name", [name for name, (_, here_too) in FRAMES.items() if here_too])
+def test_rows_that_the_driver_has_need_no_job(spark, tmp_path, jobs, name):
+    path = str(tmp_path / "t")
+    frame = FRAMES[name][0](spark)
+    count = jobs(lambda: frame.write.format("delta").save(path))
+    if name in ("columns of a range", "a list with more rows"):  # Random numbers, and a Python function.
+        assert count > 0
+    else:
+        assert count == 0
+
+
+def test_a_cached_list_is_computed_once(spark, tmp_path, jobs):
+    calls = spark.sparkContext.accumulator(0)
+
+    def counted(row):
+        calls.add(1)
+        return row
+
+    rows = spark.sparkContext.parallelize([(1,), (2,)]).map(counted).cache()
+    frame = spark.createDataFrame(rows, "id long")
+    assert frame.count() == 2
+    frame.write.format("delta").save(str(tmp_path / "t"))
+    assert calls.value == 2
+    assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 2
+
+
 def test_what_may_differ_between_two_evaluations_is_evaluated_once(spark, tmp_path):
     path, calls = str(tmp_path / "t"), spark.sparkContext.accumulator(0)
 
@@ -201,13 +227,13 @@ def test_what_fails_here_is_said_as_a_job_says_it(spark, tmp_path, limit):
 def test_a_file_that_holds_other_rows_is_not_committed(spark, tmp_path, monkeypatch):
     path = str(tmp_path / "t")
     spark.sql(f"CREATE TABLE delta.`{path}` (id INT) USING delta")
-    real = writer.write_in_driver
+    real = Calls.rows_at_hand
 
-    def fewer(rows, task, *, most_bytes):
-        monkeypatch.setattr(here, "_rows_at_hand", lambda *_: here._AtHand(4))
-        return real(rows, task, most_bytes=most_bytes)
+    def fewer(calls, rows, **bounds):
+        table, count = real(calls, rows, **bounds)
+        return table, count + 1
 
-    monkeypatch.setattr(writer, "write_in_driver", fewer)
+    monkeypatch.setattr(Calls, "rows_at_hand", fewer)
     with pytest.raises(RowsDoNotAddUpError, match="4 rows, but gave only 3"):
         spark.sql(f"INSERT INTO delta.`{path}` VALUES (1), (2), (3)")
     assert DeltaLog.for_table(path).update().version == 0

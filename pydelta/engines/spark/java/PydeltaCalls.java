@@ -1,0 +1,345 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.lang.reflect.Field;
+import java.net.SocketException;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.Partition;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.rdd.MapPartitionsRDD;
+import org.apache.spark.rdd.ParallelCollectionPartition;
+import org.apache.spark.rdd.ParallelCollectionRDD;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.api.python.PythonRDD;
+import org.apache.spark.sql.DataFrameWriter;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation$;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.arrow.ArrowBatchStreamWriter;
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.util.SizeEstimator;
+import py4j.GatewayServer;
+import py4j.GatewayServerListener;
+import py4j.Py4JServerConnection;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Answers in one call through py4j what would take tens of them. It decides nothing: it reads and converts. */
+public final class PydeltaCalls {
+    private static boolean prompt = false;
+    private final ObjectMapper json = new ObjectMapper();
+    private Map found = null;
+    private long version = 0;
+
+    public PydeltaCalls(GatewayServer gateway) throws Exception {
+        synchronized (PydeltaCalls.class) {
+            if (!prompt) {
+                prompt = true;
+                new PromptAnswers().install(gateway);
+            }
+        }
+    }
+
+    /**
+     * Returns a session's settings, two of them with their defaults, and those of its Hadoop configuration below
+     * prefixes, as a line with the number of this state and JSON. null: the state still has the known number.
+     */
+    public synchronized String settings(SparkSession session, String prefixes, long known) throws Exception {
+        SQLConf all = session.sessionState().conf();
+        Map conf = new HashMap(CollectionConverters.asJava(all.getAllConfs()));
+        Map effective = new HashMap();
+        effective.put("time_zone", all.sessionLocalTimeZone());
+        effective.put("parquet_codec", all.parquetCompressionCodec());
+        Configuration hadoop = session.sessionState().newHadoopConf();
+        Map storage = new HashMap();
+        String[] wanted = prefixes.split(",");
+        Iterator entries = hadoop.iterator();
+        while (entries.hasNext()) {
+            Map.Entry entry = (Map.Entry) entries.next();
+            String name = (String) entry.getKey();
+            String value = (String) entry.getValue();
+            for (int i = 0; i < wanted.length && value != null; i++) {
+                if (name.startsWith(wanted[i])) {  // Hadoop takes a tenth of a millisecond to resolve one value.
+                    storage.put(name, value.indexOf('$') < 0 ? value : hadoop.get(name));
+                    break;
+                }
+            }
+        }
+        Map found = new HashMap();
+        found.put("conf", conf);
+        found.put("effective", effective);
+        found.put("storage", storage);
+        if (!found.equals(this.found)) {
+            this.found = found;
+            this.version++;
+        }
+        return this.version == known ? null : this.version + "\n" + this.json.writeValueAsString(found);
+    }
+
+    /** Makes a session the active one. Returns the one before, null if there was none, or true if it was this one. */
+    public Object activate(SparkSession session) {
+        Option before = org.apache.spark.sql.SparkSession.getActiveSession();
+        if (before.isDefined() && before.get() == session) {
+            return Boolean.TRUE;
+        }
+        org.apache.spark.sql.SparkSession.setActiveSession(session);
+        return before.isDefined() ? before.get() : null;
+    }
+
+    /** Returns what a DataFrameWriter was given, as JSON. */
+    public String writer(DataFrameWriter writer) throws Exception {
+        Map found = new HashMap();
+        found.put("source", writer.source());
+        found.put("mode", writer.curmode().name());
+        found.put("options", CollectionConverters.asJava(writer.extraOptions().originalMap()));
+        found.put("clustering", this.listOf(writer.clusteringColumns()));
+        found.put("partitioning", this.listOf(writer.partitioningColumns()));
+        found.put("buckets", Boolean.valueOf(writer.numBuckets().isDefined()));
+        found.put("sorting", Boolean.valueOf(writer.sortColumnNames().isDefined()));
+        return this.json.writeValueAsString(found);
+    }
+
+    private Object listOf(Option names) {
+        return names.isDefined() ? CollectionConverters.asJava((scala.collection.Seq) names.get()) : null;
+    }
+
+    /** Returns false if an analysed plan reads no files: no relation, no subquery, no aggregate answered before. */
+    public static boolean mayReadFiles(LogicalPlan plan) {
+        if (plan.containsPattern(TreePattern.PLAN_EXPRESSION())) {
+            return true;
+        }
+        scala.collection.Iterator leaves = plan.collectLeaves().iterator();
+        while (leaves.hasNext()) {
+            Object leaf = leaves.next();
+            if (leaf instanceof LogicalRelation || leaf instanceof OneRowRelation) {
+                return true;
+            }
+            String name = ((LogicalPlan) leaf).nodeName();
+            if (name.startsWith("Relation") || name.startsWith("LogicalRelation")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    public boolean mayReadFiles(Dataset frame) {
+        return mayReadFiles(frame.queryExecution().analyzed());
+    }
+
+    /**
+     * Returns the rows of a frame if they come from the driver and are few, as their number in 8 bytes and a stream of Arrow.
+     *
+     * null: they do not, or are many. A number: toArrow gives so many rows (-1 if only that shows the number).
+     */
+    public Object rowsAtHand(Dataset frame, long mostBytes, long fewBytes) throws Exception {
+        QueryExecution execution = frame.queryExecution();
+        Seq leaves = execution.analyzed().collectLeaves();
+        if (leaves.size() != 1) {
+            return null;
+        }
+        Object leaf = leaves.apply(0);
+        if (!(leaf instanceof LocalRelation || leaf instanceof Range || leaf instanceof LogicalRDD)) {
+            return null;  // This check comes first because optimizing the plan would be repeated by the job.
+        }
+        LogicalPlan plan = execution.optimizedPlan();
+        ArrayList above = new ArrayList();
+        LogicalPlan below = plan;
+        boolean counted = true;
+        boolean evaluated = true;
+        while (below instanceof Project || below instanceof Filter || below instanceof GlobalLimit
+                || below instanceof LocalLimit) {
+            counted = counted && below instanceof Project;
+            evaluated = evaluated && this.isDeterministic(below);
+            above.add(below);
+            below = (LogicalPlan) below.children().head();
+        }
+        Seq rows = null;
+        long count = -1;
+        int slices = frame.sparkSession().sparkContext().defaultParallelism();
+        if (below instanceof LocalRelation) {
+            long bytes = below.stats().sizeInBytes().toLong();
+            if (bytes > (above.isEmpty() ? mostBytes : fewBytes)) {
+                return null;
+            }
+            evaluated = evaluated && bytes <= fewBytes;
+            rows = ((LocalRelation) below).data();
+            count = rows.size();
+        } else if (below instanceof Range) {
+            Range range = (Range) below;
+            Option wanted = range.numSlices();
+            if (!range.numElements().isValidInt() || range.numElements().toLong() * 16 > fewBytes
+                    || (wanted.isDefined() && ((Integer) wanted.get()).intValue() != slices)) {
+                return null;
+            }
+            count = range.numElements().toLong();
+            rows = this.numbers(range, (int) count);
+        } else if (below instanceof LogicalRDD) {
+            RDD rdd = ((LogicalRDD) below).rdd();
+            int kind = rdd.getNumPartitions() == slices ? this.kindOf(rdd, fewBytes) : 0;
+            if (kind == 0) {
+                return null;
+            }
+            counted = false;
+            evaluated = evaluated && kind == 1;
+            rows = evaluated ? this.computed(rdd) : null;
+        } else {
+            return null;
+        }
+        if (evaluated) {
+            LogicalPlan result = new LocalRelation(below.output(), rows, false, Option.empty());
+            for (int i = above.size() - 1; i >= 0; i--) {
+                ArrayList child = new ArrayList();
+                child.add(result);
+                result = (LogicalPlan) ((LogicalPlan) above.get(i)).withNewChildren(this.seq(child));
+                if (i == 0 || !(above.get(i - 1) instanceof GlobalLimit)) {  // It is evaluated with the limit below.
+                    result = ConvertToLocalRelation$.MODULE$.apply(result);
+                }
+            }
+            if (result instanceof LocalRelation) {
+                return this.stream((LocalRelation) result, frame);
+            }
+        }
+        return Long.valueOf(counted ? count : -1);
+    }
+
+    /** Looks at the expressions alone: Spark takes any limit for one whose rows may differ. */
+    private boolean isDeterministic(LogicalPlan node) {
+        scala.collection.Iterator expressions = node.expressions().iterator();
+        while (expressions.hasNext()) {
+            if (!((Expression) expressions.next()).deterministic()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private Seq seq(ArrayList items) {
+        return CollectionConverters.asScala(items).toIndexedSeq();
+    }
+
+    private Seq numbers(Range range, int count) {
+        ArrayList rows = new ArrayList(count);
+        for (int i = 0; i < count; i++) {
+            rows.add(new GenericInternalRow(new Object[] {Long.valueOf(range.start() + i * range.step())}));
+        }
+        return this.seq(rows);
+    }
+
+    /** Returns 0 for an RDD whose rows are not the driver's or not few, 2 if a Python worker makes them, else 1. */
+    private int kindOf(RDD rdd, long fewBytes) {
+        int kind = 1;
+        while (!(rdd instanceof ParallelCollectionRDD)) {
+            if (!(rdd instanceof MapPartitionsRDD || rdd instanceof PythonRDD) || rdd.dependencies().size() != 1) {
+                return 0;
+            }
+            if (rdd instanceof PythonRDD || rdd.getStorageLevel().isValid() || rdd.isCheckpointed()) {
+                kind = 2;
+            }
+            rdd = ((org.apache.spark.Dependency) rdd.dependencies().head()).rdd();
+        }
+        if (rdd.getStorageLevel().isValid() || rdd.isCheckpointed()) {
+            kind = 2;
+        }
+        Partition[] partitions = rdd.partitions();
+        long left = fewBytes;
+        for (int i = 0; i < partitions.length && left >= 0; i++) {
+            left = left - SizeEstimator.estimate(((ParallelCollectionPartition) partitions[i]).values());
+        }
+        return left < 0 ? 0 : kind;
+    }
+
+    private Seq computed(RDD rdd) {
+        ArrayList rows = new ArrayList();
+        Partition[] partitions = rdd.partitions();
+        for (int i = 0; i < partitions.length; i++) {
+            scala.collection.Iterator items = rdd.iterator(partitions[i], TaskContext$.MODULE$.empty());
+            while (items.hasNext()) {
+                rows.add(((InternalRow) items.next()).copy());
+            }
+        }
+        return this.seq(rows);
+    }
+
+    private byte[] stream(LocalRelation relation, Dataset frame) throws Exception {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        new DataOutputStream(out).writeLong((long) relation.data().size());
+        ArrowBatchStreamWriter writer = new ArrowBatchStreamWriter(frame.schema(), out, "UTC", true, false);
+        scala.collection.Iterator batches = ArrowConverters$.MODULE$.toBatchIterator(
+            relation.data().iterator(), frame.schema(), 0L, "UTC", true, false, null);
+        try {
+            writer.writeBatches(batches);
+        } finally {
+            ((AutoCloseable) batches).close();
+        }
+        writer.end();
+        return out.toByteArray();
+    }
+
+    /**
+     * Sends answers at once over all connections of a gateway.
+     *
+     * Otherwise the second part of an answer of more than 8 KiB waits until the first is acknowledged, 40 ms later.
+     */
+    public static final class PromptAnswers implements GatewayServerListener {
+        public void install(GatewayServer gateway) throws Exception {
+            gateway.addListener(this);
+            Field field = GatewayServer.class.getDeclaredField("connections");
+            field.setAccessible(true);
+            Object[] open = ((Collection) field.get(gateway)).toArray();
+            for (int i = 0; i < open.length; i++) {
+                this.connectionStarted((Py4JServerConnection) open[i]);
+            }
+        }
+
+        public void connectionStarted(Py4JServerConnection connection) {
+            try {
+                connection.getSocket().setTcpNoDelay(true);
+            } catch (SocketException closed) {
+                return;  // Its other end was closed meanwhile.
+            }
+        }
+
+        public void connectionStopped(Py4JServerConnection connection) {
+        }
+
+        public void connectionError(Exception error) {
+        }
+
+        public void serverError(Exception error) {
+        }
+
+        public void serverPreShutdown() {
+        }
+
+        public void serverPostShutdown() {
+        }
+
+        public void serverStarted() {
+        }
+
+        public void serverStopped() {
+        }
+    }
+}
