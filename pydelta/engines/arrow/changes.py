@@ -29,7 +29,7 @@ from pydelta.engines.arrow.layout import output_of
 from pydelta.engines.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
 from pydelta.engines.arrow.tasks.split import split_by_partition
 from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
-from pydelta.engines.arrow.threads import cores, read_files, run_groups, with_small_groups
+from pydelta.engines.arrow.threads import cores, for_threads, read_files, run_groups
 from pydelta.log import Snapshot
 from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.actions import AddFile
@@ -162,13 +162,14 @@ def rewrite(
         for number, add in enumerate(adds)
     ]
     hidden = hidden_rows([item.file for item in sources], store=place.store, root=task.table_uri, options=place.options)
-    stop = threading.Event()
+    groups = list(enumerate(_groups([add.size for add in adds])))
+    stop, write = threading.Event(), for_threads(task, len(groups))
 
     def run(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
-        writing = _Writing(with_small_groups(task), place, group[0])
+        writing = _Writing(write, place, group[0])
         return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
 
-    records = run_groups(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)
+    records = run_groups(run, groups, stop, place.store)
     return output_of(records)
 
 

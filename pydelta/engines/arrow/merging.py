@@ -36,7 +36,7 @@ from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partiti
 from pydelta.engines.arrow.tasks.arrow import file_array, replaced, same_shape
 from pydelta.engines.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.engines.arrow.tasks.write_files import FileRecord, WriteTask, run_task
-from pydelta.engines.arrow.threads import read_files
+from pydelta.engines.arrow.threads import cores, read_files
 from pydelta.engines.arrow.updates import file_places, refuse_rules, required_places
 from pydelta.log import Snapshot
 from pydelta.predicate.expressions import Column, fields_of
@@ -356,7 +356,9 @@ class ArrowMerge:
                 batches += self._inserted(number, part)
         if not batches:
             return [], 0
-        return run_task(batches, self._task, partition_id=0, store=self._place.store), inserted
+        return run_task(
+            batches, replace(self._task, encoders=cores()), partition_id=0, store=self._place.store
+        ), inserted
 
     def _inserted(self, number: int, part: pa.Table) -> list[pa.RecordBatch]:
         """Make the new rows as a task takes them, with those of the change feed if there is one."""

@@ -38,7 +38,7 @@ from pydelta.engines.arrow.tasks.compact import Bin, HandedBack, live_batches, r
 from pydelta.engines.arrow.tasks.dictionaries import negative_zeros
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark, hidden_rows, old_file
 from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
-from pydelta.engines.arrow.threads import cores, read_files, run_groups, with_small_groups
+from pydelta.engines.arrow.threads import cores, for_threads, read_files, run_groups
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import is_absolute_path
@@ -112,7 +112,8 @@ def compact(
         StorageError: A file is missing or damaged, or the store refused a request.
     """
     bins = _bins_here(snapshot, files, plan, task)
-    stop, write = threading.Event(), with_small_groups(task)
+    groups = list(enumerate(deal(bins, cores())))
+    stop, write = threading.Event(), for_threads(task, len(groups))
 
     def run(group: tuple[int, list[Bin]]) -> list[FileRecord]:
         records: list[FileRecord] = []
@@ -129,7 +130,7 @@ def compact(
             raise
         return records
 
-    return _written(run_groups(run, list(enumerate(deal(bins, cores()))), stop, place.store))
+    return _written(run_groups(run, groups, stop, place.store))
 
 
 def check_plan(
@@ -266,13 +267,13 @@ def _write_sorted(
     """Write rows in an order, as pieces with similar numbers of rows."""
     whole = pa.Table.from_batches([rows])
     nan = {path for path, leaf in float_leaves(whole) if pc.any(pc.is_nan(leaf)).as_py()}
+    ends = [len(order) * piece // pieces for piece in range(pieces + 1)]
+    spans = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
     write = replace(  # Otherwise a row group with NaN, or with -0.0, would split the file.
-        with_small_groups(task),
+        for_threads(task, len(spans)),
         no_bounds=task.no_bounds | nan,
         no_dictionary=task.no_dictionary | negative_zeros(whole),
     )
-    ends = [len(order) * piece // pieces for piece in range(pieces + 1)]
-    spans = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
 
     def run(piece: tuple[int, tuple[int, int]]) -> list[FileRecord]:
         number, (start, end) = piece

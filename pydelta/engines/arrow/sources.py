@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
@@ -25,6 +26,7 @@ from pydelta.engines.arrow.evaluate import true_rows
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
 from pydelta.engines.arrow.tasks.write_files import run_task
+from pydelta.engines.arrow.threads import cores
 from pydelta.errors import (
     ConstraintViolatedError,
     InvalidArgumentError,
@@ -296,7 +298,7 @@ class ArrowRows:
         table = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
         check_replaced(target, names, table)
         batches = with_inserts(table) if target.record_inserts else table.to_batches(max_chunksize=_BATCH_ROWS)
-        return output_of(run_task(batches, task, partition_id=0, store=self._store))
+        return output_of(run_task(batches, replace(task, encoders=cores()), partition_id=0, store=self._store))
 
     def as_table(self, schema: StructType) -> pa.Table:
         """Return the rows under the table's names and in its types.

@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from pydelta.engines.arrow.tasks.csv_rows import CsvRows
 from pydelta.engines.arrow.tasks.json_rows import JsonRows
 from pydelta.engines.arrow.tasks.text_values import BadRow, TextRules, arrow_type, readable_type
 from pydelta.engines.arrow.tasks.write_files import run_task
+from pydelta.engines.arrow.threads import cores
 from pydelta.errors import ConstraintViolatedError, InvalidArgumentError, SchemaMismatchError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.types import ArrayType, MapType, PrimitiveType, StructField, StructType
@@ -250,7 +252,7 @@ class TextSource:
                 check_replaced(target, names, table)
                 yield from with_inserts(table) if target.record_inserts else table.to_batches()
 
-        return output_of(run_task(arranged(), task, partition_id=0, store=self._log.store))
+        return output_of(run_task(arranged(), replace(task, encoders=cores()), partition_id=0, store=self._log.store))
 
 
 def _column(rows: pa.Table, plan: WritePlan, name: str) -> pa.ChunkedArray:

@@ -19,7 +19,7 @@ from pydelta.storage import NearStore, Store
 from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
-__all__ = ["cores", "read_files", "row_group_limit", "run_groups", "with_small_groups"]
+__all__ = ["cores", "for_threads", "read_files", "row_group_limit", "run_groups"]
 
 _USUAL_MEMORY = 8 * 1024**3
 
@@ -76,9 +76,14 @@ def read_files(read: Callable[[int], _R], count: int, store: Store) -> list[_R]:
     return read_all(read, range(count))
 
 
-def with_small_groups(task: WriteTask) -> WriteTask:
-    """Return a task with row groups of half the size, because all its threads share the user's process."""
-    return replace(task, row_group_bytes=task.row_group_bytes // 2)
+def for_threads(task: WriteTask, groups: int) -> WriteTask:
+    """Return a task for the threads of a process: with small row groups, and with all processors in use.
+
+    Args:
+        task: The task as an executor runs it.
+        groups: Number of threads that run it. Fewer than there are processors encode columns side by side.
+    """
+    return replace(task, row_group_bytes=task.row_group_bytes // 2, encoders=max(1, cores() // max(groups, 1)))
 
 
 def cores() -> int:

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from pydelta.engines.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
 from pydelta.engines.arrow.tasks.dictionaries import DICTIONARY_BYTES, leaves, negative_zeros, with_dictionary
+from pydelta.engines.arrow.tasks.side_by_side import SideBySideWriter
 from pydelta.engines.arrow.tasks.split import PartitionColumn, split_by_partition
 from pydelta.engines.arrow.tasks.stats import IndexedLeaf, StatisticsCollector
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
@@ -78,6 +79,9 @@ RECORD_SCHEMA: Final = pa.schema(
 nulls.
 """
 
+_LARGE_BYTES: Final = 4 * 1024 * 1024
+"""Arrow bytes of a first row group from which threads encode its columns: a tenth of a second of one thread."""
+
 CHANGE_FOLDER: Final = "_change_data"
 CHANGE_TYPE: Final = "_change_type"
 
@@ -113,6 +117,7 @@ class WriteTask:
         no_dictionary: Dotted names of float columns without a dictionary, because a row holds -0.0.
         folder: Folder of the files under the root, empty for the root.
         file_prefix: Beginning of the files' names.
+        encoders: Number of threads that encode the columns of a large file.
         mark: Part of the names of all files of this write alone: the first half of their uuids.
     """
 
@@ -138,6 +143,7 @@ class WriteTask:
     no_dictionary: frozenset[str] = frozenset()
     folder: str = ""
     file_prefix: str = "part"
+    encoders: int = 1
     mark: str = field(default_factory=lambda: str(uuid.uuid4())[:19])
 
     def halves(self) -> tuple[WriteTask, WriteTask]:
@@ -360,7 +366,8 @@ class TaskWriter:
             sink.rows_in_file = table.num_rows
         if sink.file is None:
             self._make_room()
-            sink.file = self._open_file(sink, with_nan, with_dictionary(table, zeros | self._task.no_dictionary))
+            dictionary = with_dictionary(table, zeros | self._task.no_dictionary)
+            sink.file = self._open_file(sink, with_nan, dictionary, is_large=table.nbytes >= _LARGE_BYTES)
         self._sinks.move_to_end(sink.values)
         before = sink.file.written
         sink.file.write(table)
@@ -391,7 +398,9 @@ class TaskWriter:
             self._store = open_store(self._task.table_uri, self._task.store_options)
         return self._store
 
-    def _open_file(self, sink: _Sink, without_statistics: set[str], dictionary: bool | list[str]) -> _File:
+    def _open_file(
+        self, sink: _Sink, without_statistics: set[str], dictionary: bool | list[str], *, is_large: bool
+    ) -> _File:
         task = self._task
         number = f"{task.file_prefix}-{self._partition_id:05d}"
         name = f"{number}-{task.mark}{str(uuid.uuid4())[19:]}.c000{CODEC_SUFFIXES[task.codec][1]}.parquet"
@@ -400,6 +409,8 @@ class TaskWriter:
         if task.prefix_length:
             folder = uuid.uuid4().hex[: task.prefix_length]
         path = "/".join(part for part in (task.folder, folder, name) if part)
+        if not is_large:
+            task = replace(task, encoders=1)
         return _File(task, self._open_store(), path, without_statistics, dictionary, sink.values)
 
 
@@ -443,6 +454,12 @@ class _Sink:
         return min(task.row_group_bytes, max(int(room / self.compression), 1))
 
 
+def _writer(sink: Any, schema: pa.Schema, encoders: int, **options: Any) -> Any:
+    if encoders > 1 and len(schema) > 1:
+        return SideBySideWriter(sink, schema, threads=encoders, **options)
+    return pq.ParquetWriter(sink, schema, **options)
+
+
 class _File:
     """One Parquet file being written."""
 
@@ -473,9 +490,10 @@ class _File:
         if without_statistics:
             statistics = [leaf for leaf in leaf_names(schema) if leaf not in without_statistics]
         try:
-            self._writer = pq.ParquetWriter(
+            self._writer = _writer(
                 self._sink,
                 schema,
+                task.encoders,
                 compression=CODEC_SUFFIXES[task.codec][0],
                 use_deprecated_int96_timestamps=task.int96,
                 store_decimal_as_integer=True,
@@ -509,7 +527,9 @@ class _File:
             if self._task.footer:
                 self._writer.add_key_value_metadata(dict(self._task.footer))
             self._writer.close()
-            footer = self._writer.writer.metadata
+            footer = (
+                self._writer.metadata if isinstance(self._writer, SideBySideWriter) else self._writer.writer.metadata
+            )
             size = self.written
             self._sink.close()
         except BaseException:
