@@ -23,7 +23,10 @@ from benchmarks._peer import reference_engine
 from benchmarks._timing import on_copies, ratios
 from pydelta.tables import DeltaTable
 
-ROWS, FILES, CHANGED, ROUNDS = 8_000_000, 16, 200_000, 3
+ROWS = int(os.environ.get("PYDELTA_BENCH_ROWS", "8000000"))
+ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "3"))
+FILES = max(16, ROWS // 500_000)
+CHANGED = ROWS // 40
 
 # What both Spark engines run: the API is one and the same.
 _OPERATIONS = """
@@ -33,14 +36,20 @@ def run_operation(spark, table, name, source, path):
         row = [(9000000, 1, 0.5, "new", datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC))]
         frame = spark.createDataFrame(row, "id long, p int, v double, s string, t timestamp")
         frame.write.format("delta").mode("append").save(path)
+    elif name == "append ten rows, twenty times":
+        for turn in range(20):
+            moment = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+            rows = [(9000000 + turn * 10 + number, 1, 0.5, "new", moment) for number in range(10)]
+            frame = spark.createDataFrame(rows, "id long, p int, v double, s string, t timestamp")
+            frame.write.format("delta").mode("append").save(path)
     elif name == "delete one row":
-        table.delete("id = 4000001")
+        table.delete("id = 40001")
     elif name == "delete 10 %":
         table.delete("id % 10 = 3")
     elif name == "delete a partition":
         table.delete("p = 3")
     elif name == "update one file":
-        table.update("id BETWEEN 4000000 AND 4000999", {"v": "v + 1"})
+        table.update("id BETWEEN 40000 AND 40999", {"v": "v + 1"})
     else:
         rows = spark.read.parquet(source)
         merge = table.alias("t").merge(rows.alias("s"), "t.id = s.id")
@@ -65,6 +74,7 @@ def turn(name, path, source):
 
 OPERATIONS = (
     "append one row",
+    "append ten rows, twenty times",
     "delete one row",
     "delete 10 %",
     "delete a partition",
@@ -85,6 +95,7 @@ ONE_ROW = pa.table(
         "t": pa.array([1_704_067_200_000_000], pa.timestamp("us", "UTC")),
     }
 )
+TEN_ROWS = pa.concat_tables([ONE_ROW] * 10)
 
 
 def _delta_rs(name: str, path: str, source: str) -> float:
@@ -92,14 +103,18 @@ def _delta_rs(name: str, path: str, source: str) -> float:
     started = time.perf_counter()
     if name == "append one row":
         deltalake.write_deltalake(path, ONE_ROW, mode="append")
+    elif name == "append ten rows, twenty times":
+        for turn in range(20):
+            ids = pa.array(range(9_000_000 + turn * 10, 9_000_010 + turn * 10), pa.int64())
+            deltalake.write_deltalake(path, TEN_ROWS.set_column(0, "id", ids), mode="append")
     elif name == "delete one row":
-        table.delete("id = 4000001")
+        table.delete("id = 40001")
     elif name == "delete 10 %":
         table.delete("id % 10 = 3")
     elif name == "delete a partition":
         table.delete("p = 3")
     elif name == "update one file":
-        table.update(updates={"v": "v + 1"}, predicate="id BETWEEN 4000000 AND 4000999")
+        table.update(updates={"v": "v + 1"}, predicate="id BETWEEN 40000 AND 40999")
     else:
         merge = table.merge(ds.dataset(source).to_table(), "t.id = s.id", source_alias="s", target_alias="t")
         if name == "merge, insert only":
@@ -112,7 +127,10 @@ def _delta_rs(name: str, path: str, source: str) -> float:
 
 
 def run() -> dict[str, Any]:
-    """8 million rows in 16 files of 5 columns (one partitioned by 8 values); source rows are spread over all files."""
+    """8 million rows (``PYDELTA_BENCH_ROWS``) of 5 columns in files of half a million at most.
+
+    One table is partitioned by 8 values; the source's rows are spread over all files.
+    """
     spark = pydelta.session(
         app_name="bench-changes", conf={"spark.driver.memory": "3g", "spark.ui.showConsoleProgress": "false"}
     )
