@@ -7,6 +7,7 @@ import random
 from decimal import Decimal
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import Row
 
 from pydelta.api.routing import local_lists
@@ -85,3 +86,47 @@ def test_rows_of_an_rdd_still_go_through_the_worker(spark):
     frame = spark.createDataFrame(spark.sparkContext.parallelize([1, 2, 3]).map(lambda n: (n * 2,)), "id long")
     assert [row.id for row in frame.collect()] == [2, 4, 6]
     assert "PythonRDD" in chain(spark, frame)
+
+
+EXPRESSIONS = (
+    "i", "l", "d", "m", "s", "x", "day", "t", "n", "a", "k", "st", "NOT b AS q", "i + 1 AS q", "l - i AS q",
+    "d / 2 AS q", "CAST(m AS decimal(10,1)) AS q", "upper(s) || '!' AS q", "hex(x) AS q",
+    "day + INTERVAL 1 MONTH AS q", "st.b[0] AS q", "date_trunc('HOUR', t) AS q", "CAST(t AS STRING) AS q",
+    "CAST(n AS TIMESTAMP) AS q", "try_element_at(a, 1) AS q", "map_keys(k) AS q", "size(a) AS q",
+    "coalesce(i, -1) AS q", "st.a IS NULL AS q", "parse_json('[1]') AS q", "x IS NULL AS q",
+    "named_struct('one', s, 'two', d) AS q", "transform(a, e -> e * 2L) AS q", "CAST(s AS INT) AS q",
+    "current_date() AS q", "INTERVAL '1' DAY * 2 IS NULL AS q", "d > 0 AND i < 5 AS q", "s LIKE '%x%' AS q",
+    "CASE WHEN b THEN s ELSE 'é' END AS q",
+)  # fmt: skip
+CONDITIONS = ("true", "b", "i % 2 = 0", "s LIKE '%x%' OR s IS NULL", "d > 0.1", "day < DATE'2000-01-01'", "size(a) > 1")
+
+
+def written(spark, frame, path):
+    """What a write leaves: the rows as text, or the kind of its error, which may be any row's."""
+    try:
+        frame.write.format("delta").save(path)
+    except PySparkException as error:
+        return type(error).__name__, error.getCondition()
+    table = spark.read.format("delta").load(path)
+    texts = [f"to_json({name})" if kind == "variant" else name for name, kind in table.dtypes]
+    return table.dtypes, sorted(repr(row) for row in table.selectExpr(*texts).collect())
+
+
+@pytest.mark.damages_tables  # years that the other engine's Python cannot hold
+@pytest.mark.parametrize("seed", range(12))
+def test_columns_and_conditions_over_lists_are_written_as_by_a_job(spark, tmp_path, seed):
+    rng = random.Random(100 + seed)
+    frame = spark.createDataFrame(rows(seed, rng.choice([1, 5, 200])), SCHEMA)
+    chosen = rng.sample(EXPRESSIONS, 4)
+    named = [text.replace(" AS q", f" AS q{place}") for place, text in enumerate(chosen)]
+    frame = frame.where(rng.choice(CONDITIONS)).selectExpr(*named)
+    if rng.random() < 0.3:
+        frame = frame.limit(500)
+    found = []
+    for bound in ("0", "64m"):
+        spark.conf.set("spark.pydelta.local.maxBytes", bound)
+        try:
+            found.append(written(spark, frame, str(tmp_path / bound)))
+        finally:
+            spark.conf.unset("spark.pydelta.local.maxBytes")
+    assert found[0] == found[1]
