@@ -91,7 +91,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
         with _reading():
             rows, bad = _rows(spark, options, how, stack)
             rows = _cast(rows, options.cast)
-            rows, suppressed = _without_erased(spark, rows, options)
+            rows, suppressed = _without_erased(spark, rows, options, stack)
         result = _write(spark, rows, options.table, mode, how, partitions)
     return IngestResult(
         table=options.table,
@@ -161,8 +161,11 @@ def _cast(rows: DataFrame, casts: Sequence[str]) -> DataFrame:
     return rows
 
 
-def _without_erased(spark: SparkSession, rows: DataFrame, options: argparse.Namespace) -> tuple[DataFrame, int]:
-    """Return the rows of which no key was erased, and the number of the others."""
+def _without_erased(
+    spark: SparkSession, rows: DataFrame, options: argparse.Namespace, stack: ExitStack
+) -> tuple[DataFrame, int]:
+    """Return the rows of which no key was erased, and the number of the others. The input is read once for both."""
+    from pyspark import StorageLevel
     from pyspark.sql import functions as F
 
     from pydelta.tools.ingest.suppressed import SUPPRESSED, mark_suppressed, suppression_of
@@ -170,8 +173,10 @@ def _without_erased(spark: SparkSession, rows: DataFrame, options: argparse.Name
     suppression = suppression_of(options.suppress, options.suppress_column)
     if suppression is None:
         return rows, 0
-    marked = mark_suppressed(spark, rows, suppression)
-    return marked.where(~F.col(SUPPRESSED)).drop(SUPPRESSED), marked.where(SUPPRESSED).count()
+    marked = mark_suppressed(spark, rows, suppression).persist(StorageLevel.MEMORY_AND_DISK)
+    stack.callback(marked.unpersist)
+    count = marked.agg(F.count_if(SUPPRESSED)).head()
+    return marked.where(~F.col(SUPPRESSED)).drop(SUPPRESSED), 0 if count is None else int(count[0])
 
 
 def _set_aside(spark: SparkSession, records: Records, options: argparse.Namespace, how: dict[str, str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pydelta.api.routing.enable import enable
-from pydelta.api.routing.wishes import enabling
 from pydelta.engines.spark.session.places import local_settings, without_derby_log
 from pydelta.engines.spark.session.stores import packages_for
 from pydelta.engines.spark.session.submitted import submitted_conf
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.session import SparkSession as _Session
 
 __all__ = ["configure_spark_with_delta_pip", "session"]
+
+_ENABLE: Final = "pydelta.api.routing.enable"
 
 
 def session(
@@ -52,13 +54,16 @@ def session(
         packages = None if submitted_conf() else packages_for(settings)  # spark-submit has already set the class path.
         if packages is not None:
             settings["spark.jars.packages"] = packages
+    if not running:  # The modules are loaded while the JVM starts.
+        threading.Thread(target=import_module, args=(_ENABLE,), daemon=True, name="pydelta-imports").start()
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if not running:
         without_derby_log(spark)
-    return enable(spark)
+    enabled: SparkSession = import_module(_ENABLE).enable(spark)
+    return enabled
 
 
 def configure_spark_with_delta_pip(
@@ -74,4 +79,6 @@ def configure_spark_with_delta_pip(
     """
     if extra_packages:
         spark_session_builder = spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
+    from pydelta.api.routing.wishes import enabling
+
     return enabling(spark_session_builder)

@@ -99,6 +99,24 @@ def test_an_ingest_leaves_out_rows_of_erased_keys(spark, tmp_path, suppressed):
     assert (mapped.rows, mapped.suppressed) == (4, 2)
 
 
+def test_the_rows_that_are_counted_are_those_that_are_written(spark, tmp_path, suppressed, monkeypatch):
+    source, target = tmp_path / "in", str(tmp_path / "t")
+    spark.sql(f"SELECT '{KEY}' AS email, 1 AS n UNION ALL SELECT 'bob', 2").write.parquet(str(source))
+    real = ingest._write
+
+    def after_a_change(session, rows, *more):
+        for file in source.glob("*.parquet"):
+            file.unlink()
+        return real(session, rows, *more)
+
+    monkeypatch.setattr(ingest, "_write", after_a_change)
+    done = ingest.run(
+        spark, ["--input", str(source), "--format", "parquet", "--table", target, "--suppress", suppressed]
+    )
+    assert (done.rows, done.suppressed) == (1, 1)
+    assert rows_of(spark, target) == Counter([("bob", 2)])
+
+
 def test_a_list_that_does_not_fit_is_refused(spark, tmp_path, suppressed):
     spark.sql("SELECT 1 AS id, 1.5D AS email").write.parquet(str(tmp_path / "in"))
     how = ["--input", str(tmp_path / "in"), "--format", "parquet", "--table", str(tmp_path / "t")]
