@@ -413,3 +413,12 @@ def test_a_condition_that_is_too_deep_to_be_shown_is_still_refused_with_the_reas
         str(deep)
     with pytest.raises(NotEvaluable, match="A deep condition cannot be compared"):
         partition_mask(deep, pl.DataFrame({"p": [1]}))
+
+
+def test_constants_at_the_edge_of_64_bits_are_compared_exactly():
+    values = [None, -(2**63), -(2**63) + 1, -1, 0, 1, 2**62, 2**63 - 2, 2**63 - 1]
+    frame = pl.DataFrame({"c": pl.Series(values, dtype=pl.Int64)})
+    constants = [2**64, 2**63, 2**63 - 1, 2**62, 1, -1, -(2**63), -(2**63) - 1]
+    for pair in itertools.product(constants, repeat=2):
+        expr = In(C, pair)
+        assert partition_mask(expr, frame).to_list() == [evaluate(expr, {"c": value}) for value in values], expr

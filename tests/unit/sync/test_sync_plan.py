@@ -288,6 +288,11 @@ def test_a_comparison_keeps_what_was_decided_of_the_table():
         (SyncPlan(drift=(Drift(partition="p=a", what="kept"),)), True, ["found p=a: kept"]),
         (SyncPlan(table=TableAction.ALTER), False, ["alter the table"]),
         (
+            SyncPlan(table=TableAction.CREATE, add=("p=a",)),
+            False,
+            ["create the table", "add partition p=a"],
+        ),
+        (
             replace(RECREATE, add=("p=a",)),
             False,
             [
