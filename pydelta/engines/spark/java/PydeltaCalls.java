@@ -217,8 +217,9 @@ public final class PydeltaCalls {
                     result = ConvertToLocalRelation$.MODULE$.apply(result);
                 }
             }
-            if (result instanceof LocalRelation) {
-                return this.stream((LocalRelation) result, frame);
+            byte[] stream = result instanceof LocalRelation ? this.stream((LocalRelation) result, frame) : null;
+            if (stream != null && stream.length <= 2 * fewBytes) {  // Spark's estimate knows no long texts.
+                return stream;
             }
         }
         return Long.valueOf(counted ? count : -1);

@@ -163,6 +163,23 @@ def test_rows_that_the_driver_has_need_no_job(spark, tmp_path, jobs, name):
         assert count == 0
 
 
+def test_long_texts_in_few_rows_do_not_cross_as_one_answer(spark, tmp_path, monkeypatch):
+    answers = []
+    real = Calls.rows_at_hand
+
+    def seen(calls, rows, **bounds):
+        answers.append(real(calls, rows, **bounds))
+        return answers[-1]
+
+    monkeypatch.setattr(Calls, "rows_at_hand", seen)
+    path = str(tmp_path / "t")
+    text = "repeat('x', 3000000)"
+    spark.sql(f"SELECT * FROM VALUES ({text}), ({text}), ({text}), ('y') AS v(s)").write.format("delta").save(path)
+    assert answers == [(None, 4)]
+    lengths = spark.read.format("delta").load(path).selectExpr("length(s) AS n")
+    assert Counter(row.n for row in lengths.collect()) == {3_000_000: 3, 1: 1}
+
+
 def test_a_cached_list_is_computed_once(spark, tmp_path, jobs):
     calls = spark.sparkContext.accumulator(0)
 
