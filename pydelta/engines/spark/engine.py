@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import polars as pl
@@ -21,6 +22,7 @@ from pydelta.engines.spark.catalog.entries import follow_names
 from pydelta.engines.spark.change.assignments import SetClause, bind_assignments
 from pydelta.engines.spark.change.binding import BoundExpression, Moment, SparkColumns, bind_condition, folded
 from pydelta.engines.spark.change.choice import ArrowFirst
+from pydelta.engines.spark.change.plain_conditions import PlainCondition, read_plain
 from pydelta.engines.spark.change.rules import check_default, rows_against
 from pydelta.engines.spark.change.shown import is_shown_as_it_is, shown, text_of
 from pydelta.engines.spark.change.update import write_updated
@@ -48,6 +50,7 @@ from pydelta.engines.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, first_line
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.predicate import columns
 from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
 from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.paths import decode_log_path
@@ -79,19 +82,31 @@ class SparkBinding:
     columns: SparkColumns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SparkCondition:
     """``BoundCondition.native`` of this engine.
 
     Args:
-        bound: The condition.
-        binding: The context in which it was resolved.
         tree: The condition with constants computed, as far as it can be evaluated without Spark.
+        resolve: Resolves the condition in Spark, on first use.
     """
 
-    bound: BoundExpression
-    binding: SparkBinding
-    tree: Tree
+    tree: Tree | PlainCondition
+    resolve: Callable[[], tuple[BoundExpression, SparkBinding]]
+
+    @cached_property
+    def _resolved(self) -> tuple[BoundExpression, SparkBinding]:
+        return self.resolve()
+
+    @property
+    def bound(self) -> BoundExpression:
+        """The condition as Spark resolved it."""
+        return self._resolved[0]
+
+    @property
+    def binding(self) -> SparkBinding:
+        """The context in which it was resolved."""
+        return self._resolved[1]
 
 
 class SparkEngine:
@@ -147,8 +162,32 @@ class SparkEngine:
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """See ``FindsRows.bind_condition``."""
         self._arrow = ArrowFirst(self._spark)
+        return self._read(snapshot, condition, lambda: self._binding(snapshot))
+
+    def _binding(self, snapshot: Snapshot) -> SparkBinding:
         rows = self._columns(snapshot)
-        return self._bind(snapshot, condition, SparkBinding(self._next_moment(), rows, SparkColumns(rows)))
+        return SparkBinding(self._next_moment(), rows, SparkColumns(rows))
+
+    def _read(self, snapshot: Snapshot, condition: Any, binding: Callable[[], SparkBinding]) -> BoundCondition:
+        """Resolve a condition; a plain one is resolved in Spark only if that has to find the rows."""
+        plain = None
+        if isinstance(condition, str) and not self._alias:
+            plain = read_plain(condition, snapshot.schema, Jvm.of(self._spark).calls.settings().conf)
+        if plain is None:
+            return self._bind(snapshot, condition, binding())
+
+        def resolve() -> tuple[BoundExpression, SparkBinding]:
+            native: SparkCondition = self._bind(snapshot, condition, binding()).native
+            return native.bound, native.binding
+
+        return BoundCondition(
+            sql=plain.sql,
+            conjuncts=plain.conjuncts(),
+            references=frozenset(path[0] for path in columns(plain.expression)),
+            native=SparkCondition(plain, resolve),
+            shown=plain.shown,
+            as_given=plain.as_given,
+        )
 
     def _bind(self, snapshot: Snapshot, condition: Any, binding: SparkBinding) -> BoundCondition:
         if isinstance(condition, str):
@@ -187,7 +226,7 @@ class SparkEngine:
             sql=bound.sql,
             conjuncts=tree.conjuncts(),
             references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in references),
-            native=SparkCondition(bound, binding, tree),
+            native=SparkCondition(tree, lambda: (bound, binding)),
             shown=text_of(computed) if is_shown_as_it_is(tree) else shown(self._spark, [bound.expression])[0],
             as_given=str(Jvm.of(self._spark).expression(column).toString()),
         )
@@ -239,13 +278,12 @@ class SparkEngine:
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``RewritesFiles.bind_update``."""
         self._arrow = ArrowFirst(self._spark)
-        rows = self._columns(snapshot)
-        binding = SparkBinding(self._next_moment(), rows, SparkColumns(rows))
+        binding = self._binding(snapshot)
         qualifiers = [self._alias] if self._alias else []
         clause = SetClause(qualifiers=qualifiers)
-        values = bind_assignments(snapshot.schema, assignments, rows, clause, moment=binding.moment)
+        values = bind_assignments(snapshot.schema, assignments, binding.rows, clause, moment=binding.moment)
         refuse_numbered(snapshot.schema, values.columns, inserts=False)
-        where = None if condition is None else self._bind(snapshot, condition, binding)
+        where = None if condition is None else self._read(snapshot, condition, lambda: binding)
         binding.columns.used_in(*values.expressions)
         return BoundUpdate(condition=where, native=(binding, values))
 

@@ -460,6 +460,10 @@ def _writer(sink: Any, schema: pa.Schema, encoders: int, **options: Any) -> Any:
     return pq.ParquetWriter(sink, schema, **options)
 
 
+def _footer(writer: Any) -> Any:
+    return writer.metadata if isinstance(writer, SideBySideWriter) else writer.writer.metadata
+
+
 class _File:
     """One Parquet file being written."""
 

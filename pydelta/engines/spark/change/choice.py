@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -23,7 +23,7 @@ from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.changes import Change, FilePlace, check_condition, delete_rows, find_rows, rewrite
 from pydelta.engines.arrow.columns import files_of_partitions
-from pydelta.engines.arrow.expressions import NotHere
+from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.arrow.rearrange import RowOrder, check_plan, compact, lay_out
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
@@ -40,6 +40,7 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.row_tracking import materialized_columns
+from pydelta.protocol.types import StructType
 from pydelta.storage import open_store
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ _AS_USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 """Settings that change how Spark reads a file or compares values, and the values that this process follows."""
 
 
+class Meaning(Protocol):
+    """A condition that tells what this process must compute."""
+
+    def exact(self, schema: StructType) -> Exact:
+        """See ``Tree.exact``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """The number of bytes of files that this process may read or rewrite, and its setting. 0 means none."""
@@ -89,7 +97,7 @@ class ArrowFirst:
         self._held: SessionSettings | None = None
         self.ways: dict[str, str] = {}
 
-    def foresee(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> str:
+    def foresee(self, snapshot: Snapshot, files: pl.DataFrame, condition: Meaning) -> str:
         """Predict how the rows of a condition would be found, in the form of ``ways``. No file is read."""
         limit = self.limit()
         if not limit.most_bytes:
@@ -113,7 +121,7 @@ class ArrowFirst:
             return f"spark: {reason}"
         return "arrow"
 
-    def in_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> pl.DataFrame | None:
+    def in_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: Meaning) -> pl.DataFrame | None:
         """Find the files of a condition over partition columns, or return None if Spark has to."""
         if not self.limit().most_bytes:
             return None
@@ -124,7 +132,7 @@ class ArrowFirst:
 
         return _attempt(work)[0]
 
-    def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
+    def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Meaning) -> Mapping[int, RowSet] | None:
         """Find the rows of a condition, or return None if Spark has to. See ``Engine.match_rows``."""
         return self.tried(
             SCANNED, files, lambda: find_rows(snapshot, files, condition.exact(snapshot.schema), self._place(snapshot))
