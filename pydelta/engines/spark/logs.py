@@ -14,6 +14,7 @@ from pydelta.engines.spark.errors import to_spark
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.session.call_sites import without_call_sites
 from pydelta.engines.spark.session.stores import check_store
+from pydelta.engines.spark.session.tokens import login_options
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, error_context
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog
@@ -77,7 +78,7 @@ class SessionSettings:
         settings: The engine's settings.
         conf: All settings of the session. They may hold secrets, like ``options``.
         stores: The log stores that they name, by setting.
-        options: The storage options, including ``stores``.
+        options: The storage options, including ``stores``, and those of a log-in with a keytab.
     """
 
     settings: Settings
@@ -91,7 +92,7 @@ class SessionSettings:
         jvm = Jvm.of(spark)
         conf = jvm.session_conf()
         stores = {key: value for key, value in conf.items() if key.startswith(_LOG_STORE)}
-        options = {**jvm.hadoop_options(), **stores}
+        options = {**jvm.hadoop_options(), **login_options(conf, jvm.view), **stores}
         return cls(settings=Settings.resolve(conf), conf=conf, stores=stores, options=options)
 
 
