@@ -98,6 +98,15 @@ def test_without_either_the_error_says_what_to_do(guarded):
     assert "kinit" in done.stderr
 
 
+def test_without_either_the_command_line_ends_with_one_error(guarded):
+    command = [sys.executable, "-m", "pydelta.api.cli.cli", "history", f"{guarded.uri}/lake/no-ticket"]
+    done = subprocess.run(command, env=guarded.nothing(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Kerberos refused access" in done.stderr
+    assert "Get a ticket with kinit" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_without_the_servers_settings_the_error_names_the_one_that_is_missing(guarded):
     environment = {name: value for name, value in guarded.ticket().items() if name != "HADOOP_CONF_DIR"}
     table = f"{guarded.uri}/lake/{uuid.uuid4()}/a table"

@@ -70,3 +70,14 @@ def test_with_a_ticket_alone_the_driver_in_the_cluster_goes_on_by_its_token_whic
         _longer_than_a_token(guarded, submission, gate, renewed=True)
         code, said = submission.ended()
     _succeeded(guarded, table, code, said)
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_without_a_ticket_spark_submit_says_how_it_could_have_logged_in(guarded, tmp_path, mode):
+    """This is Spark's own answer: the engine has not begun."""
+    table = guarded.new_table()
+    with guarded.submit(mode, [table], folder=tmp_path) as submission:
+        code, said = submission.ended()
+    assert code != 0
+    assert "Client cannot authenticate via:[TOKEN, KERBEROS]" in said
+    assert "Submitted application" not in said
