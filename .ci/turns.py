@@ -35,7 +35,7 @@ STACK_SECONDS = 33 * 60
 
 # What the names of files begin with that a part is about, its own tests among them.
 ROOMS: Mapping[str, tuple[str, ...]] = {
-    "hdfs": ("tests/hdfs/", "pydelta/storage/hdfs"),
+    "hdfs": ("tests/hdfs/", "tests/kdc", "pydelta/storage/hdfs"),
     "kafka": (
         "tests/kafka/",
         "pydelta/tools/ingest/",
@@ -67,6 +67,9 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "yarn": (
         "tests/yarn/",
         "tests/hadoop_servers",
+        "tests/hdfs/guarded_hdfs",
+        "tests/kdc",
+        "pydelta/engines/spark/session/tokens",
         "tests/submitting",
         "tests/cluster/archive_job",
         "scripts/make-archive",

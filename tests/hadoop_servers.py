@@ -52,11 +52,15 @@ class HadoopProcesses:
             name: What ``end`` and the log's file call it; the class otherwise, without its package.
         """
         name = name or main.rpartition(".")[2]
-        command = [java(), *self._options, "-cp", f"{conf}:{self.classes}", main, *arguments]
+        command = [*self.machine(conf), main, *arguments]
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=_environment())
         self.processes[name] = process
         return process
+
+    def machine(self, conf: Path) -> list[str]:
+        """Begin a command that runs a class, with the configuration files of a folder."""
+        return [java(), *self._options, "-cp", f"{conf}:{self.classes}"]
 
     def wait_until(self, ready: Callable[[], bool], what: str) -> None:
         """Wait for the processes to be ready; fails with their last lines when one ends or none is in time."""

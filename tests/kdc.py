@@ -14,8 +14,12 @@ REALM = "LAKE.TEST"
 _PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/sbin"))
 
 
-def lacking() -> list[str]:
-    """What is not installed of what a test with Kerberos needs, by the names of its packages."""
+def lacking(*modules: str) -> list[str]:
+    """What is not installed of what a test with Kerberos needs, by the names of its packages.
+
+    Args:
+        modules: Modules of Python that it needs beside the programs.
+    """
     programs = {
         "krb5kdc": "krb5-kdc",
         "kdb5_util": "krb5-kdc",
@@ -23,7 +27,7 @@ def lacking() -> list[str]:
         "kinit": "krb5-user",
     }
     gone = [package for program, package in programs.items() if shutil.which(program, path=_PLACES) is None]
-    gone += ["gssapi"] if importlib.util.find_spec("gssapi") is None else []
+    gone += [name for name in modules if importlib.util.find_spec(name) is None]
     return list(dict.fromkeys(gone))
 
 

@@ -5,11 +5,15 @@ A create writes a temporary file and renames it without overwriting, which the N
 
 from __future__ import annotations
 
+import base64
 import os
 import re
+import socket
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from pydelta.errors import DeltaEnvironmentError, ObjectNotFoundError, StorageError, StoragePermissionError
@@ -20,7 +24,7 @@ from pydelta.storage.pages import UNFINISHED_PREFIX, ListPage, in_range, is_unfi
 from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import check_path, split_location
 
-__all__ = ["HdfsStore", "open_hdfs_store"]
+__all__ = ["KEYTAB", "PRINCIPAL", "TOKENS", "HdfsStore", "open_hdfs_store"]
 
 _CLIENT_ERRORS: Final = (OSError, RuntimeError, ValueError)
 """Exceptions of hdfs-native: Python's own classes, with the server's exception in the text."""
@@ -30,6 +34,12 @@ _ATTEMPTS: Final = "3"
 
 A host with a port is a single NameNode; the name of a group of NameNodes has no port.
 """
+PRINCIPAL: Final = "spark.kerberos.principal"
+KEYTAB: Final = "spark.kerberos.keytab"
+TOKENS: Final = "pydelta.hdfs.tokens"
+"""The option with newer delegation tokens than those of a worker's container: a token file in base64."""
+_OF_THE_CONTAINER: Final = "HADOOP_TOKEN_FILE_LOCATION"
+"""The variable that names a file of delegation tokens, which YARN sets for each container."""
 
 
 def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
@@ -45,15 +55,71 @@ def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
             "Tables on HDFS need the package hdfs-native, which is not installed.",
             hint="Install this package with its extra 'hdfs'.",
         ) from error
-    settings = HadoopOptions(options).starting_with("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.")
+    given = HadoopOptions(options)
+    settings = given.starting_with("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.")
     _, host, _ = split_location(uri)
     if _PORT.search(host) and not any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME")):
         settings.setdefault("dfs.client.failover.max.attempts", _ATTEMPTS)
     try:
-        client = Client(f"hdfs://{host}" if host else settings.get("fs.defaultFS"), settings)
+        login = _login(given)
+        if not login and (tokens := given.get(TOKENS)) is not None:
+            _keep_tokens(base64.b64decode(tokens))
+        server = f"hdfs://{_as_a_token_names_it(host)}" if host else settings.get("fs.defaultFS")
+        client = Client(server, settings, **login)
     except _CLIENT_ERRORS as error:
         raise to_storage_error(uri, error) from error
     return HdfsStore(uri, client)
+
+
+def _login(given: HadoopOptions) -> dict[str, str]:
+    """Build the client's arguments for the keytab that Spark was given; none if this process cannot read it.
+
+    The driver has the keytab, on YARN also in cluster mode. A worker elsewhere has tokens, which the driver's client
+    would do without: they last a day without renewal. All clients of a process share the tickets.
+    """
+    principal, keytab = given.get(PRINCIPAL), given.get(KEYTAB)
+    if principal is None or keytab is None or not os.access(keytab, os.R_OK):
+        return {}
+    return {
+        "kerberos_principal": principal,
+        "kerberos_keytab": f"FILE:{os.path.abspath(keytab)}",
+        "kerberos_cache": f"MEMORY:pydelta-{principal}",
+    }
+
+
+def _keep_tokens(tokens: bytes) -> None:
+    """Write newer tokens beside those of this process's container, and let the client read them from now on."""
+    file = os.environ.get(_OF_THE_CONTAINER)
+    if not file:
+        return
+    kept = Path(file).with_name(f".pydelta-tokens-{os.getpid()}")
+    with suppress(OSError):
+        if kept.read_bytes() == tokens:
+            os.environ[_OF_THE_CONTAINER] = str(kept)
+            return
+    handle, written = tempfile.mkstemp(dir=kept.parent, prefix=kept.name)  # Only this user may read it.
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(tokens)
+    os.replace(written, kept)
+    os.environ[_OF_THE_CONTAINER] = str(kept)
+
+
+def _as_a_token_names_it(host: str) -> str:
+    """Replace a NameNode's name with its address if a token that this process was given has the address.
+
+    By default Hadoop writes the address into a token, and the client looks for the name that it was given.
+    """
+    file = os.environ.get(_OF_THE_CONTAINER)
+    name, _, port = host.rpartition(":")
+    if not file or not name or not port.isdigit():
+        return host
+    with suppress(OSError):
+        held = Path(file).read_bytes()
+        found = socket.getaddrinfo(name, int(port), socket.AF_INET, socket.SOCK_STREAM)
+        for service in [f"{address[4][0]}:{port}" for address in found]:
+            if bytes([len(service)]) + service.encode() in held:  # a length precedes each string of the file
+                return service
+    return host
 
 
 class HdfsStore:

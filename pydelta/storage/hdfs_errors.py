@@ -47,8 +47,14 @@ def to_storage_error(where: str, error: Exception) -> StorageError:
     if "GSSAPI" in head or "libgssapi" in head:
         return StoragePermissionError(
             f"{where}: Kerberos refused access ({said}).",
-            hint="Get a ticket with kinit (klist shows it), or set KRB5_CLIENT_KTNAME to a keytab. MIT's "
-            "libgssapi_krb5.so.2 must be installed.",
+            hint="Get a ticket with kinit (klist shows it), or set KRB5_CLIENT_KTNAME to a keytab; an application of "
+            "Spark takes the --principal and --keytab of spark-submit. MIT's libgssapi_krb5.so.2 must be installed.",
+        )
+    if "InvalidToken" in head:
+        return StoragePermissionError(
+            f"{where}: the delegation token of this process is no longer valid ({said}).",
+            hint="It has expired or was cancelled. Start the application again; give it --principal and --keytab if it "
+            "must live longer than its tokens.",
         )
     if "RPC listener disconnected" in head:
         return StorageError(

@@ -16,6 +16,7 @@ parser.add_argument("path")
 parser.add_argument("--gate", help="a folder: each task of the first write notes there that it has begun to write, "
                     "and goes on when there is a file named open")  # fmt: skip
 parser.add_argument("--until-idle", action="store_true", help="go on after the first write when no executor is left")
+parser.add_argument("--copy", action="store_true", help="a dry run of VACUUM, and a stream to a table PATH copied")
 options = parser.parse_args()
 path = options.path
 
@@ -46,6 +47,11 @@ source = spark.range(990, 1010).withColumn("p", F.col("id") % 4)
 merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
 merge.whenMatchedDelete().whenNotMatchedInsertAll().execute()
 spark.sql(f"OPTIMIZE delta.`{path}`")
+if options.copy:
+    print("a dry run of VACUUM names", spark.sql(f"VACUUM delta.`{path}` DRY RUN").count(), "files")
+    stream = spark.readStream.format("delta").load(path).writeStream.format("delta").partitionBy("p")
+    stream = stream.option("checkpointLocation", f"{path} copied/_checkpoint").trigger(availableNow=True)
+    stream.start(f"{path} copied").awaitTermination()
 
 
 def place_of_the_engine(_):

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hdfs_cluster import HdfsCluster
+from hadoop_servers import asked
+from hdfs_cluster import NOTHING, HdfsCluster
 from kdc import REALM, Realm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,10 +79,17 @@ for path in ("/lake", "/shared", "/user/ann"):
 
 
 class GuardedHdfs(HdfsCluster):
-    """It has one user, ann, with directories there; the superuser is the NameNode's principal."""
+    """It has one user, ann, with directories there; the superuser is the NameNode's principal.
 
-    def __init__(self, folder: Path, by: Secured) -> None:
-        super().__init__(folder, name=HOST, core=by.core, settings=by.hdfs, java_options=by.java_options)
+    Args:
+        folder: Of its files; it is there.
+        by: What secures it.
+        settings: More lines of hdfs-site.xml.
+    """
+
+    def __init__(self, folder: Path, by: Secured, settings: Mapping[str, object] = NOTHING) -> None:
+        lines = {**by.hdfs, **settings}
+        super().__init__(folder, name=HOST, core=by.core, settings=lines, java_options=by.java_options)
         self._realm = by.realm
         self.keytab = by.realm.keytab("ann")
         superuser = by.realm.with_ticket(f"nn/{HOST}", by.realm.folder / f"nn_{HOST}.keytab")
@@ -101,9 +109,30 @@ class GuardedHdfs(HdfsCluster):
         own = {"KRB5CCNAME": f"FILE:{cache}", "KRB5_CLIENT_KTNAME": f"FILE:{self.keytab}"}
         return self._client({**self._realm.environment, **own})
 
+    def token_alone(self, file: Path) -> dict[str, str]:
+        """Variables of a process with a delegation token of ann's in that file, as a container of YARN has it."""
+        self._about_token("--renewer", "ann", str(file))
+        assert file.exists()
+        return {**self.nothing(), "HADOOP_TOKEN_FILE_LOCATION": str(file)}
+
+    def renewals(self) -> int:
+        """How many tokens the NameNode has renewed."""
+        name = f"Hadoop:service=NameNode,name=RpcDetailedActivityForPort{self.port}"
+        (found,) = asked(f"http://127.0.0.1:{self._web}/jmx?qry={name}")["beans"]
+        return int(found["RenewDelegationTokenNumOps"])
+
+    def cancel(self, file: Path) -> None:
+        """Cancel the token of ann's in that file: the NameNode no longer knows it, as after it has expired."""
+        self._about_token("--cancel", str(file))
+
     def nothing(self) -> dict[str, str]:
         """Variables of a process that knows the realm and nobody there."""
         return self._client(self._realm.environment)
+
+    def _about_token(self, *arguments: str) -> None:
+        command = [*self.machine(self.conf), "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher", *arguments]
+        done = subprocess.run(command, env=self.ticket(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
     def _client(self, environment: Mapping[str, str]) -> dict[str, str]:
         named = {name: value for name, value in environment.items() if not name.startswith("HADOOP")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import uuid
 import pytest
 from guarded_hdfs import GuardedHdfs, Secured
 from java_servers import NotToBeHad
-from kdc import Realm, lacking
+from kdc import REALM, Realm, lacking
 from missing import missing
 
 LOCAL = """
@@ -55,11 +56,55 @@ def test_without_spark_a_ticket_or_a_keytab_lets_ann_in(guarded, by):
     assert "rows [0, 2, 3]" in done.stdout
 
 
+def test_without_spark_a_token_lets_ann_in(guarded, tmp_path):
+    table = f"{guarded.uri}/lake/{uuid.uuid4()}/a table"
+    environment = guarded.token_alone(tmp_path / "token")
+    done = without_spark(table, environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "rows [0, 2, 3]" in done.stdout
+    guarded.cancel(tmp_path / "token")
+    done = without_spark(table, environment)
+    assert done.returncode != 0
+    assert "StoragePermissionError" in done.stderr
+    assert "no longer valid" in done.stderr
+    assert "--keytab" in done.stderr
+
+
+def test_a_worker_goes_on_with_the_tokens_that_the_driver_has_now(guarded, tmp_path):
+    """Those with which its container began are no longer valid."""
+    table = f"{guarded.uri}/lake/{uuid.uuid4()}/a table"
+    environment = guarded.token_alone(tmp_path / "container_tokens")
+    guarded.cancel(tmp_path / "container_tokens")
+    guarded.token_alone(tmp_path / "newer")
+    newer = base64.b64encode((tmp_path / "newer").read_bytes()).decode()
+    elsewhere = {"spark.kerberos.principal": f"ann@{REALM}", "spark.kerberos.keytab": "ann.keytab-of-the-driver"}
+    done = without_spark(table, environment, {**elsewhere, "pydelta.hdfs.tokens": newer})
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "rows [0, 2, 3]" in done.stdout
+
+
+def test_without_spark_the_settings_of_spark_submit_let_ann_in(guarded):
+    table = f"{guarded.uri}/lake/{uuid.uuid4()}/a table"
+    login = {"spark.kerberos.principal": f"ann@{REALM}", "spark.kerberos.keytab": str(guarded.keytab)}
+    done = without_spark(table, guarded.nothing(), login)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "rows [0, 2, 3]" in done.stdout
+
+
 def test_without_either_the_error_says_what_to_do(guarded):
     done = without_spark(f"{guarded.uri}/lake/{uuid.uuid4()}/a table", guarded.nothing())
     assert done.returncode != 0
     assert "StoragePermissionError" in done.stderr
     assert "kinit" in done.stderr
+
+
+def test_without_either_the_command_line_ends_with_one_error(guarded):
+    command = [sys.executable, "-m", "pydelta.api.cli.cli", "history", f"{guarded.uri}/lake/no-ticket"]
+    done = subprocess.run(command, env=guarded.nothing(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Kerberos refused access" in done.stderr
+    assert "Get a ticket with kinit" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_without_the_servers_settings_the_error_names_the_one_that_is_missing(guarded):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -11,6 +13,9 @@ import stack_files
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+_spec = importlib.util.spec_from_file_location("set_version", ROOT / "scripts" / "set_version.py")
+set_version = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(set_version)
 BUILT = {path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")}
 BUILT |= {"ui", "serve", "notebook", "demo", "airflow", "tests"}
 
@@ -39,9 +44,36 @@ def test_the_package_and_the_pages_have_the_same_version():
     import pydelta
 
     assert pydelta.__version__ == VERSION
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "PACKAGE.md", ROOT / "CONTRIBUTING.md"]
     named = {version for path in pages for version in re.findall(r"lakehouse/[a-z-]+:(\d[\w.]*)", path.read_text())}
     assert named == {VERSION}
+
+
+@pytest.mark.parametrize("version", ["98.0.0rc1", "99.3.10"])
+def test_one_command_sets_the_version_everywhere(tmp_path, version):
+    """A copy of the files in which the version is repeated, with another one before and after it."""
+    files = [ROOT / "pyproject.toml", ROOT / "pydelta" / "__init__.py", *stack_files.FILES]
+    files += [path for path in (ROOT / "docs").rglob("*.md") if "lakehouse/" in path.read_text()]
+    for file in files:
+        copy = tmp_path / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+    for wanted in (version, VERSION):
+        changed = set_version.set_version(tmp_path, wanted)
+        places = [path.relative_to(tmp_path) for path in changed]
+        assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["version"] == wanted
+        assert f'__version__ = "{wanted}"' in (tmp_path / "pydelta" / "__init__.py").read_text()
+        text = "\n".join(path.read_text() for path in changed)
+        named = re.findall(r"LAKEHOUSE_VERSION:-(.*?)\}|lakehouse/[a-z-]+:(\d[\w.]*\w)", text)
+        assert {name for pair in named for name in pair if name} == {wanted}
+        assert len(places) > 10
+    assert [path for path in files if path.read_bytes() != (tmp_path / path.relative_to(ROOT)).read_bytes()] == []
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.0-rc1", "v1.0.0", "1.0.0\n", ""])
+def test_what_is_no_version_changes_nothing(tmp_path, version):
+    with pytest.raises(ValueError, match="three numbers, such as"):
+        set_version.set_version(tmp_path, version)
 
 
 def test_the_scripts_name_the_same_image(image):

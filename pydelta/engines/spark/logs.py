@@ -14,6 +14,7 @@ from pydelta.engines.spark.errors import to_spark
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.session.call_sites import without_call_sites
 from pydelta.engines.spark.session.stores import check_store
+from pydelta.engines.spark.session.tokens import login_options
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, error_context
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog
@@ -77,7 +78,7 @@ class SessionSettings:
         settings: The engine's settings.
         conf: All settings of the session. They may hold secrets, like ``options``.
         stores: The log stores that they name, by setting.
-        options: The storage options, including ``stores``.
+        options: The storage options, including ``stores``, and those of a log-in with a keytab.
         time_zone: The session's time zone.
         parquet_codec: The codec of Parquet files.
     """
@@ -99,7 +100,7 @@ class SessionSettings:
             settings=Settings.resolve(current.conf),
             conf=current.conf,
             stores=stores,
-            options={**jvm.hadoop_options(current), **stores},
+            options={**jvm.hadoop_options(current), **login_options(current.conf, jvm.view), **stores},
             time_zone=current.time_zone,
             parquet_codec=current.parquet_codec,
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
+import os
 import sys
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -267,6 +270,16 @@ def test_without_a_ticket_the_library_s_sentence_and_what_to_do_are_shown(store,
     assert not caught.value.retryable
 
 
+def test_a_token_that_has_expired_is_named(store, node):
+    java = "org.apache.hadoop.security.token.SecretManager$InvalidToken"
+    node.failures["get_file_info"] = OSError(f'FatalRPCError("{java}", "Token for real user: , is expired")')
+    with pytest.raises(StoragePermissionError, match="token of this process is no longer valid") as caught:
+        store.head("x")
+    assert "Token for real user: , is expired" in str(caught.value)
+    assert "--keytab" in caught.value.hint
+    assert not caught.value.retryable
+
+
 def test_a_name_node_that_closes_the_connection_may_ask_for_kerberos(store, node):
     node.failures["get_file_info"] = OSError("RPC listener disconnected")
     with pytest.raises(StorageError, match="closed the connection") as caught:
@@ -350,6 +363,73 @@ def test_settings_reach_the_client(monkeypatch):
     open_store("hdfs:///lake", options)
     config = {"dfs.nameservices": "ha", "fs.defaultFS": "hdfs://ha"}
     assert seen == [("hdfs://ha", config), ("hdfs://ha", config)]
+
+
+def _opened(monkeypatch, *locations):
+    """What the client is given for each location, with its options."""
+    seen = []
+    client = SimpleNamespace(Client=lambda url, config, **login: seen.append((url, login)))
+    monkeypatch.setitem(sys.modules, "hdfs_native", client)
+    for uri, options in locations:
+        open_store(uri, options)
+    return seen
+
+
+def test_the_keytab_of_spark_submit_is_used_where_it_can_be_read(monkeypatch, tmp_path):
+    keytab = tmp_path / "ann.keytab-1"
+    keytab.write_bytes(b"\x05\x02")
+    monkeypatch.chdir(tmp_path)  # as the driver in a container of YARN, where the name is relative
+    given = {"spark.kerberos.principal": "ann@LAKE.TEST", "spark.kerberos.keytab": keytab.name}
+    elsewhere = {**given, "spark.kerberos.keytab": "ann.keytab-2"}
+    alone = {"spark.kerberos.keytab": keytab.name}
+    seen = _opened(monkeypatch, *(("hdfs://nn:8020/lake", options) for options in (given, elsewhere, alone, {})))
+    login = {
+        "kerberos_principal": "ann@LAKE.TEST",
+        "kerberos_keytab": f"FILE:{keytab}",
+        "kerberos_cache": "MEMORY:pydelta-ann@LAKE.TEST",
+    }
+    assert [given for _, given in seen] == [login, {}, {}, {}]
+
+
+@pytest.mark.parametrize("form", ["writable", "protobuf"])
+def test_the_client_is_given_the_address_that_a_token_has(monkeypatch, tmp_path, form):
+    """The token is for 127.0.0.1:8020, as Hadoop writes it for hdfs://localhost:8020."""
+    file = tmp_path / "container_tokens"
+    service, kind = b"127.0.0.1:8020", b"HDFS_DELEGATION_TOKEN"
+    texts = {"writable": b"%c%s%c%s", "protobuf": b"\x1a%c%s\x22%c%s"}
+    file.write_bytes(b"HDTS" + texts[form] % (len(kind), kind, len(service), service))
+    hosts = ("localhost:8020", "localhost:802", "localhost:18020", "127.0.0.1:8020", "ha", "no.such.host.test:8020")
+    locations = [(f"hdfs://{host}/lake", {}) for host in hosts]
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(file))
+    assert [url for url, _ in _opened(monkeypatch, *locations)] == ["hdfs://127.0.0.1:8020"] + [
+        f"hdfs://{host}" for host in hosts[1:]
+    ]
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "none"))
+    assert [url for url, _ in _opened(monkeypatch, *locations[:1])] == ["hdfs://localhost:8020"]
+
+
+def test_newer_tokens_are_kept_beside_the_container_s_for_this_user_alone(monkeypatch, tmp_path):
+    file = tmp_path / "container_tokens"
+    file.write_bytes(b"old")
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(file))
+    for tokens in (b"newer", b"newer", b"newest"):
+        _opened(monkeypatch, ("hdfs://nn:8020/lake", {"pydelta.hdfs.tokens": base64.b64encode(tokens).decode()}))
+        kept = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
+        assert (kept.parent, kept.read_bytes(), kept.stat().st_mode & 0o777) == (tmp_path, tokens, 0o600)
+    assert (len(list(tmp_path.iterdir())), file.read_bytes()) == (2, b"old")
+
+
+def test_outside_of_a_container_and_with_a_keytab_no_tokens_are_kept(monkeypatch, tmp_path):
+    keytab = tmp_path / "ann.keytab"
+    keytab.write_bytes(b"")
+    tokens = {"pydelta.hdfs.tokens": base64.b64encode(b"newer").decode()}
+    login = {"spark.kerberos.principal": "ann@LAKE.TEST", "spark.kerberos.keytab": str(keytab)}
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
+    _opened(monkeypatch, ("hdfs://nn:8020/lake", tokens))
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "container_tokens"))
+    _opened(monkeypatch, ("hdfs://nn:8020/lake", {**tokens, **login}))
+    assert os.environ["HADOOP_TOKEN_FILE_LOCATION"] == str(tmp_path / "container_tokens")
+    assert list(tmp_path.iterdir()) == [keytab]
 
 
 def test_pages_walk_the_directories_and_only_empty_ones_are_removed(store, node):
