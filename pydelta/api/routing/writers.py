@@ -187,7 +187,9 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
                     condition=Condition.of("PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO", tableName=tableName),
                 )
             mode = WriteMode.OVERWRITE if _mode(self) is WriteMode.OVERWRITE else WriteMode.APPEND
-            insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=_options(self)))
+            # An INSERT keeps the table's schema and partitioning, whatever the option says, as in the reference engine.
+            options = {name: value for name, value in _options(self).items() if name.lower() != "overwriteschema"}
+            insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=options))
         return None
 
     return insert_into
