@@ -125,6 +125,16 @@ def test_tests_and_benchmarks_import_only_what_their_extras_declare(folder, besi
     brought = {"boto3", "botocore", "cryptography", "werkzeug"}  # by moto[server]
     brought |= {"_pytest", "TCLIService"}  # by pytest itself; by pyhive
     brought |= {"lakehouse_superset"}  # a folder of an image
+    brought |= {"ibis"}  # by the environment that tests/suites makes
+    brought |= {
+        "chdb",
+        "daft",
+        "dask",
+        "dask_deltatable",
+        "datafusion",
+        "pysail",
+        "ray",
+    }  # by tests/peers/matrix/readers.txt
     brought |= {"airflow", "lakehouse_airflow"}  # by the image of Airflow, whose own package a unit test imports
     undeclared = {}
     for path in (ROOT / folder).rglob("*.py"):

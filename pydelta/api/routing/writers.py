@@ -188,7 +188,9 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
                     condition=Condition.of("PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO", tableName=tableName),
                 )
             mode = WriteMode.OVERWRITE if request.mode is WriteMode.OVERWRITE else WriteMode.APPEND
-            insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=request.options))
+            # An INSERT keeps the table's schema and partitioning, whatever the option says, as in the reference engine.
+            options = {name: value for name, value in request.options.items() if name.lower() != "overwriteschema"}
+            insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=options))
         return None
 
     return insert_into

@@ -250,7 +250,7 @@ class WriteOptions:
         app_id, version = _transaction(given, settings)
         parsed = cls(
             mode=mode,
-            partition_by=None if partition_by is None else tuple(partition_by),
+            partition_by=_partitions(given, partition_by, mode),
             cluster_by=_names(given["clusterBy"], "clusterBy") if "clusterBy" in given else None,
             merge_schema=_flag(given, "mergeSchema", default=settings.schema_auto_merge),
             overwrite_schema=_flag(given, "overwriteSchema", default=False),
@@ -434,6 +434,16 @@ def _timestamp_type(text: str | None) -> str | None:
             f"spark.sql.parquet.outputTimestampType is {text!r}.", hint=f"Use one of {', '.join(_TIMESTAMP_TYPES)}."
         )
     return None if text is None else text.strip().upper()
+
+
+def _partitions(
+    given: Mapping[str, str], partition_by: Sequence[str] | None, mode: WriteMode
+) -> tuple[str, ...] | None:
+    """Return the partitioning that was asked for; overwriteSchema without one asks for a table without partitions."""
+    if partition_by is None:
+        redefines = mode is WriteMode.OVERWRITE and _flag(given, "overwriteSchema", default=False)
+        return () if redefines else None
+    return tuple(partition_by)
 
 
 def _dynamic(given: Mapping[str, str], *, mode: WriteMode, settings: Settings) -> bool:

@@ -422,12 +422,12 @@ def _definition(snapshot: Snapshot | None, data: StructType, options: WriteOptio
 
 
 def _kept_partitions(old: Metadata, data: StructType) -> tuple[str, ...]:
-    """Keep the partitioning of an overwriteSchema without partitionBy, if its columns still exist."""
+    """Keep the partitioning of a new schema, where the caller has no way to name one."""
     missing = [column for column in old.partition_columns if data.field(column) is None]
     if missing:
         raise InvalidArgumentError(
-            f"The new schema lacks the partition column {', '.join(missing)}, and partitionBy was not called.",
-            hint="Call .partitionBy(...) with the new partitioning.",
+            f"The new schema lacks the partition column {', '.join(missing)}.",
+            hint="Give rows with it, or overwrite the table in Spark, where partitionBy names the new partitioning.",
         )
     return old.partition_columns
 

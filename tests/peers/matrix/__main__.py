@@ -1,7 +1,7 @@
 """Fill the matrix: ``python -m matrix --python PEER [--folder FOLDER] [--record]``.
 
-Tables are written by this engine, the reference engine and delta-rs, and read by them and DuckDB, and through an Iceberg
-entry. ``--record`` keeps the answers in ``interop.json``, of which ``docs/reference/interop.md`` is made; without it they are
+Tables are written by this engine, the reference engine and delta-rs, and read by them and DuckDB, by further engines
+in an environment of their packages, and through an Iceberg entry. ``--record`` keeps the answers in ``interop.json``, of which ``docs/reference/interop.md`` is made; without it they are
 compared with what is kept. ``--trino FILE`` adds what Trino answered (``python -m matrix.trino``), ``--iceberg FILE`` what
 other engines answered through the entry (``python -m matrix.iceberg_stack``, ``matrix.iceberg_spark``); without them the
 kept answers of these stay.
@@ -18,8 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
 from matrix.libraries import READERS, read, write_by_delta_rs
-from matrix.report import ASKED_APART, KEPT, PAGE, page
+from matrix.report import ASKED_APART, FURTHER, KEPT, PAGE, page
+from tests.suites.environment import environment
 
 HERE = Path(__file__).resolve().parent
 
@@ -60,7 +63,11 @@ def filled(folder: Path, python: str) -> dict[str, Any]:
     written["delta-rs"] = write_by_delta_rs(folder / "delta-rs")
     reads = {"ours": _spark(sys.executable, "ours", "read", folder)}
     reads["reference"] = _spark(python, "reference", "read", folder)
-    return {"written": written, "read": reads | {reader: read(reader, folder) for reader in READERS}}
+    reads |= {reader: read(reader, folder) for reader in READERS}
+    further = str(environment("readers", HERE / "readers.txt", with_project=True))
+    for reader in FURTHER:
+        reads[reader] = _answers([further, str(HERE / "others.py"), reader, str(folder)], folder, reader)
+    return {"written": written, "read": reads}
 
 
 def differing(told: dict[str, Any], kept: dict[str, Any]) -> list[str]:
@@ -80,19 +87,17 @@ def differing(told: dict[str, Any], kept: dict[str, Any]) -> list[str]:
 
 
 def _spark(python: str, engine: str, action: str, folder: Path) -> Any:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
-    environment |= {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
-    out = folder / f"{engine}-{action}.json"
-    done = subprocess.run(
-        [python, str(HERE / "spark_side.py"), engine, action, str(folder), str(out)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-    )
+    return _answers([python, str(HERE / "spark_side.py"), engine, action, str(folder)], folder, f"{engine}-{action}")
+
+
+def _answers(command: list[str], folder: Path, name: str) -> Any:
+    """Run a program of this folder, whose last argument is the file of its answers."""
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
+    variables |= {"PYSPARK_PYTHON": command[0], "SPARK_LOCAL_IP": "127.0.0.1"}
+    out = folder / f"{name}.json"
+    done = subprocess.run([*command, str(out)], env=variables, capture_output=True, text=True, check=False, cwd=folder)
     if done.returncode:
-        raise SystemExit(f"{engine} {action}: {done.stdout[-1000:]}{done.stderr[-3000:]}")
+        raise SystemExit(f"{name}: {done.stdout[-1000:]}{done.stderr[-3000:]}")
     return json.loads(out.read_text())
 
 

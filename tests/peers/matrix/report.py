@@ -7,7 +7,7 @@ from typing import Any
 
 from matrix.cases import CASES
 
-__all__ = ["ASKED_APART", "KEPT", "PAGE", "page"]
+__all__ = ["ASKED_APART", "FURTHER", "KEPT", "PAGE", "page"]
 
 KEPT = Path(__file__).resolve().parent.parent / "interop.json"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "interop.md"
@@ -18,6 +18,16 @@ TITLES = {
     "duckdb": "DuckDB 1.5",
     "trino": "Trino 476",
 }
+FURTHER = {
+    "polars": "Polars 2.1",
+    "daft": "Daft 0.7",
+    "sail": "Sail 0.7",
+    "clickhouse": "ClickHouse 26.9",
+    "datafusion": "DataFusion 55",
+    "ray": "Ray Data 2.60",
+    "delta-rs-arrow": "delta-rs, PyArrow",
+}
+"""Readers with an environment of their packages, ``readers.txt``: Python's data frames and what is behind them."""
 BY_ENTRY = {
     "pyiceberg": "PyIceberg 0.12",
     "duckdb-iceberg": "DuckDB 1.5",
@@ -38,9 +48,12 @@ this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Tr
 - **yes**: the rows are right; **refused**: the engine refuses to read the table, so nothing is lost;
 - **WRONG**: it reads other rows, without an error;
 - **in part**: one column is read in its stored form (a variant as two binaries, for example); or times are cut to milliseconds, the
-  precision of Trino's Delta connector;
+  precision of Trino's Delta connector, or get a time zone;
 - **no entry**: Iceberg lacks a type of the table, which the sync says;
 - **–**: the writer cannot make such a table.
+"""
+_FURTHER = """Ray Data and `DeltaTable.to_pyarrow_table` read the files by the names of the table's columns, so that they find no values in a table with column
+mapping, and give no error.
 """
 _ENTRY = """## Through the Iceberg entry
 
@@ -60,6 +73,10 @@ def page(told: dict[str, Any]) -> str:
         for case in CASES:
             if names[case.name] and names[case.name] != "no call for it was tried":
                 notes.append(f"- {TITLES[writer]} does not make {case.name}: `{names[case.name]}`")
+        further = {reader: title for reader, title in FURTHER.items() if reader in told["read"]}
+        if further:
+            parts.append(f"### Further readers of tables by {TITLES[writer]}\n\n{_FURTHER}")
+            parts += _table(told, writer, further, notes)
     by_entry = {reader: title for reader, title in BY_ENTRY.items() if reader in told["read"]}
     if by_entry:
         parts.append(_ENTRY)

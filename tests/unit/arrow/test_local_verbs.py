@@ -216,6 +216,15 @@ def test_the_rows_may_define_the_columns_again(place):
     assert table.schema.names == ["x"]
 
 
+def test_columns_that_are_defined_again_keep_the_partitions(place):
+    table = pydelta.LocalTable.create(place("t"), numbers(1), partition_by=["p"])
+    with pytest.raises(InvalidArgumentError, match="lacks the partition column p"):
+        table.overwrite(pl.DataFrame({"x": [1.5]}), overwrite_schema=True)
+    table.overwrite(pl.DataFrame({"x": [1.5], "p": ["b"]}), overwrite_schema=True)
+    assert rows(table) == [(1.5, "b")]
+    assert DeltaLog.for_table(place("t")).update().partition_columns == ("p",)
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [

@@ -229,13 +229,13 @@ def test_mergeschema_changes_the_definition_only_when_there_is_something_new(log
         plan(log, wider)
 
 
-def test_overwriteschema_keeps_partitioning_where_it_can(log):
+def test_overwriteschema_of_a_writer_has_the_partitioning_that_it_names(log):
     write(log, Rows("a"))
-    how = options(WriteMode.OVERWRITE, overwriteSchema="true")
-    kept = plan(log, StructType((StructField("x", LONG), StructField("P", STRING))), how)
-    assert kept.partition_columns == ("p",) or kept.partition_columns == ("P",)
-    with pytest.raises(InvalidArgumentError, match="partitionBy"):
-        plan(log, StructType((StructField("x", LONG),)), how)
+    given = StructType((StructField("x", LONG), StructField("P", STRING)))
+    assert plan(log, given, options(WriteMode.OVERWRITE, overwriteSchema="true")).partition_columns == ()
+    named = options(WriteMode.OVERWRITE, partition_by=["P"], overwriteSchema="true")
+    assert plan(log, given, named).partition_columns == ("P",)
+    assert plan(log, SCHEMA, options(WriteMode.OVERWRITE, overwriteSchema="false")).partition_columns == ("p",)
 
 
 def test_a_replaced_table_keeps_its_id_and_not_its_properties(log):

@@ -186,6 +186,23 @@ def test_overwriteschema_replaces_columns_and_partitioning(spark, partitioned):
     assert tuples(read(spark, partitioned)) == [("a", 1.5)]
 
 
+def test_overwriteschema_without_partitionby_leaves_a_table_without_partitions(spark, partitioned):
+    rows = spark.sql("select 7L id").write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    rows.save(partitioned)
+    snapshot = log_of(partitioned).update()
+    assert (snapshot.schema.names, snapshot.partition_columns) == (("id",), ())
+    assert tuples(read(spark, partitioned)) == [(7,)]
+
+
+def test_insertinto_keeps_schema_and_partitioning_with_overwriteschema(spark, partitioned):
+    writer = spark.sql("select 2 x, '1' y").write.mode("overwrite").option("overwriteSchema", "true")
+    writer.insertInto(f"delta.`{partitioned}`")
+    snapshot = log_of(partitioned).update()
+    assert (snapshot.schema.names, snapshot.partition_columns) == (("id", "p"), ("p",))
+    assert tuples(read(spark, partitioned)) == [(2, 1)]
+    assert "canOverwriteSchema" not in commit_info(partitioned)["operationParameters"]
+
+
 def test_an_overwrite_with_another_schema_is_refused_without_the_option(spark, path):
     spark.range(1).write.format("delta").save(path)
     with pytest.raises(SchemaMismatchError, match="overwriteSchema"):
