@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from live_server import Failed, sleeping
+from live_server import Failed, LiveServer, sleeping
 from TCLIService.ttypes import TOperationState
 
 from pydelta.log import DeltaLog
@@ -149,6 +150,41 @@ sys.stdin.read()
         cursor.cancel()
         ended(cursor)
     assert version(live, "left_alone") == 0
+
+
+LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %m%n
+logger.store.name = org.apache.hadoop.hive.metastore.ObjectStore
+logger.store.level = info
+"""
+
+
+def test_connections_leave_the_catalog_s_pool_of_database_connections_alone(tmp_path):
+    """Hive has one pool per process: sessions with another database than the catalog's make it again by turns."""
+    (tmp_path / "log4j2.properties").write_text(LOGGING)
+    settings = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={tmp_path}/log4j2.properties"}
+    server = LiveServer(tmp_path / "pool", "--verbose", settings=settings)
+
+    def work(number):
+        for turn in range(3):
+            client = server.client(f"user{number}")
+            client.run(f"CREATE DATABASE of_{number}_{turn}")
+            client.run(f"DROP DATABASE of_{number}_{turn}")
+            client.close()
+
+    try:
+        with ThreadPoolExecutor(4) as clients:
+            list(clients.map(work, range(4)))
+    finally:
+        server.stop()
+    assert "ObjectStore, initialize called" in server.said()
+    assert server.said().count("Setting MetaStore object pin classes") == 1
 
 
 def test_beeline_shows_rows_and_errors(live, hive_client):

@@ -78,7 +78,7 @@ def run_server(
         server = Server(spark, addresses, closed=guard.is_closed, access=guard.access, seen=seen)
         stopping = Stopping(spark)
         with stopping.listening():
-            server.start()
+            server.start(stopping.asked)
             if front is not None and addresses.connect is not None:
                 front.start(server.sessions, addresses.host, addresses.connect)
             if thrift is not None and addresses.thrift is not None:
@@ -152,20 +152,11 @@ def _listening(addresses: Addresses) -> list[str]:
 def _wait(server: Server, stopping: Stopping) -> None:
     """Wait until the process is asked to stop."""
     while not stopping.asked.wait(_POLL_SECONDS):
-        _raise_if_ended(server.process)
+        server.check_process()
         if server.has_lost_spark and not stopping.asked.wait(_ENDING_SECONDS):
-            _raise_if_ended(server.process)  # A process that is ending stops Spark first.
+            server.check_process()  # A process that is ending stops Spark first.
             raise DeltaEnvironmentError(
                 "Spark stopped by itself: the cluster ended the application, or lost it.",
                 hint="Look at the page of the cluster's master and start the server again; commits that were reported "
                 "to clients are there.",
             )
-
-
-def _raise_if_ended(process: Any) -> None:
-    if process is not None and process.poll() is not None:
-        raise DeltaEnvironmentError(
-            f"Spark's process ended by itself, with code {process.returncode}.",
-            hint="Look for what ended it (memory, a signal) and start the server again; commits that were reported "
-            "to clients are there.",
-        )

@@ -9,17 +9,19 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterable, Mapping
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pydelta.api.console.addresses import Addresses, check_exposed, check_login
+from pydelta.api.server.spark.accepting import wait_until_accepting
 from pydelta.api.server.spark.cancelling import Cancelling
 from pydelta.api.server.spark.checks import install_checks
+from pydelta.api.server.spark.database import share_database
 from pydelta.api.server.spark.gate import Gate
 from pydelta.api.server.spark.parser import install
 from pydelta.api.server.spark.sessions import Sessions
@@ -36,8 +38,6 @@ __all__ = ["Server"]
 
 _THRIFT: Final = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 _CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
-_PATIENCE: Final = 60.0
-"""Seconds within which a started server must accept connections."""
 _AFTER_CANCEL: Final = 15.0
 _SETTLE: Final = 1.0
 """Seconds in which clients can receive the results of their last statements."""
@@ -75,11 +75,15 @@ class Server:
             self.sessions.gate = Gate(access, self._user_of_key)
         self.sessions.watching = Cancelling(root.sparkContext, self._jvm).watching
 
-    def start(self) -> None:
+    def start(self, asked: Event) -> None:
         """Start the requested servers, and return when they accept connections.
 
+        Args:
+            asked: Set when the process is asked to stop, which ends the wait for a server.
+
         Raises:
-            DeltaEnvironmentError: This Spark lacks a server, or a server does not start or may not listen there.
+            DeltaEnvironmentError: This Spark lacks a server, a server does not start or may not listen there, or Spark
+                ended.
         """
         if not self._root.sparkContext._gateway.__class__.__name__ == "ClientServer":
             raise DeltaEnvironmentError(
@@ -100,11 +104,12 @@ class Server:
             install_checks(self.sessions, self.sessions.gate)
         if self._addresses.thrift is not None:
             self._thrift = self._started("Thrift", self._start_thrift)
-            self._wait("Thrift", *(self._addresses.thrift_behind or (self._addresses.host, self._addresses.thrift)))
+            thrift = self._addresses.thrift_behind or (self._addresses.host, self._addresses.thrift)
+            wait_until_accepting("Thrift", thrift, self._check_starting, asked)
         if self._addresses.connect is not None:
             self._connect = self._started("Spark Connect", self._start_connect)
             assert self._addresses.behind is not None
-            self._wait("Spark Connect", *self._addresses.behind)
+            wait_until_accepting("Spark Connect", self._addresses.behind, self._check_starting, asked)
 
     @property
     def process(self) -> Any:
@@ -123,6 +128,19 @@ class Server:
             return bool(self._root.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError):
             return False  # The JVM is exiting; ``process`` will show it.
+
+    def check_process(self) -> None:
+        """Raise if Spark's process has ended.
+
+        Raises:
+            DeltaEnvironmentError: It has.
+        """
+        if self.process is not None and self.process.poll() is not None:
+            raise DeltaEnvironmentError(
+                f"Spark's process ended by itself, with code {self.process.returncode}.",
+                hint="Look for what ended it (memory, a signal) and start the server again; commits that were reported "
+                "to clients are there.",
+            )
 
     def stop(self, seconds: float) -> int:
         """Refuse new statements, wait for those with an effect, and stop.
@@ -182,7 +200,9 @@ class Server:
 
     def _start_thrift(self) -> Any:
         module = scala_object(self._jvm.view.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
-        return module.startWithContext(self._root._jsparkSession.newSession().sqlContext())
+        thrift = module.startWithContext(self._root._jsparkSession.newSession().sqlContext())
+        share_database(self._jvm, thrift)
+        return thrift
 
     def _start_connect(self) -> Any:
         module = scala_object(self._jvm.view.org.apache.spark.sql.connect.service, "SparkConnectService")
@@ -197,19 +217,14 @@ class Server:
         if self._connect is not None:
             self._connect.stop(self._jvm.none, self._jvm.none)
 
-    def _wait(self, what: str, host: str, port: int) -> None:
-        give_up = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                with socket.create_connection((host, port), timeout=1):
-                    return
-            except OSError as error:
-                if time.monotonic() > give_up:
-                    raise DeltaEnvironmentError(
-                        f"The {what} server does not accept connections on {host}:{port}.",
-                        hint="Start it with --verbose, which shows its messages.",
-                    ) from error
-            time.sleep(0.1)
+    def _check_starting(self) -> None:
+        """Raise if Spark has ended or stopped before its servers accepted a connection."""
+        self.check_process()
+        if self.has_lost_spark:
+            raise DeltaEnvironmentError(
+                "Spark stopped by itself before its servers accepted connections.",
+                hint="Look at the page of the cluster's master, and start the server again with --verbose.",
+            )
 
 
 def _root_cause(error: Any) -> str:
