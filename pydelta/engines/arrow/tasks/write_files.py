@@ -531,9 +531,7 @@ class _File:
             if self._task.footer:
                 self._writer.add_key_value_metadata(dict(self._task.footer))
             self._writer.close()
-            footer = (
-                self._writer.metadata if isinstance(self._writer, SideBySideWriter) else self._writer.writer.metadata
-            )
+            footer = _footer(self._writer)
             size = self.written
             self._sink.close()
         except BaseException:
