@@ -32,10 +32,8 @@ def login_options(conf: Mapping[str, str], view: Any) -> dict[str, str]:
         return {}
     held = view.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getCredentials()
     given = view.org.apache.hadoop.security.Credentials()
-    for token in held.getAllTokens().toArray():
-        if (
-            str(token.getKind().toString()) == _OF_HDFS
-        ):  # The driver's others would let a worker act as the application.
+    for token in held.getAllTokens().toArray():  # The driver's others would let a worker act as the application.
+        if str(token.getKind().toString()) == _OF_HDFS:
             given.addToken(token.getService(), token)
     if not given.numberOfTokens():
         return login
