@@ -71,7 +71,7 @@ _AS_USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Meaning(Protocol):
-    """A condition that tells what this process must compute."""
+    """A condition whose meaning this process can compute."""
 
     def exact(self, schema: StructType) -> Exact:
         """See ``Tree.exact``."""

@@ -35,7 +35,7 @@ _SHOWN: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One comparison, with the constant as it is written, without quotes."""
+    """One comparison, with its constant in the user's digits or letters, without quotes."""
 
     field: StructField
     position: int
