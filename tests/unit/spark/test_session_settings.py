@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pydelta.engines.spark import logs
+from pydelta.engines.spark.calls import CurrentSettings
 from pydelta.engines.spark.logs import SessionSettings
 from pydelta.engines.spark.session.tokens import login_options
 
@@ -73,8 +74,14 @@ def test_without_a_keytab_the_jvm_is_not_asked(name):
 
 def test_the_log_in_of_spark_submit_and_named_stores_reach_the_stores(monkeypatch):
     conf = {**LOGIN, "spark.pydelta.logStore.oss": "stores:open", "spark.app.name": "x"}
-    session = SimpleNamespace(session_conf=lambda: conf, hadoop_options=lambda: {"dfs.nameservices": "ha"}, view=_jvm())
+    current = CurrentSettings(conf, {"dfs.nameservices": "ha"}, "UTC", "zstd")
+    session = SimpleNamespace(
+        calls=SimpleNamespace(settings=lambda: current),
+        hadoop_options=lambda found: dict(found.storage),
+        view=_jvm(),
+    )
     monkeypatch.setattr(logs, "Jvm", SimpleNamespace(of=lambda spark: session))
     found = SessionSettings.of(object())
     assert found.options == LOGIN | {"spark.pydelta.logStore.oss": "stores:open", "dfs.nameservices": "ha"}
     assert found.stores == {"spark.pydelta.logStore.oss": "stores:open"}
+    assert (found.time_zone, found.parquet_codec) == ("UTC", "zstd")
