@@ -292,6 +292,14 @@ def test_a_prefix_keeps_the_files_in_which_a_string_may_begin_so():
     assert partition_mask(TextTest("starts", C, "a"), values).to_list() == [True, False, None]
 
 
+@pytest.mark.parametrize("kind", ["ends", "contains"])
+def test_an_end_or_a_middle_of_a_string_rules_no_file_out(kind):
+    files = Files(Kind(pl.String, tuple(PREFIXES), (), ()))
+    for part in ("a", "b", "zz"):
+        files.check(TextTest(kind, C, part), files.every)
+        files.check(Not(TextTest(kind, C, part)), files.every)
+
+
 def test_a_prefix_of_what_is_no_string_rules_nothing_out():
     files = Files(KINDS["integer"])
     files.check(TextTest("starts", C, "1"), files.with_values)
