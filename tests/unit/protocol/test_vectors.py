@@ -381,3 +381,31 @@ def test_each_vector_of_a_file_begins_behind_the_one_before():
 def test_the_example_of_the_protocol_names_its_file():
     _, (vector,) = pack_vectors([np.array([1])], file_id=uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61"), folder="ab")
     assert vector.path_or_inline_dv == "ab^-aqEH.-t@S}K{vb[*k^"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [7],
+        list(range(5000)),
+        [1, 1 << 16, 1 << 17, 1 << 32, (1 << 33) + 5],
+        [*range(70_000), *range(1 << 33, (1 << 33) + 9)],
+    ],
+    ids=["one", "a run", "far apart", "two buckets"],
+)
+def test_a_bitmap_of_more_rows_than_allowed_is_refused(rows):
+    encoded = encode_bitmap(np.array(rows, dtype=np.uint64))
+    assert decode_bitmap(encoded, most=len(rows)).tolist() == rows
+    for most in (len(rows) - 1, len(rows) // 2, 0):
+        with pytest.raises(LogCorruptedError, match="more rows than the log says"):
+            decode_bitmap(encoded, most=most)
+
+
+@pytest.mark.parametrize("most", [1 << 27, 1 << 40])
+def test_a_few_bytes_that_claim_more_rows_than_a_file_can_have_are_refused_before_they_are_decoded(most):
+    count = 2049  # containers of 65,536 rows each, one more than fit into 2**27
+    cookie = struct.pack("<I", 12347 | (count - 1) << 16) + b"\xff" * ((count + 7) // 8)
+    header = b"".join(struct.pack("<HH", key, 65_535) for key in range(count))
+    data = struct.pack("<iqI", 1681511377, 1, 0) + cookie + header
+    with pytest.raises(LogCorruptedError, match="than a file can have \\(134,217,728\\)"):
+        decode_bitmap(data, most=most)
