@@ -159,7 +159,7 @@ class YarnCluster(HadoopProcesses):
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
-            # A node checks its folders at its start all the same, and by default refuses a disk that is nine tenths full.
+            # A node checks its folders when it starts, and by default refuses a disk that is nine tenths full.
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 100,
         }
 
