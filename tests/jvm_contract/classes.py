@@ -10,8 +10,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from py4j import java_gateway
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, get_return_value
 
 from jvm_contract.calls import NEW
 from jvm_contract.register import ANY, Member, member_of
@@ -113,19 +114,30 @@ def _texts(joined: str) -> list[str]:
 
 
 @contextmanager
-def classes_of(jars: Path) -> Iterator[Classes]:
-    """Start a JVM with the jars of a folder, and end it afterwards."""
+def jvm_with(jars: Path) -> Iterator[JavaGateway]:
+    """Start a JVM with the jars of a folder, and end it afterwards. Errors are py4j's, also beside a Spark session."""
     (py4j,) = jars.glob("py4j-*.jar")
     port, token, process = _launch(py4j, f"{jars}/*")
     # Without finalizers, since the JVM ends soon: in the middle of ast.parse they make Python 3.11 fail.
     parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True, enable_memory_management=False)
     gateway = JavaGateway(gateway_parameters=parameters)
+    # A Spark session in this process replaces this function: the new one asks Spark's classes about each error.
+    answers = java_gateway.get_return_value
+    java_gateway.get_return_value = get_return_value
     try:
-        yield Classes(gateway, jars)
+        yield gateway
     finally:
+        java_gateway.get_return_value = answers
         gateway.close()
         process.stdin.close()
         process.wait(60)
+
+
+@contextmanager
+def classes_of(jars: Path) -> Iterator[Classes]:
+    """Start a JVM with the jars of a folder, and end it afterwards."""
+    with jvm_with(jars) as gateway:
+        yield Classes(gateway, jars)
 
 
 def _launch(py4j: Path, classpath: str) -> tuple[int, str, Any]:

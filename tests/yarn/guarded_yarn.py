@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from guarded_hdfs import HOST, GuardedHdfs, Secured
 from kdc import REALM
-from lake_on_yarn import NOTHING, Lake
-from submitting import Submission
+from lake_on_yarn import Lake
 from yarn_cluster import YarnCluster
 
 PRINCIPAL = f"ann@{REALM}"
@@ -55,20 +54,12 @@ class GuardedLake(Lake):
         java = " ".join([os.environ.get("SPARK_SUBMIT_OPTS", ""), *self.java_options])
         return {**super().environment, **self._known, "SPARK_SUBMIT_OPTS": java}
 
-    def submit(
-        self,
-        mode: str,
-        job: Sequence[str],
-        *options: str,
-        folder: Path,
-        conf: Mapping[str, object] = NOTHING,
-        archive: Path | None = None,
-    ) -> Submission:
-        """See ``Lake.submit``. The containers know the realm, too, as a node's /etc/krb5.conf tells them elsewhere."""
-        realm = {
-            f"spark.{name}.KRB5_CONFIG": self._known["KRB5_CONFIG"] for name in ("yarn.appMasterEnv", "executorEnv")
-        }
-        return super().submit(mode, job, *options, folder=folder, conf={**realm, **conf}, archive=archive)
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """See ``Lake.settings``. The containers know the realm, as a node's /etc/krb5.conf tells them elsewhere."""
+        realm = self._known["KRB5_CONFIG"]
+        names = ("yarn.appMasterEnv", "executorEnv")
+        return {**super().settings, **{f"spark.{name}.KRB5_CONFIG": realm for name in names}}
 
 
 def _of_kerberos(environment: Mapping[str, str]) -> dict[str, str]:

@@ -46,6 +46,12 @@ class Lake:
         """Variables of a process that submits, or that reads tables."""
         return {"HADOOP_CONF_DIR": str(self.yarn.conf)}
 
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Settings of each application."""
+        java = " ".join(self.java_options)
+        return {f"spark.{name}.extraJavaOptions": java for name in ("driver", "executor", "yarn.am")}
+
     def new_table(self) -> str:
         """The URI of a table that is not there yet."""
         return f"{self.hdfs.uri}/lake/{uuid.uuid4()}/a table"
@@ -76,9 +82,15 @@ class Lake:
             conf: More settings.
             archive: The local one, which is uploaded; otherwise it is the shared one.
         """
-        java = " ".join(self.java_options)
-        extra = {f"spark.{name}.extraJavaOptions": java for name in ("driver", "executor", "yarn.am")}
-        settings = {**NO_UPLOAD, **ON_THE_LOOPBACK, **SMALL, **FEW, **extra, "spark.executor.instances": 2, **conf}
+        settings = {
+            **NO_UPLOAD,
+            **ON_THE_LOOPBACK,
+            **SMALL,
+            **FEW,
+            **self.settings,
+            "spark.executor.instances": 2,
+            **conf,
+        }
         given = ["--master", "yarn", "--deploy-mode", mode, "--name", folder.name]
         given += ["--archives", f"{archive or self.shared_archive}#environment", *options]
         for name, value in settings.items():

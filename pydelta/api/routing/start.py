@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql.session import SparkSession as _Session
 
 __all__ = ["configure_spark_with_delta_pip", "session"]
-
-_ENABLE: Final = "pydelta.api.routing.enable"
 
 
 def session(
@@ -54,16 +52,18 @@ def session(
         packages = None if submitted_conf() else packages_for(settings)  # spark-submit has already set the class path.
         if packages is not None:
             settings["spark.jars.packages"] = packages
-    if not running:  # The modules are loaded while the JVM starts.
-        threading.Thread(target=import_module, args=(_ENABLE,), daemon=True, name="pydelta-imports").start()
+        # The modules are loaded while the JVM starts.
+        modules = "pydelta.api.routing.enable"
+        threading.Thread(target=import_module, args=(modules,), daemon=True, name="pydelta-imports").start()
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if not running:
         without_derby_log(spark)
-    enabled: SparkSession = import_module(_ENABLE).enable(spark)
-    return enabled
+    from pydelta.api.routing.enable import enable
+
+    return enable(spark)
 
 
 def configure_spark_with_delta_pip(
@@ -77,8 +77,8 @@ def configure_spark_with_delta_pip(
         spark_session_builder: A session builder.
         extra_packages: Maven coordinates of other packages, set as ``spark.jars.packages``.
     """
-    if extra_packages:
-        spark_session_builder = spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
     from pydelta.api.routing.wishes import enabling
 
+    if extra_packages:
+        spark_session_builder = spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
     return enabling(spark_session_builder)

@@ -199,7 +199,7 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
 def _check_folder(writer: DataFrameWriter, path: Any, source: str | None) -> None:
     """Refuse to let Spark's own file formats write into the folders of Delta tables."""
     with user_errors():
-        target = path if path is not None else _options(writer).get("path")
+        target = path if path is not None else _given(writer)["options"].get("path")
         if isinstance(target, str) and target:
             refuse_foreign_write(writer._spark, target, _source(writer, source))
 
@@ -228,18 +228,12 @@ def _mode(writer: DataFrameWriter) -> WriteMode:
     return WriteMode.parse(_given(writer)["mode"])
 
 
-def _options(writer: DataFrameWriter) -> dict[str, str]:
-    return dict(_request(writer, any_layout=True).options)
-
-
-def _request(writer: DataFrameWriter, *, any_layout: bool = False) -> WriteRequest:
-    """Return what a writer was given. ``any_layout`` leaves out whether a Delta table can have such a layout."""
+def _request(writer: DataFrameWriter) -> WriteRequest:
     given = _given(writer)
+    _check_layout(given)
     options = given["options"]
     if given["clustering"] is not None:
         options["clusterBy"] = json.dumps(given["clustering"])
-    if not any_layout:
-        _check_layout(given)
     return WriteRequest(mode=WriteMode.parse(given["mode"]), options=options, partition_by=given["partitioning"])
 
 

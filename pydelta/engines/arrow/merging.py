@@ -356,9 +356,8 @@ class ArrowMerge:
                 batches += self._inserted(number, part)
         if not batches:
             return [], 0
-        return run_task(
-            batches, replace(self._task, encoders=cores()), partition_id=0, store=self._place.store
-        ), inserted
+        task = replace(self._task, encoders=cores())
+        return run_task(batches, task, partition_id=0, store=self._place.store), inserted
 
     def _inserted(self, number: int, part: pa.Table) -> list[pa.RecordBatch]:
         """Make the new rows as a task takes them, with those of the change feed if there is one."""

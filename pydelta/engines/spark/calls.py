@@ -28,13 +28,11 @@ class CurrentSettings:
 
     Args:
         conf: Those that are set.
-        storage: Those of Hadoop's configuration that stores read.
         time_zone: The session's time zone.
         parquet_codec: The codec of Parquet files.
     """
 
     conf: Mapping[str, str] = field(repr=False)
-    storage: Mapping[str, str] = field(repr=False)
     time_zone: str
     parquet_codec: str
 
@@ -51,19 +49,27 @@ class Calls:
         self._java = new_instance(gateway, "PydeltaCalls", gateway.java_gateway_server)
         self._session = session
         self._lock = threading.Lock()
-        self._number = 0
-        self._settings = CurrentSettings({}, {}, "", "")
+        self._settings = 0, CurrentSettings({}, "", "")
+        self._storage: tuple[int, Mapping[str, str]] = 0, {}
 
     def settings(self) -> CurrentSettings:
         """Return the session's current settings."""
         with self._lock:
-            changed = self._java.settings(self._session, _STORAGE_PREFIXES, self._number)
+            changed = _read(self._java.settings(self._session, self._settings[0]))
             if changed is not None:
-                number, _, text = changed.partition("\n")
-                found = json.loads(text)
-                self._settings = CurrentSettings(found["conf"], found["storage"], **found["effective"])
-                self._number = int(number)
-            return self._settings
+                self._settings = changed[0], CurrentSettings(**changed[1])
+            return self._settings[1]
+
+    def storage(self) -> Mapping[str, str]:
+        """Return the current settings of Hadoop's configuration that stores read. They may hold secrets.
+
+        Hadoop copies its configuration for this, so that it takes ten times as long as ``settings``.
+        """
+        with self._lock:
+            changed = _read(self._java.storage(self._session, _STORAGE_PREFIXES, self._storage[0]))
+            if changed is not None:
+                self._storage = changed
+            return self._storage[1]
 
     def activate(self) -> Any:
         """Make the session the active one of this thread. Returns the one before, None for none, True for itself."""
@@ -99,3 +105,11 @@ class Calls:
         if not isinstance(found, bytes):
             return None if found is None else (None, found)
         return pa.ipc.open_stream(found[_LONG:]).read_all(), int.from_bytes(found[:_LONG], "big")
+
+
+def _read(changed: str | None) -> tuple[int, dict[str, Any]] | None:
+    """Return the number of a state and the state, or None if it is the known one."""
+    if changed is None:
+        return None
+    number, _, text = changed.partition("\n")
+    return int(number), json.loads(text)

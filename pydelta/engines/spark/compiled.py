@@ -55,7 +55,7 @@ def compile_all(gateway: Any, sources: Traversable | None = None) -> dict[str, A
     for name in _CLASSES:
         compiler = view.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
-        compiler.cook(folder.joinpath(f"{name}.java").read_text())
+        compiler.cook(folder.joinpath(f"{name}.java").read_text(encoding="utf-8"))
         loader = compiler.getClassLoader()
         made[name] = loader.loadClass(name).getConstructors()[0]
     return made

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pydelta.engines.spark.bulk import Bulk
 from pydelta.engines.spark.callback_results import release_late
 from pydelta.engines.spark.callers import close_ended
-from pydelta.engines.spark.calls import Calls, CurrentSettings
+from pydelta.engines.spark.calls import Calls
 from pydelta.engines.spark.java_names import JavaNames
 from pydelta.engines.spark.lru import LruCache
 from pydelta.engines.spark_versions import refuse_unsupported
@@ -236,9 +236,9 @@ class Jvm:
         """Return the session's Hadoop configuration."""
         return self.state.newHadoopConf()
 
-    def hadoop_options(self, current: CurrentSettings | None = None) -> dict[str, str]:
+    def hadoop_options(self) -> dict[str, str]:
         """Return the session's storage settings (``fs.*`` and similar). They may hold secrets, so never log them."""
-        options = dict((current or self.calls.settings()).storage)
+        options = dict(self.calls.storage())
         if options.get("hadoop.security.credential.provider.path"):
             conf = self.hadoop_conf()
             for key in _SECRET_KEYS:
@@ -251,7 +251,7 @@ class Jvm:
         """Add the scheme to a location that a user wrote. A path without a scheme is on the default file system."""
         if _scheme(path) is not None:
             return path
-        if self.calls.settings().storage.get("fs.defaultFS", "").startswith("file:"):
+        if self.calls.storage().get("fs.defaultFS", "").startswith("file:"):
             return path
         default = str(self.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.hadoop_conf()).toString())
         if default.startswith("file:"):

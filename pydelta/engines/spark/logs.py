@@ -100,7 +100,7 @@ class SessionSettings:
             settings=Settings.resolve(current.conf),
             conf=current.conf,
             stores=stores,
-            options={**jvm.hadoop_options(current), **login_options(current.conf, jvm.view), **stores},
+            options={**jvm.hadoop_options(), **login_options(current.conf, jvm.view), **stores},
             time_zone=current.time_zone,
             parquet_codec=current.parquet_codec,
         )

@@ -74,10 +74,10 @@ def test_without_a_keytab_the_jvm_is_not_asked(name):
 
 def test_the_log_in_of_spark_submit_and_named_stores_reach_the_stores(monkeypatch):
     conf = {**LOGIN, "spark.pydelta.logStore.oss": "stores:open", "spark.app.name": "x"}
-    current = CurrentSettings(conf, {"dfs.nameservices": "ha"}, "UTC", "zstd")
+    current = CurrentSettings(conf, "UTC", "zstd")
     session = SimpleNamespace(
         calls=SimpleNamespace(settings=lambda: current),
-        hadoop_options=lambda found: dict(found.storage),
+        hadoop_options=lambda: {"dfs.nameservices": "ha"},
         view=_jvm(),
     )
     monkeypatch.setattr(logs, "Jvm", SimpleNamespace(of=lambda spark: session))

@@ -132,9 +132,9 @@ class SideBySideWriter:
                 chunk.struct[_OFFSET_INDEX] = I64, self._written
                 chunk.struct[_OFFSET_INDEX_LENGTH] = I32, len(data)
                 self._write(data)
-        _, footer = _footer(self._file_of(self._schema.empty_table(), self._key_values))
+        footer = _footer(self._file_of(self._schema.empty_table(), self._key_values))
         footer[_ROWS] = I64, self._rows
-        footer[_ROW_GROUPS] = LIST, (STRUCT, [_in_order(group) for group in self._groups])
+        footer[_ROW_GROUPS] = LIST, (STRUCT, self._groups)
         data = write_struct(footer)
         end = data + len(data).to_bytes(4, "little") + _MAGIC
         self._write(end)
@@ -163,7 +163,8 @@ class SideBySideWriter:
 
     def _encode(self, table: pa.Table) -> tuple[Struct, list[_Chunk]]:
         """Encode columns of a row group. Runs in a thread of its pool."""
-        data, footer = _footer(self._file_of(table))
+        data = self._file_of(table)
+        footer = _footer(data)
         (_, [group]) = footer[_ROW_GROUPS][1]
         chunks = []
         for struct in group[_CHUNKS][1][1]:
@@ -194,14 +195,10 @@ class SideBySideWriter:
         chunk.pages = memoryview(b"")
 
 
-def _footer(data: memoryview) -> tuple[memoryview, Struct]:
+def _footer(data: memoryview) -> Struct:
     size = int.from_bytes(data[-_TAIL_BYTES:-4], "little")
     footer, _ = read_struct(data, len(data) - _TAIL_BYTES - size)
-    return data, footer
-
-
-def _in_order(struct: Struct) -> Struct:
-    return dict(sorted(struct.items()))
+    return footer
 
 
 def _is_below(path: str, columns: Sequence[str]) -> bool:

@@ -7,9 +7,9 @@ mean the same here, and their texts in results and histories are those that Spar
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pydelta.engines.arrow.exact import exact
 from pydelta.engines.arrow.expressions import Exact
@@ -35,7 +35,7 @@ _SHOWN: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One comparison, with its constant in the user's digits or letters, without quotes."""
+    """One comparison. Its constant has no quotes, and a number no zeros before it."""
 
     field: StructField
     position: int
@@ -45,12 +45,22 @@ class _Term:
     def sql(self) -> str:
         return f"({self.field.name} {self.operator} {_SHOWN[self._kind][1].format(self.constant)})"
 
-    def shown(self, value: object) -> str:
-        return f"({self.field.name}#{self.position}{_SHOWN[self._kind][0]} {self.operator} {value})"
+    def shown(self) -> str:
+        return f"({self.field.name}#{self.position}{_SHOWN[self._kind][0]} {self.operator} {self.constant})"
 
     def as_given(self) -> str:
-        number = int(self.constant) if self._kind in ("integer", "long") else self.constant
-        return f"('{self.field.name} {self.operator} {number})"
+        return f"('{self.field.name} {self.operator} {self.constant})"
+
+    def is_meant(self, part: Expr) -> bool:
+        """Return whether an expression is this comparison, with a constant of the column's type."""
+        return (
+            isinstance(part, Compare)
+            and part.op == self.operator
+            and part.left == Column((self.field.name,))
+            and isinstance(part.right, Literal)
+            and part.right.type == self.field.data_type
+            and str(part.right.value) == self.constant
+        )
 
     @property
     def _kind(self) -> str:
@@ -93,26 +103,27 @@ def read_plain(text: str, schema: StructType, conf: Mapping[str, str]) -> PlainC
     found = _TEXT.fullmatch(text)
     if found is None or any(key.startswith(_OTHER_MEANING) or "collation" in key.lower() for key in conf):
         return None
-    groups = [found.groups()[:3], found.groups()[3:]]
-    terms = [_term(schema, *group) for group in groups if group[0] is not None]
-    if any(term is None for term in terms) or len({term.position for term in terms if term is not None}) < len(terms):
-        return None  # Spark may show two comparisons of one column as one.
+    groups = [group for group in (found.groups()[:3], found.groups()[3:]) if group[0] is not None]
+    terms = [term for group in groups if (term := _term(schema, *group)) is not None]
+    if len({term.position for term in terms}) < len(groups):
+        return None  # A column or constant is of another kind, or Spark may show two comparisons of one column as one.
     try:
         expression = parse_predicate(text, schema, time_zone=None)
     except DeltaError:
         return None  # Spark says what is wrong.
     parts = [expression.left, expression.right] if isinstance(expression, And) else [expression]
-    values = [_constant(part, term) for part, term in zip(parts, terms, strict=False) if term is not None]
-    if len(parts) != len(terms) or any(value is None for value in values):
+    if len(parts) != len(terms) or not all(term.is_meant(part) for term, part in zip(terms, parts, strict=True)):
         return None
-    known = [term for term in terms if term is not None]
-    texts = [
-        [term.sql() for term in known],
-        [term.shown(value) for term, value in zip(known, values, strict=True)],
-        [term.as_given() for term in known],
-    ]
-    sql, shown, as_given = (each[0] if len(each) == 1 else f"({' AND '.join(each)})" for each in texts)
-    return PlainCondition(expression=expression, sql=sql, shown=shown, as_given=as_given)
+    return PlainCondition(
+        expression=expression,
+        sql=_joined([term.sql() for term in terms]),
+        shown=_joined([term.shown() for term in terms]),
+        as_given=_joined([term.as_given() for term in terms]),
+    )
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
 
 
 def _term(schema: StructType, name: str, operator: str, constant: str) -> _Term | None:
@@ -124,13 +135,3 @@ def _term(schema: StructType, name: str, operator: str, constant: str) -> _Term 
                 return None
             return _Term(field, position, operator, constant.strip("'") if is_text else str(int(constant)))
     return None
-
-
-def _constant(part: Expr, term: _Term) -> Any:
-    """Return the constant of a comparison if it is the term's, else None."""
-    if not isinstance(part, Compare) or part.op != term.operator:
-        return None
-    if part.left != Column((term.field.name,)) or not isinstance(part.right, Literal):
-        return None
-    is_own = part.right.type == term.field.data_type and str(part.right.value) == term.constant
-    return part.right.value if is_own else None

@@ -50,8 +50,9 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class PydeltaCalls {
     private static boolean prompt = false;
     private final ObjectMapper json = new ObjectMapper();
-    private Map found = null;
-    private long version = 0;
+    private final Map states = new HashMap();
+    private final Map numbers = new HashMap();
+    private long last = 0;
 
     public PydeltaCalls(GatewayServer gateway) throws Exception {
         synchronized (PydeltaCalls.class) {
@@ -62,18 +63,20 @@ public final class PydeltaCalls {
         }
     }
 
-    /**
-     * Returns a session's settings, two of them with their defaults, and those of its Hadoop configuration below
-     * prefixes, as a line with the number of this state and JSON. null: the state still has the known number.
-     */
-    public synchronized String settings(SparkSession session, String prefixes, long known) throws Exception {
+    /** Returns a session's settings, and two of them with their defaults. See changed. */
+    public synchronized String settings(SparkSession session, long known) throws Exception {
         SQLConf all = session.sessionState().conf();
-        Map conf = new HashMap(CollectionConverters.asJava(all.getAllConfs()));
-        Map effective = new HashMap();
-        effective.put("time_zone", all.sessionLocalTimeZone());
-        effective.put("parquet_codec", all.parquetCompressionCodec());
+        Map now = new HashMap();
+        now.put("conf", new HashMap(CollectionConverters.asJava(all.getAllConfs())));
+        now.put("time_zone", all.sessionLocalTimeZone());
+        now.put("parquet_codec", all.parquetCompressionCodec());
+        return this.changed("settings", now, known);
+    }
+
+    /** Returns the settings of a session's Hadoop configuration that begin with one of some prefixes. See changed. */
+    public synchronized String storage(SparkSession session, String prefixes, long known) throws Exception {
         Configuration hadoop = session.sessionState().newHadoopConf();
-        Map storage = new HashMap();
+        Map now = new HashMap();
         String[] wanted = prefixes.split(",");
         Iterator entries = hadoop.iterator();
         while (entries.hasNext()) {
@@ -82,20 +85,22 @@ public final class PydeltaCalls {
             String value = (String) entry.getValue();
             for (int i = 0; i < wanted.length && value != null; i++) {
                 if (name.startsWith(wanted[i])) {  // Hadoop takes a tenth of a millisecond to resolve one value.
-                    storage.put(name, value.indexOf('$') < 0 ? value : hadoop.get(name));
+                    now.put(name, value.indexOf('$') < 0 ? value : hadoop.get(name));
                     break;
                 }
             }
         }
-        Map found = new HashMap();
-        found.put("conf", conf);
-        found.put("effective", effective);
-        found.put("storage", storage);
-        if (!found.equals(this.found)) {
-            this.found = found;
-            this.version++;
+        return this.changed("storage", now, known);
+    }
+
+    /** Returns a line with the number of a state, and the state as JSON; or null if it still has the known number. */
+    private String changed(String what, Map now, long known) throws Exception {
+        if (!now.equals(this.states.get(what))) {
+            this.states.put(what, now);
+            this.numbers.put(what, Long.valueOf(++this.last));
         }
-        return this.version == known ? null : this.version + "\n" + this.json.writeValueAsString(found);
+        Long number = (Long) this.numbers.get(what);
+        return number.longValue() == known ? null : number + "\n" + this.json.writeValueAsString(now);
     }
 
     /** Makes a session the active one. Returns the one before, null if there was none, or true if it was this one. */

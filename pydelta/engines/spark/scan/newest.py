@@ -189,8 +189,6 @@ def fixed(spark: SparkSession, frame: DataFrame, target: Snapshot | None) -> Dat
         target: Snapshot of the table that the command changes. The frame reads the table at this version.
     """
     jvm = Jvm.of(spark)
-    if not jvm.calls.may_read_files(frame._jdf):
-        return frame
     plan = frame._jdf.queryExecution().analyzed()
     if not scans_in(jvm, plan):
         return frame

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydelta.storage.hdfs import KEYTAB, PRINCIPAL, TOKENS
 
 __all__ = ["login_options"]
 
-_OF_HDFS = "HDFS_DELEGATION_TOKEN"
+_OF_HDFS: Final = "HDFS_DELEGATION_TOKEN"
 
 
 def login_options(conf: Mapping[str, str], view: Any) -> dict[str, str]:

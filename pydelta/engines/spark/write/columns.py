@@ -280,13 +280,10 @@ def _checks(
     schema: StructType, configuration: Mapping[str, str], predicate: str | StatementCondition | None
 ) -> Iterator[_Check]:
     for field in schema.fields:
-        if field.nullable and isinstance(field.data_type, PrimitiveType):
-            required: Iterator[tuple[str, Column]] = iter(())
-        else:
-            required = _not_null(name(field.name), field, field.name)
-        for path, holds in required:
-            message = f"Column {path!r} is NOT NULL in the table and null in the data"
-            yield _Check(message, holds, Condition.of("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=path))
+        if not field.nullable or not isinstance(field.data_type, PrimitiveType):  # Others have nothing to check.
+            for path, holds in _not_null(name(field.name), field, field.name):
+                message = f"Column {path!r} is NOT NULL in the table and null in the data"
+                yield _Check(message, holds, Condition.of("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=path))
         if _INVARIANT in field.metadata:
             expression = json.loads(field.metadata[_INVARIANT])["expression"]["expression"]
             message = f"Column {field.name!r} has the invariant {expression}"
