@@ -45,7 +45,8 @@ def _show(report: Report) -> None:
     )
     for found in report.found:
         path = keep(found)
-        print(f"\n  {found.signature}\n  kept as {path}; again: make test SUITE=fuzz TARGET={found.target} FILE={path}")
+        print(f"\n  {found.signature}\n  again: make test SUITE=fuzz TARGET={found.target} FILE={path}")
+        print(f"  Next: mend it, and move the file to tests/fuzz/kept/{found.target}.")
         print("    " + "\n    ".join(found.text.rstrip().splitlines()[-14:]) + "\n")
 
 

@@ -113,6 +113,7 @@ def refuse_strays(named: str) -> None:
         Broken: Something outside was written or deleted, or was read though no absolute path names it.
     """
     plain = _single(named + unquote(named) + unquote(unquote(named)))
+    plain += _without_parents(plain)
     for store in _OPENED:
         if store.writes or store.deletes:
             raise Broken(f"it changed {[*store.writes, *store.deletes][0]}")
@@ -126,6 +127,12 @@ def _names(plain: str, location: str) -> bool:
     tail = _single(location.partition(":")[2]).strip("/")
     key = tail.partition("/")[2]  # a path without a scheme is one of the table's own bucket
     return tail.rpartition("/")[0].rstrip("/") in plain or f"/{key}" in plain
+
+
+def _without_parents(text: str) -> str:
+    """Drop each ``..`` with the name before it, as the path with them means the same place."""
+    shorter = re.sub(r"(?:/(?!\.\./)[^/]+)?/\.\.(?=/)", "", text, count=1)
+    return text if shorter == text else _without_parents(shorter)
 
 
 def _single(text: str) -> str:

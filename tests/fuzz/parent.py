@@ -20,9 +20,10 @@ from typing import Any, Final
 from tests.fuzz.child import Progress, shrink
 from tests.fuzz.contract import PROJECT
 
-__all__ = ["KEPT", "Found", "Report", "fuzz", "keep", "kept_inputs", "replay"]
+__all__ = ["FOUND", "KEPT", "Found", "Report", "fuzz", "keep", "kept_inputs", "replay"]
 
 KEPT: Final = Path(__file__).resolve().parent / "kept"
+FOUND: Final = PROJECT / "build/fuzz"
 _STUCK_SECONDS: Final = 120.0
 _SHRINK_RUNS: Final = 16
 _ENVIRONMENT: Final = {
@@ -77,8 +78,8 @@ def kept_inputs(target: str) -> list[Path]:
 
 
 def keep(found: Found) -> Path:
-    """Write an input where it is replayed from."""
-    folder = KEPT / found.target
+    """Write a new input outside of the sources; it moves to the kept ones with its mend."""
+    folder = FOUND / found.target
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / hashlib.sha256(found.data).hexdigest()[:16]
     path.write_bytes(found.data)

@@ -56,13 +56,16 @@ def test_where_no_fault_is_planted_none_is_found():
 
 
 def test_a_kept_input_is_replayed_with_the_same_verdict(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.fuzz.parent.KEPT", tmp_path)
+    monkeypatch.setattr("tests.fuzz.parent.FOUND", tmp_path / "found")
+    monkeypatch.setattr("tests.fuzz.parent.KEPT", tmp_path / "kept")
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_bytes(b"[1]")
     bad.write_bytes(b"@")
     assert replay("planted-abort", [good, bad, good]) == [None, "killed by SIGABRT", None]
     path = keep(Found(target="planted-crash", signature="", text="", data=b"[[1]"))
-    assert kept_inputs("planted-crash") == [path]
+    assert kept_inputs("planted-crash") == []
+    (tmp_path / "found").rename(tmp_path / "kept")
+    assert kept_inputs("planted-crash") == [path := tmp_path / "kept/planted-crash" / path.name]
     assert replay("planted-crash", [path]) == ["KeyError in planted.py:_crash"]
 
 

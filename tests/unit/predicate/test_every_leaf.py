@@ -414,12 +414,18 @@ def test_a_condition_on_partition_values_is_decided_part_by_part():
             partition_mask(no_condition, frame)
 
 
+def is_shown(expr) -> bool:
+    try:
+        return bool(str(expr))
+    except RecursionError:
+        return False
+
+
 def test_a_condition_that_is_too_deep_to_be_shown_is_still_refused_with_the_reason():
     never = Compare("=", Column(("p",)), Literal("x"))
-    deep = reduce(And, [never] * 450)
-    with pytest.raises(RecursionError):
-        str(deep)
-    with pytest.raises(NotEvaluable, match="A deep condition cannot be compared"):
+    conditions = (reduce(And, [never] * depth) for depth in range(50, 5_000, 50))
+    deep = next(condition for condition in conditions if not is_shown(condition))  # depends on the version of Python
+    with pytest.raises(NotEvaluable, match=r"A deep condition cannot be compared|The condition is nested too deeply"):
         partition_mask(deep, pl.DataFrame({"p": [1]}))
 
 
