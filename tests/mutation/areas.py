@@ -54,7 +54,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/txn/conflicts.py": ("tests/unit/txn/test_conflicts.py",),
     "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
     "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),
-    "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py",),
+    "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py", "tests/unit/protocol/test_vector_ids.py"),
     "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
     "pydelta/protocol/paths.py": ("tests/unit/protocol/test_paths.py",),
     "pydelta/commands/vacuum/paths.py": (
