@@ -131,12 +131,6 @@ def manifests_of(
     found: dict[str, Manifest] = {}
     for values, some in parts.items():
         directory = partition_dir(dict(zip(snapshot.partition_columns, values, strict=True)))
-        if directory in found:
-            raise SchemaError(
-                f"The partitions {found[directory].values} and {values} would share the manifest of {directory}.",
-                hint="Give the rows of one of them another value.",
-                table=snapshot.table_uri,
-            )
         found[directory] = _manifest(values, directory, pl.concat(some))
     return found
 

@@ -7,6 +7,7 @@ Protocol: "Partition Value Serialization" (the empty string is null for every ty
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -124,14 +125,17 @@ def _float_text(value: float) -> str:
     return _NOT_FINITE.get(text, text)
 
 
-_SPACE: Final = "".join(map(chr, range(0x21))) + "\x7f"
-"""Characters that Spark trims from a text before casting it."""
+_JAVA_SPACE: Final = "".join(map(chr, range(0x21)))
+"""Characters that Spark trims from a text before casting it to a float or a decimal, by Java's ``trim``."""
+_SPACE: Final = f"{_JAVA_SPACE}\x7f"
+"""Characters that it trims before a cast to any other type."""
 _FLOAT: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FLOATS: Final = {
     "nan": "nan",
     **{sign + name: sign + "inf" for sign in ("", "+", "-") for name in ("inf", "infinity")},
 }
+_SIGNED_NAN: Final = ("+NaN", "-NaN")  # Java reads a sign before NaN in this case only.
 _BOOLEANS: Final = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
@@ -139,16 +143,23 @@ _BOOLEANS: Final = {
 _DAY: Final = r"\+?([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
 _DATE: Final = re.compile(rf"{_DAY}(?:[T ].*)?)?)?", re.DOTALL)
 _TIMESTAMP: Final = re.compile(
-    rf"{_DAY}(?:[T ]([0-9]{{1,2}}):([0-9]{{1,2}})(?::([0-9]{{1,2}})(?:\.([0-9]{{1,9}}))?"
-    r"(?: ?(Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?))?)?)?)?)?"
+    rf"{_DAY}(?:[T ]([0-9]{{1,2}})(?::([0-9]{{1,2}})(?::([0-9]{{1,2}})(?:\.([0-9]*))?([^0-9.].*)?)?)?)?)?)?", re.DOTALL
 )
+_OFFSET: Final = re.compile(
+    r"(?:UTC|UT|GMT)?([+-])(?:([0-9]{1,2})(?::([0-9]{1,2}))?()|([0-9]{1,2}):([0-9]{2}):([0-9]{2})"
+    r"|([0-9]{2})([0-9]{2})([0-9]{2})?)"
+)
+_UTC_NAMES: Final = ("Z", "UTC", "UT", "GMT")
 _FARTHEST: Final = dt.timedelta(hours=18)
 
 
 def names_zone(text: str) -> bool:
     """Return whether a timestamp text includes a time zone."""
     match = _TIMESTAMP.fullmatch(text.strip(_SPACE))
-    return match is not None and match[8] is not None
+    try:
+        return match is not None and match[8] is not None and bool(_offset(match[8]))
+    except ValueError:
+        return False
 
 
 def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
@@ -158,19 +169,23 @@ def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
     *parts, fraction, offset = match.groups()
     year, month, day, hour, minute, second = (int(part or first) for part, first in zip(parts, "111000", strict=True))
     value = dt.datetime(year, month, day, hour, minute, second, int(f"{fraction or '':0<6.6}"))
-    if zone is None:
-        return value
-    return value.replace(tzinfo=zone if offset is None else _offset(offset)).astimezone(_UTC)
+    stated = None if offset is None else _offset(offset)
+    return value if zone is None else value.replace(tzinfo=stated or zone).astimezone(_UTC)
 
 
 def _offset(text: str) -> dt.tzinfo:
-    if text[0] not in "+-":
+    """Parse an offset as Java's ``ZoneId`` does. Regions have no place in a partition value."""
+    plain = text.strip(_SPACE)
+    if plain in _UTC_NAMES:
         return _UTC
-    hours, minutes = int(text[1:3]), int(text[3:].lstrip(":") or 0)
-    distance = dt.timedelta(hours=hours, minutes=minutes)
-    if minutes > 59 or distance > _FARTHEST:
+    match = _OFFSET.fullmatch(plain)
+    if match is None:
+        raise ValueError("not an offset")
+    hours, minutes, seconds = (int(next((part for part in match.groups()[at::3] if part), 0)) for at in (1, 2, 3))
+    distance = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if max(minutes, seconds) > 59 or distance > _FARTHEST:
         raise ValueError("not a zone")
-    return dt.timezone(distance if text[0] == "+" else -distance)
+    return dt.timezone(distance if match[1] == "+" else -distance)
 
 
 def _parse_date(text: str) -> dt.date:
@@ -182,8 +197,10 @@ def _parse_date(text: str) -> dt.date:
 
 
 def _parse_float(text: str) -> float:
-    plain = text.strip(_SPACE)
+    plain = text.strip(_JAVA_SPACE)
     match = _FLOAT.fullmatch(plain)
+    if match is None and plain in _SIGNED_NAN:
+        return math.nan
     return float(match[1] if match else _FLOATS[plain.lower()])
 
 
@@ -241,7 +258,7 @@ def _fitting_integer(text: str, bits: int) -> int:
 
 def _fitting_decimal(text: str, data_type: DecimalType) -> Decimal:
     """Parse a decimal. Rejects a value that the type would round, since its reader would look in another partition."""
-    plain = text.strip(_SPACE)
+    plain = text.strip(_JAVA_SPACE)
     if _DECIMAL.fullmatch(plain) is None:
         raise ValueError("not a number")
     value = Decimal(plain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -17,12 +17,14 @@ from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, RewriteOutput
 from pydelta.commands.optimize.command import PlannedOptimize
 from pydelta.commands.optimize.plan import Layout
+from pydelta.engines.arrow.expressions import Exact
 from pydelta.engines.arrow.layout import TableShape
 from pydelta.engines.spark.catalog.entries import follow_names
-from pydelta.engines.spark.change.assignments import SetClause, bind_assignments
+from pydelta.engines.spark.change.assignments import BoundAssignments, SetClause, bind_assignments
 from pydelta.engines.spark.change.binding import BoundExpression, Moment, SparkColumns, bind_condition, folded
 from pydelta.engines.spark.change.choice import ArrowFirst
 from pydelta.engines.spark.change.plain_conditions import PlainCondition, read_plain
+from pydelta.engines.spark.change.plain_values import read_plain_values
 from pydelta.engines.spark.change.rules import check_default, rows_against
 from pydelta.engines.spark.change.shown import is_shown_as_it_is, shown, text_of
 from pydelta.engines.spark.change.update import write_updated
@@ -55,7 +57,7 @@ from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
 from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
-from pydelta.protocol.types import DataType
+from pydelta.protocol.types import DataType, StructType
 from pydelta.storage import open_store
 from pydelta.storage.discarding import discard
 
@@ -107,6 +109,44 @@ class SparkCondition:
     def binding(self) -> SparkBinding:
         """The context in which it was resolved."""
         return self._resolved[1]
+
+
+@dataclass(frozen=True)
+class SparkUpdate:
+    """``BoundUpdate.native`` of this engine.
+
+    Args:
+        plain: The new values by column, if they could be read without Spark.
+        bind: Makes the context in which Spark resolves expressions, on first use.
+        resolve: Resolves the assignments in Spark, on first use.
+    """
+
+    plain: Mapping[str, Exact] | None
+    bind: Callable[[], SparkBinding]
+    resolve: Callable[[SparkBinding], BoundAssignments]
+
+    @cached_property
+    def binding(self) -> SparkBinding:
+        """The context of the condition and of the assignments."""
+        return self.bind()
+
+    @cached_property
+    def values(self) -> BoundAssignments:
+        """The assignments as Spark resolves them."""
+        return self.resolve(self.binding)
+
+    @property
+    def columns(self) -> Collection[str]:
+        """Names of the top-level columns that are set."""
+        return self.values.columns if self.plain is None else self.plain.keys()
+
+    def exact(self, schema: StructType) -> Mapping[str, Exact]:
+        """Return the new values by column.
+
+        Raises:
+            NotHere: Only Spark can compute one of them.
+        """
+        return self.values.exact(schema) if self.plain is None else self.plain
 
 
 class SparkEngine:
@@ -278,14 +318,20 @@ class SparkEngine:
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``RewritesFiles.bind_update``."""
         self._arrow = ArrowFirst(self._spark)
-        binding = self._binding(snapshot)
-        qualifiers = [self._alias] if self._alias else []
-        clause = SetClause(qualifiers=qualifiers)
-        values = bind_assignments(snapshot.schema, assignments, binding.rows, clause, moment=binding.moment)
-        refuse_numbered(snapshot.schema, values.columns, inserts=False)
-        where = None if condition is None else self._read(snapshot, condition, lambda: binding)
-        binding.columns.used_in(*values.expressions)
-        return BoundUpdate(condition=where, native=(binding, values))
+        plain = None
+        if not self._alias:
+            plain = read_plain_values(assignments, snapshot.schema, Jvm.of(self._spark).calls.settings().conf)
+
+        def resolve(binding: SparkBinding) -> BoundAssignments:
+            clause = SetClause(qualifiers=[self._alias] if self._alias else [])
+            values = bind_assignments(snapshot.schema, assignments, binding.rows, clause, moment=binding.moment)
+            binding.columns.used_in(*values.expressions)
+            return values
+
+        update = SparkUpdate(plain, lambda: self._binding(snapshot), resolve)
+        refuse_numbered(snapshot.schema, update.columns, inserts=False)
+        where = None if condition is None else self._read(snapshot, condition, lambda: update.binding)
+        return BoundUpdate(condition=where, native=update)
 
     def write_updated(
         self,
@@ -297,10 +343,11 @@ class SparkEngine:
         copy_others: bool,
     ) -> RewriteOutput:
         """See ``RewritesFiles.write_updated``."""
-        binding, values = bound.native
-        done = self._arrow.write_updated(snapshot, files, rows, values, copy_others=copy_others)
+        update: SparkUpdate = bound.native
+        done = self._arrow.write_updated(snapshot, files, rows, update.exact, copy_others=copy_others)
         if done is not None:
             return done
+        values, binding = update.values, update.binding
         tracking = snapshot.properties.enable_row_tracking
         if rows is None:
             live = self._scan(snapshot, files, Extra.TRACKING if tracking else Extra.NONE).withColumn(

@@ -24,6 +24,7 @@ from pydelta.manifests.contents import (
     manifest_path,
     manifests_of,
     values_of_directory,
+    with_scheme,
 )
 from pydelta.protocol.actions import (
     AddFile,
@@ -116,6 +117,14 @@ def test_locations_are_spelt_as_readers_take_them():
     assert "s3a://o/y\n" in kept
     with pytest.raises(LogCorruptedError, match="outside the table"):
         rendered(snapshot(metadata(X, partitioned_by=()), add("../y")))
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [("s3a://b/t", "s3://b/t"), ("hdfs://n/t", "hdfs://n/t"), ("/lake/t", "/lake/t"), ("s3a:/b", "s3a:/b")],
+)
+def test_only_the_scheme_of_a_location_is_replaced(uri, expected):
+    assert with_scheme(uri, {"s3a": "s3"}) == expected
 
 
 @pytest.mark.parametrize("escape", ["%0A", "%0D"])

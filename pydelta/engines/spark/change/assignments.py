@@ -17,9 +17,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pydelta.commands.engine import Assignments
+from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.spark.catalog.lookup import parse_identifier
 from pydelta.engines.spark.change.binding import BoundExpression, Moment, bind_typed_values, bind_values
 from pydelta.engines.spark.errors import condition_of
+from pydelta.engines.spark.scan.filters import Tree
 from pydelta.engines.spark.write.assignment import StoreAssignment
 from pydelta.engines.spark.write.columns import as_type
 from pydelta.errors import (
@@ -95,6 +97,19 @@ class BoundAssignments:
             before = old.get(field.name, as_type(F.lit(None), field.data_type))
             found[field.name] = _assigned(before, field.data_type, own)
         return found
+
+    def exact(self, schema: StructType) -> dict[str, Exact]:
+        """Return the new values by column, for this process to compute.
+
+        Raises:
+            NotHere: Only Spark can compute one of them.
+        """
+        values = {}
+        for item in self.items:
+            if len(item.path) > 1 or item.expression is None:
+                raise NotHere("a field in a struct that is set")
+            values[item.path[0]] = Tree.of(item.expression.expression).exact(schema)
+        return values
 
     @property
     def expressions(self) -> tuple[BoundExpression, ...]:

@@ -30,10 +30,8 @@ from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.threads import row_group_limit
 from pydelta.engines.arrow.updates import update_rows
-from pydelta.engines.spark.change.assignments import BoundAssignments
 from pydelta.engines.spark.logs import SessionSettings
 from pydelta.engines.spark.maintenance.optimize import rearranging_task
-from pydelta.engines.spark.scan.filters import Tree
 from pydelta.engines.spark.write.writer import make_write_task
 from pydelta.errors import DeltaError, RowsDoNotAddUpError
 from pydelta.log import Snapshot
@@ -149,19 +147,14 @@ class ArrowFirst:
         snapshot: Snapshot,
         files: pl.DataFrame,
         rows: Mapping[int, RowSet] | None,
-        assignments: BoundAssignments,
+        values: Callable[[StructType], Mapping[str, Exact]],
         *,
         copy_others: bool,
     ) -> RewriteOutput | None:
         """Write rows with new values, or return None if Spark has to. See ``Engine.write_updated``."""
 
         def change(task: WriteTask) -> Change:
-            values = {}
-            for item in assignments.items:
-                if len(item.path) > 1 or item.expression is None:
-                    raise NotHere("a field in a struct that is set")
-                values[item.path[0]] = Tree.of(item.expression.expression).exact(snapshot.schema)
-            return update_rows(snapshot, task, values, copy_others=copy_others)
+            return update_rows(snapshot, task, values(snapshot.schema), copy_others=copy_others)
 
         return self._rewritten(snapshot, files, rows, change)
 

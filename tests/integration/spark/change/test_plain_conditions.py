@@ -51,6 +51,12 @@ OPERATORS = ["=", "<", "<=", ">", ">=", "==", "<>", "!=", "<=>"]
 def text_of(rng):
     def term():
         space = rng.choice(["", " ", "  ", "\n"])
+        if rng.random() < 0.3:
+            between, joined = rng.choice([("BETWEEN", "AND"), ("between", "and"), ("NOT BETWEEN", "AND")])
+            texts, dates = ["'abc'", "''", "'x y'"], ["'2024-01-05'", "'0001-01-01'"]
+            constants = rng.choice([CONSTANTS, CONSTANTS[:8], texts, dates])
+            name = rng.choice(NAMES + ["id", "p", "s", "day"] * 4)
+            return f"{name} {space}{between} {rng.choice(constants)}{space} {joined} {rng.choice(constants)}"
         return f"{rng.choice(NAMES)}{space}{rng.choice(OPERATORS[:5] * 3 + OPERATORS)}{space}{rng.choice(CONSTANTS)}"
 
     joined = rng.choice([" AND ", " and ", " AND ", "\tAnd\n", "and", " OR "])
@@ -75,6 +81,7 @@ def test_what_is_read_here_is_what_spark_resolves(spark, snapshot, monkeypatch):
     plain = {text: read_plain(text, snapshot.schema, {}) for text in texts}
     read = sorted(text for text, found in plain.items() if found is not None)
     assert len(read) > 100
+    assert len([text for text in read if "between" in text.lower()]) > 20
     here = {text: SparkEngine(spark).bind_condition(snapshot, text) for text in read}
     monkeypatch.setattr("pydelta.engines.spark.engine.read_plain", lambda *_: None)
     with Jvm.of(spark).active():
