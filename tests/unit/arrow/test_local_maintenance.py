@@ -183,3 +183,14 @@ def test_what_an_optimize_removed_is_vacuumed_once_it_is_old():
     assert parquet(store) == [decode_log_path(add.path).text for add in adds(store)]
     with pytest.raises(UnsafeOperationError):
         held.vacuum(retention_hours=1)
+
+
+def test_an_erasure_changes_the_table_unless_it_is_asked_only_to_look():
+    held, store = table([(numbers(1, 2, 3), "a"), (numbers(4), "b")])
+    before = now(store)
+    assert not held.erase({"x": ["2"]}, history="drop", dry_run=True).is_proven
+    assert now(store) == before
+    assert held.erase({"x": ["2"]}, history="drop").is_proven
+    assert (len(now(store)), {2} & {value for row in now(store) for value in row}) == (len(before) - 1, set())
+    with pytest.raises(InvalidArgumentError, match="dry_run"):
+        held.erase({"x": ["1"]}, dry_run="yes")

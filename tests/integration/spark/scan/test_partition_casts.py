@@ -41,7 +41,7 @@ PARTS = {
 }
 BESIDE = ["+", "-", " ", "\t", "\x7f", "\x1f", "\xa0", "~", "x", "0", "9", ":", ".", "\n"]
 DAYS = [(dt.date(1, 1, 2) - dt.date(1970, 1, 1)).days, (dt.date(9999, 12, 31) - dt.date(1970, 1, 1)).days]
-BEYOND = {"date": DAYS, **dict.fromkeys(("timestamp", "timestamp_ntz"), [day * 86_400_000_000 for day in DAYS])}
+BEYOND = {"date": DAYS, **{kind: [day * 86_400_000_000 for day in DAYS] for kind in ("timestamp", "timestamp_ntz")}}
 PARTS["timestamp_ntz"] = PARTS["timestamp"]
 WHITE = "".join(map(chr, range(33)))
 MORE_ZONES = [
