@@ -46,9 +46,11 @@ from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.schema import to_arrow_type
 from pydelta.storage.discarding import discard
 
-__all__ = ["ArrowMerge"]
+__all__ = ["ArrowMerge", "chunks"]
 
 _BATCH_ROWS: Final = 131_072
+_CHUNK_BYTES: Final = 32 * 1024 * 1024
+"""Files of this size are joined at once, so that memory does not grow with the table."""
 _Places: Final = np.int64
 
 
@@ -65,8 +67,8 @@ class _Changing:
     """Changing rows of a file, by position: the clause of each, and its row of the source, -1 without one."""
 
     positions: npt.NDArray[np.int64]
-    clauses: npt.NDArray[np.int64]
-    sources: npt.NDArray[np.int64]
+    clauses: npt.NDArray[np.signedinteger[Any]]
+    sources: npt.NDArray[np.signedinteger[Any]]
 
 
 class ArrowMerge:
@@ -106,7 +108,6 @@ class ArrowMerge:
         self._check_values()
         self._found: dict[int, _Changing] = {}
         self._unpaired: npt.NDArray[np.int64] = np.arange(source.num_rows, dtype=_Places)
-        self._candidates: pl.DataFrame | None = None
 
     def _check_values(self) -> None:
         """Check that the values of all clauses have the types of their columns, and that files hold these types."""
@@ -138,22 +139,19 @@ class ArrowMerge:
             StorageError: A file is missing or damaged, or the store failed.
         """
         adds = self._snapshot.files.adds(files)
-        loaded = self._load(adds)
-        joined = self._joined(adds, loaded)
         paired = np.zeros(self._source.num_rows, dtype=np.bool_)
         counts = {"updated": 0, "deleted": 0, "alone_updated": 0, "alone_deleted": 0}
-        for number, add in enumerate(adds):
-            at, sources = joined.get(number, (np.empty(0, _Places), np.empty(0, _Places)))
-            changing = self._of_file(add, loaded[number], at, sources, paired)
-            if not len(changing.positions):
-                continue
-            self._found[number] = changing
-            for clause, how_many in zip(*np.unique(changing.clauses, return_counts=True), strict=True):
-                kind = self._rule.clauses[int(clause)]
-                what = "deleted" if kind.action is ClauseAction.DELETE else "updated"
-                counts[what] += int(how_many)
-                if kind.on is ClauseOn.NOT_MATCHED_BY_SOURCE:
-                    counts[f"alone_{what}"] += int(how_many)
+        theirs = self._keys_of_source()
+        for numbers in chunks([add.size for add in adds], max(_CHUNK_BYTES, self._source.nbytes)):
+            part = [adds[number] for number in numbers]
+            loaded = self._load(part)
+            joined = self._joined(part, loaded, theirs)
+            for at_part, number in enumerate(numbers):
+                at, sources = joined.get(at_part, (np.empty(0, _Places), np.empty(0, _Places)))
+                changing = self._of_file(part[at_part], loaded[at_part], at, sources, paired)
+                if len(changing.positions):
+                    self._found[number] = changing
+                    self._count(changing, counts)
         self._unpaired = np.flatnonzero(~paired).astype(_Places)
         inserts = bool(self._rule.numbers(ClauseOn.NOT_MATCHED))
         return MergeMatches(
@@ -161,6 +159,14 @@ class ArrowMerge:
             paired=int(paired.sum()) if inserts else 0,
             **counts,
         )
+
+    def _count(self, changing: _Changing, counts: dict[str, int]) -> None:
+        for clause, how_many in zip(*np.unique(changing.clauses, return_counts=True), strict=True):
+            kind = self._rule.clauses[int(clause)]
+            what = "deleted" if kind.action is ClauseAction.DELETE else "updated"
+            counts[what] += int(how_many)
+            if kind.on is ClauseOn.NOT_MATCHED_BY_SOURCE:
+                counts[f"alone_{what}"] += int(how_many)
 
     def _load(self, adds: Sequence[AddFile]) -> list[_Loaded]:
         place, schema = self._place, self._read
@@ -180,17 +186,20 @@ class ArrowMerge:
 
         return read_files(read, len(old), place.store)
 
-    def _joined(
-        self, adds: Sequence[AddFile], loaded: Sequence[_Loaded]
-    ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Join by keys. Returns the positions of paired live rows and of source rows, by file."""
-        names = [f"k{number}" for number in range(len(self._rule.keys))]
+    def _keys_of_source(self) -> pl.DataFrame:
+        """Return the keys of the source's rows, with their positions as ``s``."""
         column = both_sides(None, self._source)
         theirs = {
-            name: _joinable(evaluate(key, column, self._source.num_rows))
-            for name, (_, key) in zip(names, self._rule.keys, strict=True)
+            f"k{number}": _joinable(evaluate(key, column, self._source.num_rows))
+            for number, (_, key) in enumerate(self._rule.keys)
         }
-        right = pl.DataFrame(theirs).with_row_index("s")
+        return pl.DataFrame(theirs).with_row_index("s")
+
+    def _joined(
+        self, adds: Sequence[AddFile], loaded: Sequence[_Loaded], right: pl.DataFrame
+    ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Join by keys. Returns the positions of paired live rows and of source rows, by file."""
+        names = right.columns[1:]
         parts = []
         for number, (add, rows) in enumerate(zip(adds, loaded, strict=True)):
             if not len(rows.positions):
@@ -244,7 +253,8 @@ class ArrowMerge:
             clauses = np.concatenate([clauses, decided])
             sources = np.concatenate([sources, np.full(len(others), -1, _Places)])
         order = np.argsort(places, kind="stable")
-        return _Changing(rows.positions[places[order]], clauses[order], sources[order])
+        small = np.int32 if self._source.num_rows < 1 << 31 else np.int64
+        return _Changing(rows.positions[places[order]], clauses[order].astype(np.int16), sources[order].astype(small))
 
     def _pair(
         self, add: AddFile, rows: _Loaded, at: npt.NDArray[np.int64], sources: npt.NDArray[np.int64] | None
@@ -307,7 +317,7 @@ class ArrowMerge:
         return _Change(self, of, copy_others=copy_others)
 
     def new_rows(
-        self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.int64]
+        self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.signedinteger[Any]]
     ) -> tuple[dict[int, pa.Array], list[pa.Array]]:
         """Compute the values that a clause sets in rows of a file, by the positions of columns in files.
 
@@ -430,8 +440,8 @@ class _Change:
         add: AddFile,
         batch: pa.RecordBatch,
         updated: npt.NDArray[np.bool_],
-        clauses: npt.NDArray[np.int64],
-        sources: npt.NDArray[np.int64],
+        clauses: npt.NDArray[np.signedinteger[Any]],
+        sources: npt.NDArray[np.signedinteger[Any]],
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], pa.RecordBatch | None]:
         """Compute updated values. Returns the batch, a mask of rows that change their partition, and those rows."""
         arrays: list[Any] = list(batch.columns)
@@ -456,6 +466,24 @@ class _Change:
             leaving |= mask
         moved = [with_partitions(whole.filter(pa.array(mask)), partitions) for mask, partitions in going]
         return whole, leaving, _one_batch(pa.Table.from_batches(moved)) if moved else None
+
+
+def chunks(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Divide files into runs of at most ``most`` bytes, or of one file. Pure.
+
+    Example:
+        >>> chunks([3, 4, 9, 1, 1], 8)
+        [[0, 1], [2], [3, 4]]
+    """
+    found: list[list[int]] = []
+    left = 0
+    for number, size in enumerate(sizes):
+        if not found or size > left:
+            found.append([])
+            left = most
+        found[-1].append(number)
+        left -= size
+    return found
 
 
 def _joinable(values: pa.Array) -> pl.Series:

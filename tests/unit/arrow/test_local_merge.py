@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from decimal import Decimal
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -21,7 +22,7 @@ from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.engines.arrow.expressions import SOURCE, both, compare, concat, opposite
 from pydelta.engines.arrow.local_merge import LocalMerging
 from pydelta.engines.arrow.merge_rule import MOST_LISTED, ArrowClause, MergeRule, ranges
-from pydelta.engines.arrow.merging import ArrowMerge
+from pydelta.engines.arrow.merging import ArrowMerge, chunks
 from pydelta.errors import (
     BindError,
     ConcurrentAppendException,
@@ -119,8 +120,9 @@ def test_rows_are_updated_and_inserted_and_the_counts_add_up(properties):
     ),
     twice=st.booleans(),
     moves=st.booleans(),
+    chunk=st.sampled_from([1, 32 * 1024 * 1024]),
 )
-def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice, moves):
+def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice, moves, chunk):
     def part_of(key):
         return None if not moves or key is None or key % 3 == 0 else ("x", "y/é")[key % 2]
 
@@ -134,7 +136,8 @@ def test_any_merge_leaves_what_a_model_says(properties, target, source, words, t
         given = pa.table({"k": pa.array(source, pa.int64()), "s": pa.array([f"s{key}" for key in source], pa.string())})
         if moves:
             given = given.append_column("p", pa.array([part_of(key) for key in source], pa.string()))
-        merged.merge(given, on="k", matched=matched, not_matched=not_matched, not_matched_by_source=alone)
+        with patch("pydelta.engines.arrow.merging._CHUNK_BYTES", chunk):
+            merged.merge(given, on="k", matched=matched, not_matched=not_matched, not_matched_by_source=alone)
         expected = Counter()
         keys = {key for key in source if key is not None}
         for k, s, v, p in before:
@@ -149,6 +152,15 @@ def test_any_merge_leaves_what_a_model_says(properties, target, source, words, t
                 if key not in there:
                     expected[key, f"s{key}", None, part_of(key)] += 1
         assert now(store) == expected
+
+
+@given(sizes=st.lists(st.integers(0, 20), max_size=30), most=st.integers(1, 30))
+def test_files_are_joined_in_their_order_within_the_limit_or_alone(sizes, most):
+    parts = chunks(sizes, most)
+    assert [number for part in parts for number in part] == list(range(len(sizes)))
+    assert all(part and (len(part) == 1 or sum(sizes[number] for number in part) <= most) for part in parts)
+    for part, after in itertools.pairwise(parts):
+        assert sum(sizes[number] for number in part) + sizes[after[0]] > most
 
 
 def test_keys_of_several_columns_and_types_match_as_equals_does():
