@@ -24,7 +24,8 @@ _NAME: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _NUMBER: Final = "[0-9]{1,9}"
 _ONE: Final = re.compile(rf"\s*(?:{_NAME}|-?{_NUMBER}|'[A-Za-z0-9 _:./-]*')\s*")
 _SUM: Final = re.compile(rf"\s*({_NAME})\s*([+-])\s*({_NUMBER})\s*")
-_WHOLE: Final = ("integer", "long")
+_NUMBERS: Final[Mapping[str, type]] = {"integer": int, "long": int, "double": float}
+"""By type of a column: how a whole number becomes a value of it."""
 
 
 def read_plain_values(given: Assignments, schema: StructType, conf: Mapping[str, str]) -> dict[str, Exact] | None:
@@ -49,7 +50,7 @@ def read_plain_values(given: Assignments, schema: StructType, conf: Mapping[str,
 
 
 def _value(field: StructField, text: Any, schema: StructType, fields: Mapping[str, StructField]) -> Exact | None:
-    if not is_plain(field) or not isinstance(text, str):
+    if not _is_plain(field) or not isinstance(text, str):
         return None
     try:
         if found := _SUM.fullmatch(text):
@@ -67,13 +68,17 @@ def _value(field: StructField, text: Any, schema: StructType, fields: Mapping[st
 def _sum(
     field: StructField, name: str, operator: str, number: int, schema: StructType, fields: Mapping[str, StructField]
 ) -> Exact | None:
-    column = assigned(field.name, name, schema)
-    if isinstance(column, Literal) or str(field.data_type) not in _WHOLE or not _is_column(name, field, fields):
+    column, held = assigned(field.name, name, schema), _NUMBERS.get(str(field.data_type))
+    if isinstance(column, Literal) or held is None or not _is_column(name, field, fields):
         return None  # The text is a constant, such as TRUE, or a column of another type.
-    return arithmetic(operator, field_of(schema, (name,)), Literal(number, field.data_type))
+    return arithmetic(operator, field_of(schema, (name,)), Literal(held(number), field.data_type))
+
+
+def _is_plain(field: StructField) -> bool:
+    return is_plain(field) or str(field.data_type) in _NUMBERS
 
 
 def _is_column(name: str, target: StructField, fields: Mapping[str, StructField]) -> bool:
     """Return whether a name is exactly that of a column with the target's type."""
     field = fields.get(name)
-    return field is not None and is_plain(field) and field.data_type == target.data_type
+    return field is not None and _is_plain(field) and field.data_type == target.data_type

@@ -18,10 +18,10 @@ from pydelta.tables import DeltaTable
 pytestmark = pytest.mark.spark
 
 COLUMNS = (
-    "id BIGINT, other BIGINT, p INT, q INT, s STRING, t STRING, day DATE, h SMALLINT, x DOUBLE, b BOOLEAN, "
+    "id BIGINT, other BIGINT, p INT, q INT, s STRING, t STRING, day DATE, h SMALLINT, x DOUBLE, y DOUBLE, b BOOLEAN, "
     "user STRING, current_date DATE, `null` INT, `true` BOOLEAN, c VARCHAR(3)"
 )
-NAMES = ["id", "other", "p", "q", "s", "t", "day", "h", "x", "b", "user", "current_date", "null", "true", "c"]
+NAMES = ["id", "other", "p", "q", "s", "t", "day", "h", "x", "y", "b", "user", "current_date", "null", "true", "c"]
 ODD_NAMES = ["ID", "nope", "`id`", "current_user", "default", "`null`", "interval", "t.id"]
 NUMBERS = ["0", "-0", "3", "-7", "007", "2147483647", "3000000000", "5L", "1.5"]
 CONSTANTS = [*NUMBERS, "'abc'", "''", "'x y'", "'3'", "NULL"]
@@ -32,7 +32,8 @@ def text_of(rng):
     names = NAMES * 3 + ODD_NAMES
     space = rng.choice(["", " ", "  ", "\n"])
     one = rng.choice([*names, *CONSTANTS, *DATES])
-    first, last = rng.choice(["id", "other", "p", "q"] * 12 + names), rng.choice(NUMBERS * 8 + CONSTANTS + names)
+    first = rng.choice(["id", "other", "p", "q", "x", "y"] * 12 + names)
+    last = rng.choice(NUMBERS * 8 + CONSTANTS + names)
     added = f"{first}{space}{rng.choice('+-+-*/%')}{space}{last}"
     turned = f"{rng.choice(CONSTANTS)}{space}+{space}{rng.choice(names)}"
     text = rng.choice([one, added, added, turned, f"- {one}", f"{one} 1", f"{one} AS y"])
@@ -48,13 +49,13 @@ def snapshot(spark, tmp_path_factory):
 
 def drawn(seed, count):
     rng = random.Random(seed)
-    targets = NAMES + ["id", "p", "s"] * 5
+    targets = NAMES + ["id", "p", "s", "x"] * 5
     return sorted({(rng.choice(targets), text_of(rng)) for _ in range(count)})
 
 
 def test_what_is_read_here_is_what_spark_resolves(spark, snapshot, monkeypatch):
     monkeypatch.setattr("pydelta.engines.spark.engine.read_plain_values", lambda *_: None)
-    plain = {pair: read_plain_values([pair], snapshot.schema, {}) for pair in drawn(21, 40_000)}
+    plain = {pair: read_plain_values([pair], snapshot.schema, {}) for pair in drawn(21, 25_000)}
     read = {pair: found for pair, found in plain.items() if found is not None}
     assert len(read) > 150
     assert len([pair for pair in read if "+" in pair[1]]) > 20
