@@ -64,6 +64,8 @@ IDS = st.one_of(
 @example([None, f"u{NAMED}@1", f"u{NAMED}@7", "ps3://b/v.bin", "ps3://b/v.bin@4", "i^Bg9^0rr91", "x0", "u", "p"], True)
 @example(["u" + "0" * 20, "u" + "#" * 20, "u" + "0" * 19, "u" + "0" * 19 + "~", "u" + "é" * 10], True)
 @example(["u%nSc0" + "0" * 15, "u%nSc1" + "0" * 15, "u" + "0" * 15 + "%nSc1"], True)  # 2**32 - 1, and one more
+@example(["u" + "#" * 20], False)  # the only one, and none
+@example(["u" + "0" * (19 - place) + "é" + "0" * place for place in range(20)], True)  # 20 characters, 21 bytes
 @example([f"u{'0' * 18}@1"], True)  # its end is an offset by chance: what is before it is too short for a name
 @settings(deadline=None)
 def test_a_column_of_ids_names_the_files_that_their_descriptors_name(ids, offsets):
