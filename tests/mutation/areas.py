@@ -55,7 +55,10 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
     "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),
     "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py", "tests/unit/protocol/test_vector_ids.py"),
-    "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
+    "pydelta/protocol/partitions.py": (
+        "tests/unit/protocol/test_partitions.py",
+        "tests/unit/protocol/test_partition_texts.py",
+    ),
     "pydelta/protocol/paths.py": ("tests/unit/protocol/test_paths.py",),
     "pydelta/commands/vacuum/paths.py": (
         "tests/unit/commands/vacuum/test_vacuum_paths.py",
