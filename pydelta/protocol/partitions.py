@@ -199,7 +199,7 @@ def _parse_date(text: str) -> dt.date:
 def _parse_float(text: str) -> float:
     plain = text.strip(_JAVA_SPACE)
     match = _FLOAT.fullmatch(plain)
-    if match is None and plain in _SIGNED_NAN:
+    if plain in _SIGNED_NAN:
         return math.nan
     return float(match[1] if match else _FLOATS[plain.lower()])
 

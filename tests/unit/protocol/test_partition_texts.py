@@ -145,7 +145,7 @@ NO_ZONES = [
 @pytest.mark.parametrize("zone", NO_ZONES)
 def test_what_is_no_offset_is_no_time(zone, kind):
     assert is_refused(kind, f"2024-07-01 12:30:15{zone}")
-    assert not names_zone(f"2024-07-01 12:30:15{zone}")
+    assert names_zone(f"2024-07-01 12:30:15{zone}") is False
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,12 @@ def test_the_error_names_the_type_and_the_value():
     assert (refused.value.condition.name, refused.value.condition.parameters) == (
         "INVALID_PARTITION_COLUMN_DATA_TYPE", {"type": "array<long>"},
     )  # fmt: skip
+
+
+def test_of_texts_that_are_no_values_the_first_is_named():
+    texts = ["7", *(f"x{number * 7919 % 3000}" for number in range(1, 3000))]
+    with pytest.raises(LogCorruptedError, match="'x1919'"):
+        typed_frame(pl.DataFrame({"p": texts}), StructType((StructField("p", parse_type("integer")),)))
 
 
 def test_a_column_keeps_the_order_of_its_texts():
