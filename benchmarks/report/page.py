@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.report.runs import Run
+from benchmarks.report.slopes import extended, sizes_of
 from benchmarks.report.targets import Verdict
 
 __all__ = ["PICTURES", "page_of"]
@@ -23,6 +24,14 @@ _INTRODUCTION: Final = """# Benchmarks: targets and measurements
 written by hand, in `benchmarks/report/targets.toml`. Contestants take turns in one run on the same data, and their
 rows are compared. Ratios carry over to another machine, seconds do not.
 [Each benchmark, with older figures](../benchmarks/README.md)."""
+_FILES: Final = 100_000_000
+_EXTENDED: Final = f"""## {_FILES:,} files
+
+Not measured: the line through the two largest sizes, extended. The driver does each step in one process. What takes
+minutes has to become a job, or has to be done in parts, before a table of this size can be maintained.
+
+| step | {{files:,}} files, processor s | peak MB there | {_FILES:,} files, processor s | |
+|---|---|---|---|---|"""
 _RUNS: Final = """## The runs
 
 Load: number of processes waiting for the processors, in the minute before the run.
@@ -52,7 +61,18 @@ def page_of(verdicts: list[Verdict], runs: Mapping[str, Run], pictures: list[str
         lines.append("")
     for name in pictures[1:]:
         lines += [_picture(name), ""]
+    if "large_logs" in runs:
+        lines += [*_extension(runs["large_logs"].result), ""]
     return "\n".join([*lines, _RUNS, *map(_run, runs.values())]) + "\n"
+
+
+def _extension(result: Mapping[str, Any]) -> list[str]:
+    rows = [
+        f"| {item.step} | {item.measured:.2f} | {item.peak_mb} | {item.seconds:.0f} "
+        f"| {'minutes' if item.seconds > 60 else ''} |"
+        for item in extended(result, _FILES)
+    ]
+    return [_EXTENDED.format(files=max(sizes_of(result))), *rows]
 
 
 def _picture(name: str) -> str:

@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.report.runs import Run
+from benchmarks.report.slopes import sizes_of
 from benchmarks.report.targets import Verdict
 
 __all__ = ["draw"]
@@ -53,15 +54,13 @@ def _targets(verdicts: list[Verdict]) -> Figure:
 
 def _slopes(result: Mapping[str, Any]) -> Figure:
     """Processor seconds of each step by the number of files."""
-    sizes = {int(name.split()[0].replace(",", "")): found for name, found in result.items()}
+    sizes = sizes_of(result)
     figure = Figure(figsize=(9, 4.5))
     axes = figure.subplots()
     axes.set_prop_cycle(color=mpl.colormaps["tab20"].colors)
     steps = dict.fromkeys(name for found in sizes.values() for name in found if isinstance(found[name], dict))
     for step in steps:
-        of_step = [
-            (size, max(found[step]["processor s"], 0.01)) for size, found in sorted(sizes.items()) if step in found
-        ]
+        of_step = [(size, max(found[step]["processor s"], 0.01)) for size, found in sizes.items() if step in found]
         axes.plot(*zip(*of_step, strict=True), marker="o", markersize=3, label=step)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -10,6 +10,7 @@ import benchmarks
 from benchmarks.report.compare import changed_figures, changed_targets
 from benchmarks.report.page import page_of
 from benchmarks.report.runs import KEPT, Run, read_runs, write_run
+from benchmarks.report.slopes import Extended, extended, sizes_of
 from benchmarks.report.targets import Target, judge, read_targets
 
 MACHINE = {"processors": 2, "load": 0.1, "pyspark": "4.3.0", "deltalake": "1.6.0"}
@@ -65,6 +66,25 @@ def test_a_lost_target_and_changed_figures_are_told():
     assert changed_targets(TARGETS, after, before) == {"lost": [], "won": ["Small, DELETE: 1.8 -> 0.9"]}
     assert changed_targets(TARGETS, before, {}) == {"lost": [], "won": []}
     assert changed_figures(before, after, beyond=1.25) == ["small: delete / time: 0.9 -> 1.8  2.00 times"]
+
+
+def test_steps_are_extended_along_the_line_through_the_two_largest_sizes():
+    def at(seconds, other):
+        return {"checkpoint MB": 1.0, "open": figures(other), "checkpoint": figures(seconds)}
+
+    def figures(seconds):
+        return {"s": 9.0, "processor s": seconds, "peak MB": 70}
+
+    result = {"3 files": at(2.0, 0.4), "1,000 files": at(9.0, 0.3) | {"new": figures(1.0)}, "1 files": at(100.0, 0.1)}
+    assert list(sizes_of(result)) == [1, 3, 1000]
+    assert extended(result, 1997) == [
+        Extended("open", 0.3, 70, 0.3),
+        Extended("checkpoint", 9.0, 70, pytest.approx(16.0)),
+    ]
+    page = page_of([], {"large_logs": run_of("large_logs", result)}, ["targets"])
+    assert "| step | 1,000 files, processor s | peak MB there | 100,000,000 files, processor s | |" in page
+    assert "| open | 0.30 | 70 | 0 |  |" in page
+    assert "| checkpoint | 9.00 | 70 | 702108 | minutes |" in page
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):

@@ -94,7 +94,9 @@ def test_where_no_file_is_named_the_frame_has_its_columns_and_no_rows(ids):
 def test_the_rows_of_a_stored_vector_are_those_that_were_stored(rows):
     stored = stored_vector(rows)
     assert rows_of_stored(stored, cardinality=len(rows)).tolist() == rows
-    with pytest.raises(LogCorruptedError, match=f"vector 'p@0' is damaged: it holds {len(rows)} rows, but the log says {len(rows) + 1}"):
+    with pytest.raises(
+        LogCorruptedError, match=f"vector 'p@0' is damaged: it holds {len(rows)} rows, but the log says {len(rows) + 1}"
+    ):
         rows_of_stored(stored, cardinality=len(rows) + 1)
 
 
