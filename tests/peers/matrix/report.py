@@ -54,7 +54,9 @@ this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Tr
 - **–**: the writer cannot make such a table.
 
 Delta Kernel is the Java library that connectors are built on, here with its default engine. As a writer it creates tables and appends rows; it
-changes the schema of tables with column mapping alone, and into these its engine writes no rows.
+changes the schema of tables with column mapping alone, and into these its engine writes no rows. Its Parquet files have bytes and shorts as
+integers of 32 bits, which Polars refuses; the names of its folders of partitions are encoded twice, and Polars takes the values from them; its
+statistics of a binary column are texts in which other bytes are replaced, and Sail shows these.
 """
 _FURTHER = """Ray Data and `DeltaTable.to_pyarrow_table` read the files by the names of the table's columns, so that they find no values in a table with column
 mapping, and give no error.
