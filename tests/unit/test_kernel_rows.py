@@ -18,10 +18,10 @@ PEERS = Path(__file__).resolve().parents[1] / "peers"
 @pytest.fixture
 def matrix(monkeypatch):
     monkeypatch.syspath_prepend(str(PEERS))
-    from matrix import __main__, answers, cases, kernel, kernel_writer, libraries
+    from matrix import __main__, answers, cases, corpus, kernel, kernel_writer, libraries
 
     rooms = {"main": __main__, "answers": answers, "cases": cases, "kernel": kernel, "writer": kernel_writer}
-    yield SimpleNamespace(**rooms, libraries=libraries)
+    yield SimpleNamespace(**rooms, libraries=libraries, corpus=corpus)
     for name in [name for name in sys.modules if name == "matrix" or name.startswith("matrix.")]:
         del sys.modules[name]
 
@@ -127,3 +127,34 @@ def test_a_reader_that_is_not_there_is_named_before_anything_is_written(matrix, 
     with pytest.raises(SystemExit, match=r"no reader kernle\. Those there are: ours, reference, kernel, delta-rs"):
         matrix.main.filled(tmp_path / "new", "python", ["kernle"])
     assert not (tmp_path / "new").exists()
+
+
+def test_a_table_of_the_corpus_is_compared_with_its_rows_and_one_that_has_to_be_refused_must_be(matrix):
+    schema = _schema(id="integer")
+    two, refused = {"schema": schema, "rows": [[1], [2]]}, {"kind": "IllegalStateException", "error": "No protocol"}
+    process = _process(matrix, two, two, two, refused)
+    known, error = {"id": "t", "expect": "rows", "rows": 2}, {"id": "t", "expect": "error"}
+    assert matrix.corpus.corpus_answer(process, known) == "same"
+    assert matrix.corpus.corpus_answer(process, known | {"rows": 3}) == "other rows: 2 rows, expected 3"
+    assert matrix.corpus.corpus_answer(process, error) == "other rows: 2 rows of a table that has to be refused"
+    assert matrix.corpus.corpus_answer(process, error) == "refused: IllegalStateException: No protocol"
+
+
+def test_the_page_counts_the_tables_of_the_corpus_and_has_a_note_for_each_that_is_not_read(matrix):
+    notes: list[str] = []
+    told = {
+        "rows": {"a": "same", "b": "refused: no", "c": "other rows: 1"},
+        "error": {"d": "refused: x"},
+        "disputed": {},
+    }
+    lines = matrix.corpus.section(told, "Delta Kernel 4.4", notes)
+    assert "| known rows | 3 | 1 | 1 | 1 |" in lines
+    assert "| an error | 1 | 0 | 1 | 0 |" in lines
+    assert [note.split("`")[3] for note in notes] == ["refused: no", "other rows: 1"]
+
+
+def test_an_answer_about_the_corpus_that_changed_is_found(matrix):
+    told = {"written": {}, "read": {}, "corpus": {"rows": {"a": "refused: no", "b": "same"}}}
+    kept = {"written": {}, "read": {}, "corpus": {"rows": {"a": "same", "b": "same"}}}
+    assert matrix.main.differing(told, told) == []
+    assert matrix.main.differing(told, kept) == ["kernel reads a of the corpus: refused: no, and was: same"]

@@ -23,6 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from matrix.corpus import read_corpus
 from matrix.kernel import read_by_kernel
 from matrix.kernel_writer import write_by_kernel
 from matrix.libraries import READERS, read, write_by_delta_rs
@@ -45,9 +46,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="interop-") as name:
         folder = asked.folder or Path(name)
         told = filled(folder, asked.python, asked.reader)
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"written": {}, "read": {}}
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"written": {}, "read": {}, "corpus": {}}
     stay = ASKED_APART if asked.reader is None else kept["read"]
     told["read"] = {reader: read for reader, read in kept["read"].items() if reader in stay} | told["read"]
+    told["corpus"] = read_corpus() if asked.reader is None or "kernel" in asked.reader else kept["corpus"]
     if asked.trino:
         told["read"]["trino"] = json.loads(asked.trino.read_text())
     if asked.iceberg:
@@ -114,6 +116,11 @@ def differing(told: dict[str, Any], kept: dict[str, Any]) -> list[str]:
                 before = kept["read"].get(reader, {}).get(writer, {}).get(name, "never asked")
                 if words.partition(":")[0] != before.partition(":")[0]:
                     found.append(f"{reader} reads {name} by {writer}: {words}, and was: {before}")
+    for expected, tables in told["corpus"].items():
+        for name, words in tables.items():
+            before = kept["corpus"].get(expected, {}).get(name, "never asked")
+            if words.partition(":")[0] != before.partition(":")[0]:
+                found.append(f"kernel reads {name} of the corpus: {words}, and was: {before}")
     return found
 
 

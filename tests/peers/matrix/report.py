@@ -89,8 +89,11 @@ def page(told: dict[str, Any]) -> str:
             if by_entry := _asked(told, BY_ENTRY, writer):
                 parts.append(f"### Tables by {TITLES[writer]}\n")
                 parts += _table(told, writer, by_entry, notes, " through the entry")
+    from matrix.corpus import section as of_corpus
     from matrix.pairs import section
 
+    if "corpus" in told:
+        parts += of_corpus(told["corpus"], TITLES["kernel"], notes)
     return "\n".join([*parts, *section(), "## Notes\n", *notes]) + "\n"
 
 
