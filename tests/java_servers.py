@@ -36,13 +36,15 @@ def _element(name: str, artifact: str) -> str:
     return f"<{name}>{''.join(f'<{part}>{value}</{part}>' for part, value in parts)}</{name}>"
 
 
-def fetch(target: Path, *artifacts: str, dependencies: bool = False) -> None:
+def fetch(target: Path, *artifacts: str, dependencies: bool = False, cache: Path | None = None) -> None:
     """Copy artifacts, by their Maven coordinates, into a folder, in one run; they stay in Maven's own cache.
 
     Args:
         target: Is made where it is not there.
         artifacts: ``group:artifact:version[:type[:classifier]]``.
         dependencies: With what they need when they run.
+        cache: Where they stay instead. Spark's ``spark.jars.packages`` looks into Maven's own cache, and fails on a
+            dependency that Maven knows there but did not need the jar of.
     """
     maven = shutil.which("mvn")
     if maven is None:
@@ -58,6 +60,7 @@ def fetch(target: Path, *artifacts: str, dependencies: bool = False) -> None:
         items = "".join(_element("artifactItem", artifact) for artifact in artifacts)
         project.write_text(PROJECT.format(*PLUGIN, target=target, items=items))
         command = [maven, "-q", "-B", "-f", str(project), f"{':'.join(PLUGIN)}:copy"]
+    command += [f"-Dmaven.repo.local={cache}"] if cache else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     project.unlink()
     if done.returncode:

@@ -43,3 +43,22 @@ def test_readers_of_the_entry_have_tables_of_their_own_and_each_difference_a_not
     assert f"- {cases[2]} by pydelta: `no entry: Column v has a type.`" in page
     assert f"- PyIceberg 0.12 reads {cases[1]} by pydelta through the entry: `other rows: 7`" in page
     assert f"- pydelta does not make {cases[0]}: `not made`" in page
+
+
+def test_a_reader_that_was_not_asked_for_the_tables_of_a_writer_has_no_column_there(report):
+    names = dict.fromkeys([case.name for case in report.CASES], "same")
+    made = dict.fromkeys(names, "")
+    told = {
+        "written": {"ours": made, "kernel": made},
+        "read": {reader: {"ours": names, "kernel": names} for reader in ("ours", "kernel")},
+    }
+    told["read"] |= {reader: {"ours": names} for reader in ("trino", "trino-iceberg", "polars")}
+    page = report.page(told)
+    of_ours, _, of_kernel = page.partition("## Written by Delta Kernel 4.4")
+    assert "| table | itself | Delta Kernel 4.4 | Trino 476 |" in of_ours
+    assert "| table | itself | pydelta |\n" in of_kernel.partition("## ")[0]
+    assert "### Further readers of tables by pydelta" in of_ours
+    assert "### Further readers of tables by Delta Kernel 4.4" not in page
+    assert "### Tables by pydelta" in page
+    assert "### Tables by Delta Kernel 4.4" not in page
+    assert "not asked" not in page

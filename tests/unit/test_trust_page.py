@@ -53,7 +53,8 @@ def certify_counts() -> list[str]:
 
 def other_counts() -> list[str]:
     kept = [path for path in (ROOT / "tests/fuzz/kept").rglob("*") if path.is_file()]
-    cases = len(json.loads(text_of("tests/peers/interop.json"))["written"]["ours"])
+    answers = json.loads(text_of("tests/peers/interop.json"))
+    cases = len(answers["written"]["ours"])
     found = cases_of("tests/simulation/test_simulation.py", "test_a_planted_fault_is_found_and_shrunk")
     routes = "tests/routes/test_routes.py"
     seeds = [line for line in text_of("tests/routes/kept.txt").splitlines() if line and not line.startswith("#")]
@@ -64,6 +65,7 @@ def other_counts() -> list[str]:
         f"{len(TARGETS)} readers, {len(kept)} kept inputs",
         f"{len([name for name in PLANTED if not name.endswith('none')])} planted faults: crash",
         f"{cases} tables per writer",
+        f"by {len(answers['written'])} writers and {len(answers['read'])} readers",
         f"{found} planted faults |",
         f"{cases_of('tests/unit/test_sbom.py', 'test_what_is_not_pinned_is_named')} ways to download",
     ]

@@ -20,7 +20,16 @@ from matrix.cases import CASES, Case
 from matrix.iceberg import READERS as BY_ENTRY
 from matrix.iceberg import NoEntryError
 
-__all__ = ["READERS", "read", "write_by_delta_rs"]
+__all__ = [
+    "READERS",
+    "arrow_rows",
+    "nested_row",
+    "partitions",
+    "plain_columns",
+    "primitive_row",
+    "read",
+    "write_by_delta_rs",
+]
 
 _NOT_TRIED = {"deletionVectors", "columnMapping (name)", "columnMapping (id)", "typeWidening"}
 """Features whose tables differ from others by what is done to them, which delta-rs has no call for."""
@@ -33,7 +42,8 @@ _TYPES = {
 }
 
 
-def _primitive() -> pa.Table:
+def primitive_row() -> pa.Table:
+    """The row of the case that has every primitive type."""
     kinds = [pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()]
     kinds += [pa.decimal128(38, 10), pa.string(), pa.binary(), pa.date32(), pa.timestamp("us", "UTC")]
     row = [True, -128, -(2**15), -(2**31), -(2**63), 1.5, 1e300]
@@ -42,7 +52,8 @@ def _primitive() -> pa.Table:
     return pa.table({name: pa.array([row[at]], kinds[at]) for at, name in enumerate("abcdefghijkl")})
 
 
-def _nested() -> pa.Table:
+def nested_row() -> pa.Table:
+    """The row of the case that has nested types."""
     one = pa.struct({"x": pa.int32()})
     kinds = {"id": pa.int32(), "s": pa.struct({"x": pa.int32(), "y": pa.string()}), "a": pa.list_(one)}
     kinds |= {"m": pa.map_(pa.string(), pa.list_(pa.int32()))}
@@ -62,15 +73,15 @@ def _not_null(place: str) -> None:
 
 
 _MADE: dict[str, Callable[[str], None]] = {
-    "every primitive type": lambda place: write_deltalake(place, _primitive()),
-    "nested types": lambda place: write_deltalake(place, _nested()),
+    "every primitive type": lambda place: write_deltalake(place, primitive_row()),
+    "nested types": lambda place: write_deltalake(place, nested_row()),
     "schema evolution": _evolved,
     "invariants": _not_null,
 }
 
 
-def _columns(case: Case) -> dict[str, pa.DataType] | None:
-    """Names and types, where each column is a name and a plain type."""
+def plain_columns(case: Case) -> dict[str, pa.DataType] | None:
+    """Names and types of a case's columns, where each is a name and a plain type."""
     found = {}
     for text in case.columns.split(","):
         name, _, kind = text.strip().partition(" ")
@@ -80,7 +91,9 @@ def _columns(case: Case) -> dict[str, pa.DataType] | None:
     return found
 
 
-def _arrow(case: Case, columns: dict[str, pa.DataType], rows: list[dict[str, Any]]) -> pa.Table:
+def arrow_rows(columns: dict[str, pa.DataType], rows: list[dict[str, Any]]) -> pa.Table:
+    """Make an Arrow table of rows in the words of a case."""
+
     def value(item: Any, kind: pa.DataType) -> Any:
         if item is None or not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             return item
@@ -92,7 +105,8 @@ def _arrow(case: Case, columns: dict[str, pa.DataType], rows: list[dict[str, Any
     )
 
 
-def _partitions(case: Case) -> list[str]:
+def partitions(case: Case) -> list[str]:
+    """The columns by which a case's table is partitioned."""
     _, _, rest = case.clauses.partition("PARTITIONED BY (")
     return [name.strip() for name in rest.rstrip(")").split(",")] if rest else []
 
@@ -115,7 +129,7 @@ def _written(case: Case, place: str) -> bool:
     if case.name in _MADE:
         _MADE[case.name](place)
         return True
-    columns = _columns(case)
+    columns = plain_columns(case)
     if columns is None or case.clauses.startswith("CLUSTER") or case.name in _NOT_TRIED:
         return False
     changes = any(text.startswith("UPDATE") for text in case.changes)
@@ -125,7 +139,7 @@ def _written(case: Case, place: str) -> bool:
     DeltaTable.create(
         place,
         schema=pa.schema(list(columns.items())),
-        partition_by=_partitions(case) or None,
+        partition_by=partitions(case) or None,
         configuration={name: value for name, value in case.properties.items() if not name.startswith("delta.feature.")},
     )
     table = DeltaTable(place)
@@ -140,7 +154,7 @@ def _written(case: Case, place: str) -> bool:
         table.alter.add_constraint({"positive": "id > 0"})
     for half in (rows[:2], rows[2:]):
         if half:
-            write_deltalake(place, _arrow(case, columns, half), mode="append")
+            write_deltalake(place, arrow_rows(columns, half), mode="append")
     if changes:
         table = DeltaTable(place)
         table.update({"name": "'c'"}, predicate="id = 1")

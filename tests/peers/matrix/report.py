@@ -15,6 +15,7 @@ TITLES = {
     "ours": "pydelta",
     "reference": "delta-spark 4.4",
     "delta-rs": "delta-rs 1.6",
+    "kernel": "Delta Kernel 4.4",
     "duckdb": "DuckDB 1.5",
     "trino": "Trino 476",
 }
@@ -51,6 +52,11 @@ this page; `python -m matrix.trino` and `matrix.iceberg_stack` the columns of Tr
   precision of Trino's Delta connector, or get a time zone;
 - **no entry**: Iceberg lacks a type of the table, which the sync says;
 - **–**: the writer cannot make such a table.
+
+Delta Kernel is the Java library that connectors are built on, here with its default engine. As a writer it creates tables and appends rows; it
+changes the schema of tables with column mapping alone, and into these its engine writes no rows. Its Parquet files have bytes and shorts as
+integers of 32 bits, which Polars refuses; the names of its folders of partitions are encoded twice, and Polars takes the values from them; its
+statistics of a binary column are texts in which other bytes are replaced, and Sail shows these.
 """
 _FURTHER = """Ray Data and `DeltaTable.to_pyarrow_table` read the files by the names of the table's columns, so that they find no values in a table with column
 mapping, and give no error.
@@ -68,24 +74,32 @@ def page(told: dict[str, Any]) -> str:
     notes: list[str] = []
     for writer, names in told["written"].items():
         parts.append(f"## Written by {TITLES[writer]}\n")
-        others = [reader for reader in TITLES if reader in told["read"] and reader != writer]
+        others = [reader for reader in _asked(told, TITLES, writer) if reader != writer]
         parts += _table(told, writer, {writer: "itself"} | {reader: TITLES[reader] for reader in others}, notes)
         for case in CASES:
             if names[case.name] and names[case.name] != "no call for it was tried":
                 notes.append(f"- {TITLES[writer]} does not make {case.name}: `{names[case.name]}`")
-        further = {reader: title for reader, title in FURTHER.items() if reader in told["read"]}
+        further = _asked(told, FURTHER, writer)
         if further:
             parts.append(f"### Further readers of tables by {TITLES[writer]}\n\n{_FURTHER}")
             parts += _table(told, writer, further, notes)
-    by_entry = {reader: title for reader, title in BY_ENTRY.items() if reader in told["read"]}
-    if by_entry:
+    if any(reader in told["read"] for reader in BY_ENTRY):
         parts.append(_ENTRY)
         for writer in told["written"]:
-            parts.append(f"### Tables by {TITLES[writer]}\n")
-            parts += _table(told, writer, by_entry, notes, " through the entry")
+            if by_entry := _asked(told, BY_ENTRY, writer):
+                parts.append(f"### Tables by {TITLES[writer]}\n")
+                parts += _table(told, writer, by_entry, notes, " through the entry")
+    from matrix.corpus import section as of_corpus
     from matrix.pairs import section
 
+    if "corpus" in told:
+        parts += of_corpus(told["corpus"], TITLES["kernel"], notes)
     return "\n".join([*parts, *section(), "## Notes\n", *notes]) + "\n"
+
+
+def _asked(told: dict[str, Any], titles: dict[str, str], writer: str) -> dict[str, str]:
+    """The readers that were asked for tables of a writer."""
+    return {reader: title for reader, title in titles.items() if writer in told["read"].get(reader, {})}
 
 
 def _table(told: dict[str, Any], writer: str, readers: dict[str, str], notes: list[str], how: str = "") -> list[str]:

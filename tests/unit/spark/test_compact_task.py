@@ -221,6 +221,55 @@ def test_a_calendar_matters_to_dates_and_times_alone(tmp_path):
     assert rows_of(tmp_path, compact(tmp_path, *files)) == [{"id": 1}, {"id": 1}]
 
 
+def by_parquet_mr(tmp_path, name, columns, **options):
+    """Write a file that names the Java library as its writer, as files of Hive, Flink and Delta Kernel do."""
+    file = old(tmp_path, name, columns, **options)
+    content = (tmp_path / name).read_bytes()
+    writer = pq.ParquetFile(tmp_path / name).metadata.created_by.encode()
+    assert content.count(writer) == 1
+    (tmp_path / name).write_bytes(content.replace(writer, b"parquet-mr version 1.16.0".ljust(len(writer))))
+    return file
+
+
+SINCE_1900 = {
+    "day": pa.array([dt.date(1900, 1, 1), None], pa.date32()),
+    "time": pa.array([dt.datetime(1900, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC)], TIME),
+    "days": pa.array([[dt.date(2024, 2, 29)], []], pa.list_(pa.date32())),
+    "none": pa.nulls(2, pa.date32()),
+}
+
+
+def test_dates_and_times_since_1900_are_the_same_in_both_calendars(tmp_path):
+    content = pa.table(SINCE_1900)
+    versioned = with_metadata(content, org_apache_spark_version="2.4.8")
+    files = [by_parquet_mr(tmp_path, "a.parquet", content), old(tmp_path, "b.parquet", versioned)]
+    files.append(by_parquet_mr(tmp_path, "c.parquet", content.slice(0, 0)))
+    outcome = compact(tmp_path, *files, schema=content.schema)
+    assert not isinstance(outcome, HandedBack), outcome.reason
+    found = rows_of(tmp_path, outcome)
+    assert found == [*content.to_pylist(), *content.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"day": pa.array([dt.date(2024, 1, 1), dt.date(1899, 12, 31)])}, {}),
+        ({"day": pa.array([dt.date(2024, 1, 1), dt.date(1899, 12, 31)])}, {"row_group_size": 1}),
+        ({"days": pa.array([[dt.date(2024, 1, 1), dt.date(1899, 12, 31)]])}, {}),
+        ({"time": pa.array([dt.datetime(1899, 12, 31, 23, 59, 59, 999_999, dt.UTC)], TIME)}, {}),
+        ({"day": pa.array([dt.date(2024, 1, 1)])}, {"write_statistics": False}),
+        ({"day": pa.nulls(1, pa.date32())}, {"write_statistics": False}),
+        ({"time": pa.array([MOMENT], TIME)}, {"use_deprecated_int96_timestamps": True}),
+    ],
+)
+def test_a_file_that_may_have_an_earlier_date_in_an_old_calendar_is_handed_back(tmp_path, columns, options):
+    table = pa.table(columns)
+    outcome = compact(tmp_path, by_parquet_mr(tmp_path, "a.parquet", table, writer=options), schema=table.schema)
+    assert isinstance(outcome, HandedBack)
+    assert outcome.reason.startswith("a.parquet: written by parquet-mr version 1.16.0")
+    assert outcome.reason.endswith("which may use an old calendar")
+
+
 @pytest.mark.parametrize(
     ("schema", "content", "said"),
     [

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -50,6 +51,8 @@ _SPARK_VERSION: Final = b"org.apache.spark.version"
 _ONE_CALENDAR_SINCE: Final = (3, 1)
 _TRINO: Final = "parquet-mr-trino"
 """Name by which Trino's own writer identifies itself. It uses one calendar."""
+_DAYS_TO_1900: Final = -25_567
+_PER_DAY: Final = {"milliseconds": 86_400_000, "microseconds": 86_400_000_000, "nanoseconds": 86_400_000_000_000}
 
 
 class NeedsSpark(Exception):
@@ -240,10 +243,38 @@ def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
     if version is not None:
         parts = version.decode("ascii", "replace").split(".")
         known = len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit()
-        if not known or (int(parts[0]), int(parts[1])) < _ONE_CALENDAR_SINCE:
+        if (not known or (int(parts[0]), int(parts[1])) < _ONE_CALENDAR_SINCE) and not _all_since_1900(parquet):
             raise NeedsSpark(f"{file.path}: written by Spark {'.'.join(parts)}")
-    elif "parquet-mr" in (parquet.metadata.created_by or "").replace(_TRINO, ""):
+    elif "parquet-mr" in (parquet.metadata.created_by or "").replace(_TRINO, "") and not _all_since_1900(parquet):
         raise NeedsSpark(f"{file.path}: written by {parquet.metadata.created_by}, which may use an old calendar")
+
+
+def _all_since_1900(parquet: pq.ParquetFile) -> bool:
+    """Return whether the footer proves that no date or time is before 1900, where the calendars differ."""
+    firsts: dict[int, int] = {}
+    for index in range(len(parquet.schema)):
+        column = parquet.schema.column(index)
+        kind = json.loads(column.logical_type.to_json())
+        if column.physical_type == "INT96":
+            return False  # These have no bounds.
+        if kind["Type"] == "Date":
+            firsts[index] = _DAYS_TO_1900
+        elif kind["Type"] == "Timestamp":
+            firsts[index] = _DAYS_TO_1900 * _PER_DAY[kind["timeUnit"]]
+    groups = [parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups)]
+    return all(_begins_at(group.column(index), first) for group in groups for index, first in firsts.items())
+
+
+def _begins_at(chunk: pq.ColumnChunkMetaData, first: int) -> bool:
+    """Return whether the statistics of a column in a row group show that each value is this one or a later one."""
+    if chunk.num_values == 0:
+        return True
+    known = chunk.statistics
+    if known is None:
+        return False
+    if known.has_min_max:
+        return bool(known.min_raw >= first)
+    return bool(known.has_null_count and known.null_count == chunk.num_values)
 
 
 def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> bool:
