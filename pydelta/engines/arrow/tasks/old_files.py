@@ -255,8 +255,8 @@ def _all_since_1900(parquet: pq.ParquetFile) -> bool:
     for index in range(len(parquet.schema)):
         column = parquet.schema.column(index)
         kind = json.loads(column.logical_type.to_json())
-        if column.physical_type == "INT96":
-            return False  # These have no bounds.
+        if column.physical_type == "INT96" or kind.get("timeUnit", "microseconds") not in _PER_DAY:
+            return False  # The first have no bounds, and it is not known what the bounds of the others mean.
         if kind["Type"] == "Date":
             firsts[index] = _DAYS_TO_1900
         elif kind["Type"] == "Timestamp":
