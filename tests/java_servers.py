@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,15 +37,16 @@ def _element(name: str, artifact: str) -> str:
     return f"<{name}>{''.join(f'<{part}>{value}</{part}>' for part, value in parts)}</{name}>"
 
 
-def fetch(target: Path, *artifacts: str, dependencies: bool = False, cache: Path | None = None) -> None:
-    """Copy artifacts, by their Maven coordinates, into a folder, in one run; they stay in Maven's own cache.
+def fetch(target: Path, *artifacts: str, dependencies: bool = False) -> None:
+    """Copy artifacts, by their Maven coordinates, into a folder, in one run.
+
+    They stay in Maven's own cache, but not with their dependencies: Maven would keep descriptions of some whose jar it
+    did not need, on which Spark's ``spark.jars.packages`` fails, since it looks into that cache.
 
     Args:
         target: Is made where it is not there.
         artifacts: ``group:artifact:version[:type[:classifier]]``.
         dependencies: With what they need when they run.
-        cache: Where they stay instead. Spark's ``spark.jars.packages`` looks into Maven's own cache, and fails on a
-            dependency that Maven knows there but did not need the jar of.
     """
     maven = shutil.which("mvn")
     if maven is None:
@@ -60,8 +62,9 @@ def fetch(target: Path, *artifacts: str, dependencies: bool = False, cache: Path
         items = "".join(_element("artifactItem", artifact) for artifact in artifacts)
         project.write_text(PROJECT.format(*PLUGIN, target=target, items=items))
         command = [maven, "-q", "-B", "-f", str(project), f"{':'.join(PLUGIN)}:copy"]
-    command += [f"-Dmaven.repo.local={cache}"] if cache else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(dir=target) as cache:
+        command += [f"-Dmaven.repo.local={cache}"] if dependencies else []
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     project.unlink()
     if done.returncode:
         said = next((line for line in done.stdout.splitlines() if "ERROR" in line), "it said nothing")

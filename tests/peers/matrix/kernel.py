@@ -166,7 +166,6 @@ def _jars() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "ready").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            with tempfile.TemporaryDirectory(dir=_BUILD) as cache:
-                fetch(folder, *_ARTIFACTS, dependencies=True, cache=Path(cache))
+            fetch(folder, *_ARTIFACTS, dependencies=True)
             (folder / "ready").touch()
     return folder
