@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,8 +39,8 @@ def page(suites: Iterable[Suite]) -> str:
 
 
 def _section(suite: Suite, outcomes: Outcomes, reasons: list[Reason]) -> list[str]:
-    """Draw what fails and what is left out of a suite, with the number of tests per reason."""
-    lines: list[str] = []
+    """Draw a suite's note, and what fails and what is left out, with the number of tests per reason."""
+    lines = ["", *textwrap.wrap(suite.note, 120)] if suite.note else []
     for kind, outcome, title in (("fails", "failed", "Fails"), ("left_out", "left out", "Left out")):
         rows = [reason for reason in reasons if reason.kind == kind]
         if rows:

@@ -27,6 +27,7 @@ class Suite:
     parts: int
     section: str = ""
     concerns: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def packages(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -83,6 +84,13 @@ def test_the_kept_outcomes_are_right_by_the_reasons(name):
 
 def test_the_page_is_that_of_the_kept_outcomes():
     assert page(SUITES.values()) == PAGE.read_text()
+
+
+def test_a_suite_s_note_stands_in_its_section_even_if_nothing_fails_and_nothing_is_left_out():
+    suite = dataclasses.replace(SUITES["mlflow"], note="What\nto know.")
+    assert suite.reasons() == []
+    assert page([suite]).endswith(f"\n\n## {suite.title}\n\nWhat to know.\n")
+    assert "##" not in page([SUITES["mlflow"]])
 
 
 def test_a_pattern_has_only_the_star_and_is_the_whole_name():
