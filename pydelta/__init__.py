@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaTable", "LocalTable", "configure_spark_with_delta_pip", "disable", "enable", "open", "session"]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _HOMES = {
     "DeltaTable": ("pydelta.tables", "DeltaTable"),
