@@ -21,7 +21,7 @@ from dbt.tests.adapter.basic import files
 from dbt.tests.adapter.basic.test_incremental import BaseIncremental
 from dbt.tests.util import AnyInteger, write_file
 
-from tests.suites.programs import dbt_constraints
+from tests.suites.programs import dbt_constraints, dbt_seeds
 from tests.suites.programs.dbt_constraints import fixed
 
 DELTA = {"+file_format": "delta"}
@@ -75,7 +75,7 @@ def dbt_project_yml(project_root: Any, project_config_update: Any) -> dict[str, 
     return project
 
 
-AREAS = ("basic", "constraints", "incremental", "persist_docs")
+AREAS = ("basic", "constraints", "incremental", "persist_docs", "simple_seed", "simple_snapshot")
 """Folders of the package about what dbt stores in tables; its commands and functions of SQL are others."""
 
 
@@ -88,7 +88,7 @@ def _classes() -> dict[str, type]:
         name = ".".join((package.__name__, *path.relative_to(folder).with_suffix("").parts))
         loaded = importlib.import_module(name.removesuffix(".__init__"))
         found += [item for _, item in inspect.getmembers(loaded, inspect.isclass) if item.__module__ == name]
-    extended = {base for item in found for base in item.__mro__[1:]}
+    extended = {base for item in found for base in item.__mro__[1:] if base.__name__ not in dbt_seeds.ALSO}
     return {
         f"Test_{item.__module__.removeprefix(package.__name__ + '.').replace('.', '_')}_{item.__name__}": item
         for item in found
@@ -117,6 +117,7 @@ def _predicates(name: str) -> dict[str, Any]:
 
 CHANGED: dict[str, dict[str, Any]] = {
     **dbt_constraints.CHANGED,
+    **dbt_seeds.CHANGED,
     "TestDocsGenerate": {"expected_catalog": _catalog(catalogs.base_expected_catalog)},
     "TestDocsGenReferences": {"expected_catalog": _catalog(catalogs.expected_references_catalog, bigint_type="long")},
     # dbt-spark writes batches as partitions, so that a model has to name one.
@@ -128,6 +129,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 """Fixtures that an adapter is meant to replace, by the name of the class."""
 
 dbt_constraints.speak_spark()
+dbt_seeds.speak_spark()
 for _strategy in ("append", "insert_overwrite"):  # merge is the default above, and microbatch has a class
     _models = {"incremental.sql": BY_STRATEGY.replace("STRATEGY", _strategy), "schema.yml": files.schema_base_yml}
     globals()[f"Test_by_{_strategy}"] = type(
