@@ -167,3 +167,20 @@ def _frames(name: str, kept: str, brought: str, old: str, new: str) -> None:
 
 for name, given in TYPES.items():
     _frames(name, *given)
+
+
+MISSING = {
+    "a list of columns": "INSERT INTO {t} (b) VALUES (2)",
+    "a list of columns, from a query": "INSERT INTO {t} (b) SELECT 2",
+    "an overwrite with a list": "INSERT OVERWRITE {t} (b) VALUES (2)",
+    "by name": "INSERT INTO {t} BY NAME SELECT 2 AS b",
+    "a NULL": "INSERT INTO {t} VALUES (NULL, 2)",
+    "a NULL by a list": "INSERT INTO {t} (b, a) VALUES (2, NULL)",
+    "DEFAULT": "INSERT INTO {t} (a, b) VALUES (DEFAULT, 2)",
+    "a merge": "MERGE INTO {t} t USING (SELECT 2 AS b) s ON t.b = s.b WHEN NOT MATCHED THEN INSERT (b) VALUES (s.b)",
+    "an update": "UPDATE {t} SET a = NULL",
+    "an update to DEFAULT": "UPDATE {t} SET a = DEFAULT",
+}
+for name, statement in MISSING.items():
+    made = "CREATE TABLE {t} (a INT NOT NULL, b INT) USING delta;\n INSERT INTO {t} VALUES (1, 1)"
+    corpus.sql(f"a NOT NULL column without a value: {name}", f"{made};\n {statement};\n SELECT a, b FROM {{t}}")
