@@ -166,6 +166,7 @@ _BY_STATE: Final = {
     """,
     "42602": "INVALID_SCHEMA_OR_RELATION_NAME",
     "42604": "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE",
+    "42608": "NO_DEFAULT_COLUMN_VALUE_AVAILABLE",
     "42611": "DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP",
     "42613": """
         DELTA_AMBIGUOUS_PATHS_IN_CREATE_TABLE
@@ -524,6 +525,7 @@ PHRASES: Final[Mapping[str, str]] = {
     "DELTA_ZORDERING_ON_PARTITION_COLUMN": (
         "{colName} is a partition column. Z-Ordering can only be performed on data columns"
     ),
+    "NO_DEFAULT_COLUMN_VALUE_AVAILABLE": "Can't determine the default value",
     "PATH_NOT_FOUND": "Path does not exist",
     "TABLE_OR_VIEW_ALREADY_EXISTS": "already exists",
     "TABLE_OR_VIEW_NOT_FOUND": "cannot be found",

@@ -73,6 +73,7 @@ def test_a_call_that_is_not_registered_is_noticed():
     assert watch.unknown == set()
     Watch(frozenset({Use("x", "c", MANY)})).see(Use("x", "c", 3), None, None, ())
     watch.see(Use("x", "c$default$2", 0), None, None, ())
+    watch.see(Use("x", "toString", 0), None, None, ())
     assert watch.unknown == set()
     watch.see(Use("x", "c", 2), None, None, ())
     assert "x: c with 2 arguments" in complaint(watch.unknown)

@@ -8,6 +8,9 @@ from typing import Any
 from jvm_contract.calls import Use, observe
 from jvm_contract.register import DEFAULT, MANY, PATH, read, uses
 
+OF_EVERY_OBJECT = {("equals", 1), ("getClass", 0), ("hashCode", 0), ("toString", 0)}
+"""Methods of ``java.lang.Object``, which no version of Spark can lack. When they are called may depend on the time."""
+
 
 class Watch:
     """Collects what is not registered.
@@ -23,7 +26,7 @@ class Watch:
     def see(self, use: Use, target: Any, owner: Any, arguments: tuple[Any, ...]) -> None:
         """Look at a call."""
         is_known = use in self._known or use._replace(arguments=MANY) in self._known
-        if not is_known and DEFAULT not in use.member:
+        if not is_known and DEFAULT not in use.member and (use.member, use.arguments) not in OF_EVERY_OBJECT:
             self.unknown.add(use)
 
 

@@ -27,7 +27,7 @@ from pydelta.commands.write.command import WriteMode
 from pydelta.commands.write.options import StatementCondition
 from pydelta.engines.spark.logs import absent_path, settings_of
 from pydelta.engines.spark.write.assignment import StoreAssignment
-from pydelta.engines.spark.write.columns import ddl
+from pydelta.engines.spark.write.columns import ddl, refuse_no_default
 from pydelta.engines.spark.write.command import WriteRequest, insert_by_position
 from pydelta.engines.spark.write.table_expressions import table_expression
 from pydelta.errors import (
@@ -171,15 +171,17 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
 
 
 def _require_values(nodes: Nodes, schema: StructType, given: Sequence[str]) -> None:
-    """Refuse an INSERT that omits a column without a default, if the session's setting requires values."""
-    if str(nodes.spark.conf.get(_MISSING_ARE_NULL, "true")).lower() != "false":
-        return
+    """Refuse an INSERT that omits a column without a default, if it is NOT NULL or the session requires values."""
+    all_required = str(nodes.spark.conf.get(_MISSING_ARE_NULL, "true")).lower() == "false"
     known = {name.lower() for name in given}
     for field in schema.fields:
-        if field.name.lower() not in known and not any(key in field.metadata for key in _COMPUTED):
+        required = all_required or not field.nullable
+        if required and field.name.lower() not in known and not any(key in field.metadata for key in _COMPUTED):
+            other = f", or set {_MISSING_ARE_NULL} to true" if field.nullable else ""
             raise SchemaMismatchError(
-                f"The statement gives no value for the column {field.name!r}, which has no default.",
-                hint=f"Name the column, give it a default, or set {_MISSING_ARE_NULL} to true.",
+                f"The statement gives no value for the column {field.name!r}, which has no default"
+                f"{'' if field.nullable else ' and is NOT NULL'}.",
+                hint=f"Name the column, or give it a default{other}.",
                 condition=Condition.of("DELTA_INSERT_COLUMN_MISMATCH", columnName=field.name),
             )
 
@@ -386,6 +388,7 @@ def _value(nodes: Nodes, cell: Any, position: int, schema: StructType, columns: 
             f"DEFAULT stands for {columns[position]!r}, which has no default that can be written.",
             hint="Leave the column out of the list of columns; it is then computed.",
         )
+    refuse_no_default(field)
     text = str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
     value = table_expression(text, "default").cast(ddl(field.data_type))
     return nodes.jvm.expression(value.alias(field.name))

@@ -31,7 +31,14 @@ from pydelta.engines.spark.java_names import column_named
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.types import from_spark
 from pydelta.engines.spark.write.table_expressions import table_expression
-from pydelta.errors import BindError, ConstraintViolatedError, SchemaError, UnsupportedFeatureError, first_line
+from pydelta.errors import (
+    BindError,
+    ConstraintViolatedError,
+    SchemaError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+    first_line,
+)
 from pydelta.errors.conditions import Condition, sql_state
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import (
@@ -62,6 +69,7 @@ __all__ = [
     "json_row",
     "name",
     "raised",
+    "refuse_no_default",
     "same_type",
     "stored",
     "violation_in",
@@ -242,6 +250,20 @@ def absent(field: StructField) -> Column:
     default = field.metadata.get(_DEFAULT)
     value = F.lit(None) if default is None else table_expression(str(default), "default")
     return as_type(value, field.data_type)
+
+
+def refuse_no_default(field: StructField) -> None:
+    """Check that DEFAULT stands for a value of a column.
+
+    Raises:
+        SchemaMismatchError: The column is NOT NULL, and has no default.
+    """
+    if not field.nullable and _DEFAULT not in field.metadata and _GENERATION not in field.metadata:
+        raise SchemaMismatchError(
+            f"The column {field.name!r} has no default for DEFAULT to stand for, and is NOT NULL.",
+            hint="Write a value, or give the column a default: ALTER TABLE … ALTER COLUMN … SET DEFAULT.",
+            condition=Condition.of("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=field.name),
+        )
 
 
 def _generate(

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, NumberFormatException
+from pyspark.errors import AnalysisException, NumberFormatException, PySparkException
 
 from pydelta.api.sql.dispatch import is_effect
 from pydelta.api.sql.insert import _field, _matches, _value, insert, replace_where
@@ -462,3 +462,34 @@ def test_a_partition_s_text_that_does_not_fit_is_refused_without_ansi_mode_too(s
             spark.conf.unset(name)
     found = [tuple(row) for row in spark.read.format("delta").load(str(path)).collect()]
     assert found == ([] if refused else [(1, None)])
+
+
+@pytest.mark.parametrize(
+    ("statement", "condition"),
+    [
+        ("INSERT INTO {t} (b) VALUES (2)", "DELTA_INSERT_COLUMN_MISMATCH"),
+        ("INSERT OVERWRITE {t} (b) SELECT 2", "DELTA_INSERT_COLUMN_MISMATCH"),
+        ("INSERT INTO {t} BY NAME SELECT 2 AS b", "DELTA_INSERT_COLUMN_MISMATCH"),
+        ("INSERT INTO {t} (a, b) VALUES (DEFAULT, 2)", "NO_DEFAULT_COLUMN_VALUE_AVAILABLE"),
+        ("UPDATE {t} SET a = DEFAULT", "NO_DEFAULT_COLUMN_VALUE_AVAILABLE"),
+        ("INSERT INTO {t} VALUES (NULL, 2)", "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"),
+    ],
+)
+def test_a_not_null_column_without_a_value_has_the_condition_of_the_reference(spark, tmp_path, statement, condition):
+    t = f"delta.`{tmp_path}/t`"
+    spark.sql(f"CREATE TABLE {t} (a INT NOT NULL, b INT) USING delta")
+    spark.sql(f"INSERT INTO {t} VALUES (1, 1)")
+    with pytest.raises(PySparkException) as refused:
+        spark.sql(statement.format(t=t))
+    assert refused.value.getCondition() == condition
+    assert [tuple(row) for row in spark.sql(f"SELECT * FROM {t}").collect()] == [(1, 1)]
+
+
+def test_a_not_null_column_with_a_default_may_be_left_out(spark, tmp_path):
+    t = f"delta.`{tmp_path}/t`"
+    feature = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    spark.sql(f"CREATE TABLE {t} (a INT NOT NULL DEFAULT 7, b INT) USING delta {feature}")
+    spark.sql(f"INSERT INTO {t} (b) VALUES (2)")
+    spark.sql(f"INSERT INTO {t} (a, b) VALUES (DEFAULT, 3)")
+    spark.sql(f"UPDATE {t} SET a = DEFAULT")
+    assert sorted(tuple(row) for row in spark.sql(f"SELECT * FROM {t}").collect()) == [(7, 2), (7, 3)]
