@@ -49,8 +49,8 @@ from pydelta.storage.discarding import discard
 __all__ = ["ArrowMerge", "chunks"]
 
 _BATCH_ROWS: Final = 131_072
-_CHUNK_BYTES: Final = 32 * 1024 * 1024
-"""Files of this size are joined at once, so that memory does not grow with the table."""
+_CHUNK_BYTES: Final = 64 * 1024 * 1024
+"""Files of this size per processor are joined at once, so that memory does not grow with the table."""
 _Places: Final = np.int64
 
 
@@ -142,7 +142,7 @@ class ArrowMerge:
         paired = np.zeros(self._source.num_rows, dtype=np.bool_)
         counts = {"updated": 0, "deleted": 0, "alone_updated": 0, "alone_deleted": 0}
         theirs = self._keys_of_source()
-        for numbers in chunks([add.size for add in adds], max(_CHUNK_BYTES, self._source.nbytes)):
+        for numbers in chunks([add.size for add in adds], max(_CHUNK_BYTES * cores(), self._source.nbytes)):
             part = [adds[number] for number in numbers]
             loaded = self._load(part)
             joined = self._joined(part, loaded, theirs)

@@ -120,7 +120,7 @@ def test_rows_are_updated_and_inserted_and_the_counts_add_up(properties):
     ),
     twice=st.booleans(),
     moves=st.booleans(),
-    chunk=st.sampled_from([1, 32 * 1024 * 1024]),
+    chunk=st.sampled_from([1, 64 * 1024 * 1024]),
 )
 def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice, moves, chunk):
     def part_of(key):
