@@ -145,9 +145,13 @@ _DATE: Final = re.compile(rf"{_DAY}(?:[T ].*)?)?)?", re.DOTALL)
 _TIMESTAMP: Final = re.compile(
     rf"{_DAY}(?:[T ]([0-9]{{1,2}})(?::([0-9]{{1,2}})(?::([0-9]{{1,2}})(?:\.([0-9]*))?([^0-9.].*)?)?)?)?)?)?", re.DOTALL
 )
-_OFFSET: Final = re.compile(
-    r"(?:UTC|UT|GMT)?([+-])(?:([0-9]{1,2})(?::([0-9]{1,2}))?()|([0-9]{1,2}):([0-9]{2}):([0-9]{2})"
-    r"|([0-9]{2})([0-9]{2})([0-9]{2})?)"
+_OFFSETS: Final = tuple(
+    re.compile(rf"(?:UTC|UT|GMT)?([+-]){form}")
+    for form in (
+        "([0-9]{1,2})(?::([0-9]{1,2}))?",
+        "([0-9]{1,2}):([0-9]{2}):([0-9]{2})",
+        "([0-9]{2})([0-9]{2})([0-9]{2})?",
+    )
 )
 _UTC_NAMES: Final = ("Z", "UTC", "UT", "GMT")
 _FARTHEST: Final = dt.timedelta(hours=18)
@@ -178,10 +182,10 @@ def _offset(text: str) -> dt.tzinfo:
     plain = text.strip(_SPACE)
     if plain in _UTC_NAMES:
         return _UTC
-    match = _OFFSET.fullmatch(plain)
+    match = next(filter(None, (form.fullmatch(plain) for form in _OFFSETS)), None)
     if match is None:
         raise ValueError("not an offset")
-    hours, minutes, seconds = (int(next((part for part in match.groups()[at::3] if part), 0)) for at in (1, 2, 3))
+    hours, minutes, seconds = (*(int(part or 0) for part in match.groups()[1:]), 0)[:3]
     distance = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
     if max(minutes, seconds) > 59 or distance > _FARTHEST:
         raise ValueError("not a zone")
@@ -198,9 +202,9 @@ def _parse_date(text: str) -> dt.date:
 
 def _parse_float(text: str) -> float:
     plain = text.strip(_JAVA_SPACE)
-    match = _FLOAT.fullmatch(plain)
     if plain in _SIGNED_NAN:
         return math.nan
+    match = _FLOAT.fullmatch(plain)
     return float(match[1] if match else _FLOATS[plain.lower()])
 
 

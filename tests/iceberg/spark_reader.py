@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
+
+from tests.json_lines import exchange
 
 _SIDE = Path(__file__).with_name("spark_side.py")
 
@@ -73,13 +74,8 @@ class SparkReader:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request and return the answer, see ``spark_side``."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
+        answer = exchange(self._process, request)
+        if answer is None:
             raise AssertionError(f"Spark ended: {self._log.read_text(errors='replace')[-3000:]}")
-        answer: dict[str, Any] = json.loads(line)
         assert "error" not in answer, f"Spark's Iceberg: {answer['error']}"
         return answer

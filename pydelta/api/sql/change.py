@@ -15,7 +15,7 @@ from pydelta.engines.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.engines.spark.frames import counts_frame
 from pydelta.engines.spark.logs import absent_path, settings_of
 from pydelta.engines.spark.running import run_in_session
-from pydelta.engines.spark.write.columns import absent, refuse_no_default
+from pydelta.engines.spark.write.columns import default_of
 from pydelta.errors import BindError, InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError, error_context
 from pydelta.errors.conditions import Condition
 
@@ -175,8 +175,7 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
             f"DEFAULT stands for {field.name!r}, an identity column: its values are computed if it is left out.",
             hint="Leave the column out.",
         )
-    refuse_no_default(field)
-    return absent(field)
+    return default_of(field)
 
 
 @contextmanager

@@ -27,9 +27,8 @@ from pydelta.commands.write.command import WriteMode
 from pydelta.commands.write.options import StatementCondition
 from pydelta.engines.spark.logs import absent_path, settings_of
 from pydelta.engines.spark.write.assignment import StoreAssignment
-from pydelta.engines.spark.write.columns import ddl, refuse_no_default
+from pydelta.engines.spark.write.columns import default_of
 from pydelta.engines.spark.write.command import WriteRequest, insert_by_position
-from pydelta.engines.spark.write.table_expressions import table_expression
 from pydelta.errors import (
     InvalidArgumentError,
     SchemaMismatchError,
@@ -388,7 +387,4 @@ def _value(nodes: Nodes, cell: Any, position: int, schema: StructType, columns: 
             f"DEFAULT stands for {columns[position]!r}, which has no default that can be written.",
             hint="Leave the column out of the list of columns; it is then computed.",
         )
-    refuse_no_default(field)
-    text = str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
-    value = table_expression(text, "default").cast(ddl(field.data_type))
-    return nodes.jvm.expression(value.alias(field.name))
+    return nodes.jvm.expression(default_of(field).alias(field.name))

@@ -137,7 +137,7 @@ class SparkUpdate:
 
     @property
     def columns(self) -> Collection[str]:
-        """Names of the top-level columns that are set."""
+        """Names of the top-level columns that are set. Values that are not plain are resolved for it."""
         return self.values.columns if self.plain is None else self.plain.keys()
 
     def exact(self, schema: StructType) -> Mapping[str, Exact]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import decimal
 import fcntl
-import json
 import shutil
 import subprocess
 import tempfile
@@ -22,6 +21,7 @@ from matrix.answers import said
 from matrix.cases import CASES, Case
 from matrix.others import answer
 from tests.java_servers import fetch, java
+from tests.json_lines import exchange
 
 __all__ = ["TYPES", "Kernel", "KernelError", "answer_of", "arrow", "kernel", "read_by_kernel"]
 
@@ -82,15 +82,10 @@ class Kernel:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request and return the answer, see ``KernelTables.java``. Raises what the kernel threw."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
+        found = exchange(self._process, request)
+        if found is None:
             self._log.seek(0)
             raise AssertionError(f"The kernel's process ended: {self._log.read()[-3000:].decode(errors='replace')}")
-        found: dict[str, Any] = json.loads(line)
         if "error" in found:
             raise KernelError(f"{found['kind']}: {found['error']}")
         return found

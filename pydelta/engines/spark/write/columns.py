@@ -66,10 +66,10 @@ __all__ = [
     "cast_parts",
     "conform",
     "ddl",
+    "default_of",
     "json_row",
     "name",
     "raised",
-    "refuse_no_default",
     "same_type",
     "stored",
     "violation_in",
@@ -252,8 +252,8 @@ def absent(field: StructField) -> Column:
     return as_type(value, field.data_type)
 
 
-def refuse_no_default(field: StructField) -> None:
-    """Check that DEFAULT stands for a value of a column.
+def default_of(field: StructField) -> Column:
+    """Return what DEFAULT stands for.
 
     Raises:
         SchemaMismatchError: The column is NOT NULL, and has no default.
@@ -264,6 +264,7 @@ def refuse_no_default(field: StructField) -> None:
             hint="Write a value, or give the column a default: ALTER TABLE … ALTER COLUMN … SET DEFAULT.",
             condition=Condition.of("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=field.name),
         )
+    return absent(field)
 
 
 def _generate(
