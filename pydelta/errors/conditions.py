@@ -110,7 +110,7 @@ _BY_STATE: Final = {
         DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD
     """,
     "23001": "DELTA_VIOLATE_CONSTRAINT DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
-    "23502": "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
+    "23502": "DELTA_MISSING_NOT_NULL_COLUMN_VALUE DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
     "23512": "DELTA_NEW_CHECK_CONSTRAINT_VIOLATION DELTA_NEW_NOT_NULL_VIOLATION",
     "25000": "DELTA_INVALID_ISOLATION_LEVEL",
     "25006": "DELTA_STORAGE_READ_ONLY",
@@ -442,6 +442,7 @@ PHRASES: Final[Mapping[str, str]] = {
     "DELTA_METADATA_MISMATCH": "A metadata mismatch was detected",
     "DELTA_MISSING_CHANGE_DATA": "change data was not recorded",
     "DELTA_MISSING_DELTA_TABLE": "is not a Delta table",
+    "DELTA_MISSING_NOT_NULL_COLUMN_VALUE": "is missing from the data being written into the table",
     "DELTA_MODE_NOT_SUPPORTED": "Specified mode '{mode}' is not supported",
     "DELTA_MULTIPLE_CDC_BOUNDARY": "arguments provided for CDC read",
     "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE": "multiple source rows matched",

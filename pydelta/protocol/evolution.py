@@ -123,13 +123,17 @@ def _mismatch(table: StructType, data: StructType, differences: list[str]) -> Sc
 
 
 _TYPES: Final = re.compile(r"column '(.*)' is .* in the data and .* in the table", re.DOTALL)
+_LEFT_OUT: Final = re.compile(r"column '(.*)' is NOT NULL in the table and missing in the data", re.DOTALL)
 
 
 def _condition(differences: list[str]) -> Condition:
-    """Choose the error condition. Types that cannot be merged come first, as when the reference merges schemas."""
+    """Choose the error condition, in the reference's order: it merges schemas first and looks for values last."""
     for text in differences:
         if found := _TYPES.fullmatch(text):
             return Condition.of("DELTA_FAILED_TO_MERGE_FIELDS", currentField=found[1], updateField=found[1])
+    left_out = [_LEFT_OUT.fullmatch(text) for text in differences]
+    if all(left_out) and left_out[0] is not None:
+        return Condition.of("DELTA_MISSING_NOT_NULL_COLUMN_VALUE", columnName=left_out[0][1])
     return Condition.of("DELTA_METADATA_MISMATCH")
 
 

@@ -156,7 +156,7 @@ def _struct(array: pa.Array, data_type: StructType, target: pa.StructType, path:
             raise SchemaMismatchError(
                 f"The rows have no field {inner!r}, which is NOT NULL in the table.",
                 hint="Add the field to the rows.",
-                condition=Condition.of("DELTA_METADATA_MISMATCH"),
+                condition=Condition.of("DELTA_MISSING_NOT_NULL_COLUMN_VALUE", columnName=inner),
             )
         absent = at is None
         child = pa.nulls(len(array), into.type) if absent else _fit(given[at], field.data_type, into.type, inner)

@@ -77,8 +77,14 @@ def test_a_mismatch_names_the_columns_and_shows_both_schemas():
 def test_names_compare_ignoring_case_and_a_missing_nullable_column_is_fine():
     check_write_compatible(struct(id="long", name="string"), struct(NAME="string"))
     required = StructType((StructField("id", PrimitiveType("long"), False), StructField("x", PrimitiveType("long"))))
-    with pytest.raises(SchemaMismatchError, match="NOT NULL in the table and missing"):
-        check_write_compatible(required, struct(x="long"))
+    for data, condition in (
+        (struct(x="long"), "DELTA_MISSING_NOT_NULL_COLUMN_VALUE"),
+        (struct(x="long", y="long"), "DELTA_METADATA_MISMATCH"),
+        (struct(x="date", y="long"), "DELTA_FAILED_TO_MERGE_FIELDS"),
+    ):
+        with pytest.raises(SchemaMismatchError, match="'id' is NOT NULL in the table and missing") as refused:
+            check_write_compatible(required, data)
+        assert refused.value.getCondition() == condition
     with pytest.raises(SchemaMismatchError, match="occurs twice"):
         check_write_compatible(struct(a="long"), StructType((*struct(a="long").fields, *struct(A="long").fields)))
 
