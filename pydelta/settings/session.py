@@ -133,6 +133,8 @@ class Settings:
         "RESTORE refuses versions whose files a running VACUUM may be deleting.")
     local_max_bytes: int = setting("local.maxBytes", _or_zero(parse_bytes), "64mb",
         "Bytes of files that a change reads or rewrites in this process, without a Spark job; 0 for none.")
+    local_source_max_bytes: int = setting("local.sourceMaxBytes", _or_zero(parse_bytes), "64mb",
+        "Bytes of rows that a MERGE without a session holds in memory; more are paired through temporary files.")
     local_changes_max_bytes: int | None = unset("local.changesMaxBytes", _or_zero(parse_bytes), None,
         "The same limit for DELETE and UPDATE, which read a row group at a time; unset: local.maxBytes if that is set, "
         "else none with a master local[…].")

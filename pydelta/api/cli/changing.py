@@ -177,7 +177,7 @@ def _add_merge(app: typer.Typer) -> None:
     ) -> None:
         """Merge the rows of a file into the table, in one version."""
         nothing = {"keep", "skip"}
-        given = rows_of(rows, form, bad_records, option)
+        given = rows_of(rows, form, bad_records, option, streamed=True)
         result = open_local(path, option, time_zone).merge(
             given,
             on,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pydelta.api.console.command_line import storage_options
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["open_local", "print_result", "rows_of", "set_aside"]
 
 _ARROW_FILE = b"ARROW1"
+_BATCH_ROWS = 65_536
 
 
 def open_local(path: str, options: Sequence[str] | None, time_zone: str | None = None) -> LocalTable:
@@ -35,8 +37,13 @@ def open_local(path: str, options: Sequence[str] | None, time_zone: str | None =
 
 
 def rows_of(
-    file: str, form: str | None, bad_records: str | None = None, options: Sequence[str] | None = None
-) -> pa.Table | TextFile:
+    file: str,
+    form: str | None,
+    bad_records: str | None = None,
+    options: Sequence[str] | None = None,
+    *,
+    streamed: bool = False,
+) -> pa.Table | pa.RecordBatchReader | TextFile:
     """Read the rows of a file; rows of text are read later, by the table's schema.
 
     Args:
@@ -44,6 +51,7 @@ def rows_of(
         form: Its format; None for the one that its name shows.
         bad_records: Location of the table for rows of text that do not fit.
         options: Storage options as given on the command line, for that table.
+        streamed: Whether rows with types come as a reader, which raises the error for a file that cannot be read.
 
     Raises:
         InvalidArgumentError: The format is unknown, or the file cannot be read.
@@ -66,33 +74,57 @@ def rows_of(
             "--bad-records works only with .csv and .ndjson.",
             hint="Leave it out: the values of other formats have types.",
         )
+    if streamed:
+        batches = _checked(file, readers[named](file))
+        return pa.RecordBatchReader.from_batches(next(batches), batches)
+    with closing(_checked(file, readers[named](file))) as batches:
+        schema = next(batches)
+        return pa.Table.from_batches(batches, schema)
+
+
+def _checked(file: str, batches: Iterator[Any]) -> Generator[Any]:
+    """Yield the schema of a file and then its batches; say which file cannot be read.
+
+    Raises:
+        InvalidArgumentError: It cannot.
+    """
+    import pyarrow as pa
+
     try:
-        rows: pa.Table = readers[named](file)
+        yield from batches
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise InvalidArgumentError(f"The rows of {file} cannot be read: {text}", hint="Check the file.") from error
-    return rows
 
 
-def _parquet(file: str) -> pa.Table:
+def _parquet(file: str) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with open(file, "rb") as stream:
-        return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read()
+        parquet = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+        yield parquet.schema_arrow
+        yield from parquet.iter_batches(_BATCH_ROWS)
 
 
-def _arrow(file: str) -> pa.Table:
+def _arrow(file: str) -> Iterator[Any]:
     """Read the rows of Arrow's file format, or of its stream format."""
     import pyarrow as pa
 
     with open(file, "rb") as stream:
         is_file = stream.read(len(_ARROW_FILE)) == _ARROW_FILE
         stream.seek(0)
-        with pa.ipc.open_file(stream) if is_file else pa.ipc.open_stream(stream) as reader:
-            return reader.read_all()
+        if not is_file:
+            with pa.ipc.open_stream(stream) as reader:
+                yield reader.schema
+                yield from reader
+            return
+        with pa.ipc.open_file(stream) as parts:
+            yield parts.schema
+            for number in range(parts.num_record_batches):
+                yield parts.get_batch(number)
 
 
-def set_aside(rows: pa.Table | TextFile) -> dict[str, int]:
+def set_aside(rows: pa.Table | pa.RecordBatchReader | TextFile) -> dict[str, int]:
     """Count the rows of text that were set aside; nothing if there were none."""
     from pydelta.engines.arrow.text_source import TextFile
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import polars as pl
@@ -60,11 +61,14 @@ from pydelta.commands.vacuum.command import Vacuum, VacuumResult
 from pydelta.commands.write.command import RowSource, Write, WriteResult
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.deprecation import warn_deprecated
-from pydelta.engines.arrow.engine import ArrowEngine, column_of, only_spark
+from pydelta.engines.arrow.columns import only_spark
+from pydelta.engines.arrow.engine import ArrowEngine, column_of
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.local_merge import clauses_of
 from pydelta.engines.arrow.scans import Scan, logical_schema
+from pydelta.engines.arrow.source_rows import SourceRows
 from pydelta.engines.arrow.sources import ArrowRows, arrow_of, refuse_new_rules, refuse_rules, schema_of_arrow
+from pydelta.engines.arrow.spill import GivenRows
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.text_source import TextFile, TextSource
 from pydelta.errors import InvalidArgumentError, error_context
@@ -323,7 +327,7 @@ class LocalTable:
 
     def merge(
         self,
-        rows: pa.Table | pl.DataFrame | TextFile,
+        rows: pa.Table | pl.DataFrame | pa.RecordBatchReader | TextFile,
         on: str | Sequence[str],
         *,
         matched: str | None = "update",
@@ -334,7 +338,8 @@ class LocalTable:
 
         Args:
             rows: Columns are matched by name, ignoring case. A column that the rows lack stays unchanged in existing
-                rows, and is null in new ones.
+                rows, and is null in new ones. Rows of a reader, and of a large table, are paired through temporary
+                files, so that memory stays small; see ``local.sourceMaxBytes``.
             on: The key columns, named as in SQL. A null matches nothing.
             matched: ``update`` sets the columns that the rows have, ``delete`` deletes; None keeps matching rows.
             not_matched: ``insert`` adds the rows that match no row of the table; None skips them.
@@ -344,25 +349,28 @@ class LocalTable:
             BindError, SchemaMismatchError: The table lacks a column, or a value does not fit its column's type.
             InvalidArgumentError: Several rows match the same row of the table, or there is nothing to do.
             UnsupportedFeatureError: The table has rules, keys or types that need Spark; the error names them.
+            StorageError: Temporary files cannot be written.
         """
         with error_context(table=self._log.uri):
             clauses = clauses_of(matched, not_matched, not_matched_by_source)
-            engine = self._engine
-            given = self._given(rows)
             key_names = names_of(on, "Key columns")
+            most = self._log.settings.local_source_max_bytes
+            given = GivenRows.of(rows, most_bytes=most) if isinstance(rows, pa.RecordBatchReader) else self._given(rows)
+            given = GivenRows.of_table(given) if isinstance(given, pa.Table) else given
 
             def begin(snapshot: Snapshot) -> Merging:
-                found = given.table(snapshot) if isinstance(given, TextFile) else given
-                source = ArrowRows(self._log, snapshot, found)
+                found = given.rows(snapshot, most_bytes=most) if isinstance(given, TextFile) else given
+                source = SourceRows(self._log, snapshot, found)
                 keys = [column_of(snapshot, name).name for name in key_names]
                 if not keys or not set(keys) <= set(source.schema.names):
                     raise InvalidArgumentError(
                         f"The rows have no column {', '.join(set(keys) - set(source.schema.names)) or 'to match by'}.",
                         hint="Name columns by which rows of both sides are matched.",
                     )
-                return engine.merging(snapshot, source.as_table(snapshot.schema), keys, clauses)
+                return self._engine.merging(snapshot, source, keys, clauses)
 
-            return run(Merge(begin, clauses), self._context)
+            with closing(given):
+                return run(Merge(begin, clauses), self._context)
 
     def optimize(
         self, where: str | None = None, *, zorder_by: Sequence[str] = (), full: bool = False

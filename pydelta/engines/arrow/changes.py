@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -142,7 +143,8 @@ def rewrite(
     Args:
         snapshot: The table.
         files: Rows of its file table.
-        rows: The rows that matched, by position in ``files`` (every position must be present), or None for all.
+        rows: The rows that matched, by position in ``files`` (every position must be present), or None for all. Threads
+            look them up, once per file.
         change: Change of these rows and of the others.
         task: Options for writing files of the table.
         place: Store of the files.
@@ -158,7 +160,7 @@ def rewrite(
     refuse_table(snapshot)
     adds = snapshot.files.adds(files)
     sources = [
-        _Source(add=add, file=old_file(add), matched=None if rows is None else rows[number])
+        _Source(add=add, file=old_file(add), matched=None if rows is None else partial(rows.__getitem__, number))
         for number, add in enumerate(adds)
     ]
     hidden = hidden_rows([item.file for item in sources], store=place.store, root=task.table_uri, options=place.options)
@@ -175,11 +177,11 @@ def rewrite(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A file to rewrite. ``matched`` are the rows that matched, or None for all."""
+    """A file to rewrite. ``matched`` returns the rows that matched; None for all."""
 
     add: AddFile
     file: OldFile
-    matched: RowSet | None
+    matched: Callable[[], RowSet] | None
 
 
 class _Writing:
@@ -216,7 +218,7 @@ class _Writing:
         """Write one file's changed rows. Returns the number of rows given to the writers."""
         keys = [column.name for column in self._task.partition_columns]
         values = tuple(source.add.partition_values.get(key) or None for key in keys)
-        matched = None if source.matched is None else source.matched.positions()
+        matched = None if source.matched is None else source.matched().positions()
         given = 0
         for start, batch in read_batches(
             source.file, self._task.file_schema, self._place.store, most_bytes=self._place.most_bytes

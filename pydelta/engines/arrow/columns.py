@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pydelta.engines.arrow.evaluate import Columns, true_rows
 from pydelta.engines.arrow.expressions import Exact, NotHere, check_simple
 from pydelta.engines.arrow.tasks.arrow import optional
+from pydelta.errors import UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.predicate.expressions import Column, fields_of
@@ -41,6 +42,7 @@ __all__ = [
     "fields_in",
     "files_of_partitions",
     "needs_sparks_reader",
+    "only_spark",
     "partition_scalar",
     "refuse_depth",
     "refuse_table",
@@ -245,3 +247,13 @@ def files_of_partitions(snapshot: Snapshot, files: pl.DataFrame, condition: Exac
     texts = {name: found[PV_PREFIX + name].to_list() for name in names}
     holds = true_rows(condition, columns.of_partitions(texts), found.height)
     return files.join(found.filter(pl.Series(holds)), on=keys, how="semi", nulls_equal=True)
+
+
+def only_spark(reason: Exception, snapshot: Snapshot) -> UnsupportedFeatureError:
+    """Return the error for work that only Spark can do."""
+    return UnsupportedFeatureError(
+        f"Only Spark is sure to compute this right: {reason}.",
+        features=("a command without Spark",),
+        hint="Run it in a session: DeltaTable.forPath(spark, path), or pydelta sql.",
+        table=snapshot.table_uri,
+    )

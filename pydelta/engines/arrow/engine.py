@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 
 from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.merge import MergeClause, Merging
@@ -18,16 +17,17 @@ from pydelta.commands.engine import Assignments, BoundCondition, BoundUpdate, Re
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.engines.arrow.changes import FilePlace, delete_rows, find_rows, rewrite
-from pydelta.engines.arrow.columns import files_of_partitions
+from pydelta.engines.arrow.columns import files_of_partitions, only_spark
 from pydelta.engines.arrow.exact import assigned, exact, field_of
 from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
 from pydelta.engines.arrow.local_merge import LocalMerging
 from pydelta.engines.arrow.rearrange import ANY_SIZE, RowOrder, compact, lay_out
+from pydelta.engines.arrow.source_rows import SourceRows
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.updates import update_rows
-from pydelta.errors import BindError, ConflictingSetError, InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import BindError, ConflictingSetError, InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import PV_PREFIX
@@ -43,12 +43,11 @@ from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import PrimitiveType, StructField
 from pydelta.storage.discarding import discard
 
-__all__ = ["ArrowEngine", "column_of", "only_spark"]
+__all__ = ["ArrowEngine", "column_of"]
 
 _FLOAT: Final = PrimitiveType("float")
 _TIMESTAMP: Final = PrimitiveType("timestamp")
 _COMPUTED: Final = "delta.generationExpression"
-_HINT: Final = "Run it in a session: DeltaTable.forPath(spark, path), or pydelta sql."
 
 
 class ArrowEngine(RefusingEngine):
@@ -190,9 +189,9 @@ class ArrowEngine(RefusingEngine):
         )
 
     def merging(
-        self, snapshot: Snapshot, source: pa.Table, on: Sequence[str], clauses: Sequence[MergeClause]
+        self, snapshot: Snapshot, source: SourceRows, on: Sequence[str], clauses: Sequence[MergeClause]
     ) -> Merging:
-        """Bind a merge of rows with the table's types and names to a version of the table.
+        """Bind a merge of rows to a version of the table.
 
         Raises:
             UnsupportedFeatureError: Only Spark can do it reliably. The message has the reason.
@@ -204,6 +203,7 @@ class ArrowEngine(RefusingEngine):
             task=self.write_task(snapshot),
             place=self._place,
             refused=lambda reason: only_spark(reason, snapshot),
+            most_bytes=self._log.settings.local_source_max_bytes,
         )
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
@@ -280,13 +280,3 @@ def column_of(snapshot: Snapshot, name: str) -> StructField:
             raise BindError(f"There is no field {name}.", hint=f"{field.name!r} is {field.data_type}.") from None
         raise only_spark(NotHere("a field in a column"), snapshot)
     return field
-
-
-def only_spark(reason: Exception, snapshot: Snapshot) -> UnsupportedFeatureError:
-    """Return the error for work that only Spark can do."""
-    return UnsupportedFeatureError(
-        f"Only Spark is sure to compute this right: {reason}.",
-        features=("a command without Spark",),
-        hint=_HINT,
-        table=snapshot.table_uri,
-    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
-import pyarrow as pa
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeMatches
 from pydelta.commands.change.reconcile import Passed
@@ -14,7 +14,10 @@ from pydelta.commands.engine import RewriteOutput
 from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.expressions import SOURCE, Exact, NotHere, both, compare
 from pydelta.engines.arrow.merge_rule import ArrowClause, MergeRule, SeveralSources, ranges
+from pydelta.engines.arrow.merge_source import HeldSource, MergeSource
 from pydelta.engines.arrow.merging import ArrowMerge
+from pydelta.engines.arrow.source_rows import SourceRows
+from pydelta.engines.arrow.spilled_merge import SpilledSource
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.errors import DeltaError, InvalidArgumentError
@@ -56,12 +59,12 @@ class LocalMerging:
 
     Args:
         snapshot: The table.
-        source: The rows, with the table's types and names.
-        on: Names of the columns that are equal in rows that match.
+        source: The rows, and the names of the columns that are equal in rows that match.
         clauses: Clauses from ``clauses_of``.
         task: Options for writing files of the table.
         place: Store of the files.
         refused: Function that makes the error for work that only Spark can do.
+        most_bytes: Bytes of the rows that are held in memory; more are paired through temporary files.
 
     Raises:
         UnsupportedFeatureError: The table, or a type, needs Spark. The message has the reason.
@@ -70,25 +73,35 @@ class LocalMerging:
     def __init__(
         self,
         snapshot: Snapshot,
-        source: tuple[pa.Table, Sequence[str]],
+        source: tuple[SourceRows, Sequence[str]],
         clauses: Sequence[MergeClause],
         *,
         task: WriteTask,
         place: FilePlace,
         refused: Callable[[Exception], DeltaError],
+        most_bytes: int,
     ) -> None:
         started = time.monotonic()
         rows, on = source
-        self._rows, self._refused = rows, refused
+        self._source, self._refused = rows, refused
         self.schema: StructType = snapshot.schema
         self.condition_sql = " AND ".join(f"(target.{name} = source.{name})" for name in on)
         self.clause_texts: Sequence[str | None] = [None] * len(clauses)
-        columns = {name: Column((SOURCE, str(place)), self._type(name)) for place, name in enumerate(rows.column_names)}
+        names = rows.schema.names
+        columns = {name: Column((SOURCE, str(place)), self._type(name)) for place, name in enumerate(names)}
         keys = {name: columns[name] for name in on}
         try:
             rule = self._rule(keys, columns, clauses)
-            self._filters = ranges(rule, rows, {name.lower() for name in snapshot.partition_columns})
-            self._merge = ArrowMerge(snapshot, rule, rows, task=task, place=place)
+            held = rows.nbytes <= most_bytes
+            table = rows.table() if held else None
+            parts = rows.blocks() if table is None else [table]
+            self._filters = ranges(rule, parts, {name.lower() for name in snapshot.partition_columns})
+            if table is None:
+                self._rows: MergeSource = SpilledSource(rows, rule)
+                task = replace(task, row_group_bytes=task.row_group_bytes // 2)  # Threads buffer a row group each.
+            else:
+                self._rows = HeldSource(table, rule)
+            self._merge = ArrowMerge(snapshot, rule, self._rows, task=task, place=place)
         except (NotHere, NeedsSpark) as reason:
             raise refused(reason) from None
         self.source_ms = int((time.monotonic() - started) * 1000)
@@ -128,7 +141,7 @@ class LocalMerging:
 
     def count_source(self) -> int:
         """See ``Merging.count_source``."""
-        return int(self._rows.num_rows)
+        return self._rows.num_rows
 
     def source_reads_table(self) -> bool:
         """See ``Merging.source_reads_table``. The rows do not come from a plan."""
@@ -165,3 +178,4 @@ class LocalMerging:
 
     def close(self) -> None:
         """See ``Merging.close``."""
+        self._rows.close()

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
@@ -133,12 +133,12 @@ def _keys_in(part: Exact) -> tuple[Exact, Exact] | None:
     return None
 
 
-def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> list[Expr]:
+def ranges(rule: MergeRule, source: Iterable[pa.Table], partitions: Collection[str]) -> list[Expr]:
     """Find conditions over the table's keys that are true for every row with a match, or ``FALSE`` if none can match.
 
     Args:
         rule: The merge.
-        source: Rows of the source.
+        source: Rows of the source, in parts.
         partitions: Partition columns of the table, in lower case. Their values in file entries are not rounded.
 
     Returns:
@@ -148,34 +148,70 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
     Raises:
         NotHere: Only Spark can compute the result for a key.
     """
+    seen = [_KeyValues() for _ in rule.keys]
+    for part in source:
+        column = both_sides(None, part)
+        for values, (_, theirs) in zip(seen, rule.keys, strict=True):
+            values.add(evaluate(theirs, column, part.num_rows))
     found: list[Expr] = []
-    for mine, theirs in rule.keys:
-        values = evaluate(theirs, both_sides(None, source), source.num_rows)
-        if values.null_count == len(values):
+    for values, (mine, _) in zip(seen, rule.keys, strict=True):
+        if values.are_null:
             return [FALSE]
-        target = mine.child if isinstance(mine, Cast) else mine
-        kind = mine.type.name if isinstance(mine.type, PrimitiveType) else ""
-        if isinstance(mine.type, DecimalType):
-            kind = f"decimal({mine.type.precision},{mine.type.scale})"
-        elif kind not in _RANGED:
-            continue
-        if not isinstance(target, Column) or len(target.path) > 1:
-            continue
-        column = Column(target.path)
-        try:
-            distinct = pc.unique(values)
-            if len(distinct) <= MOST_LISTED:
-                listed = tuple(item for item in distinct.to_pylist() if item is not None)
-                if target.path[0].lower() in partitions or comparable(listed):
-                    found.append(In(column, listed))
-                    continue
-            bounds = pc.min_max(values)
-            low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        except (ValueError, OverflowError):  # Python cannot represent the time, so it does not narrow the files.
-            continue
-        low, high = outwards(low, ROUND_FLOOR), outwards(high, ROUND_CEILING)
-        found += [Compare(">=", column, Literal(low, kind)), Compare("<=", column, Literal(high, kind))]
+        found += _narrowing(mine, values, partitions)
     return found
+
+
+class _KeyValues:
+    """The values of a key: all of them while they are few, the smallest and the largest."""
+
+    def __init__(self) -> None:
+        self.are_null = True
+        self.distinct: pa.Array | None = None
+        self._is_few = True
+        self._bounds: pa.Array | None = None
+
+    def add(self, values: pa.Array) -> None:
+        """Add values, of which some may be null."""
+        values = values.drop_null()
+        if not len(values):
+            return
+        self.are_null = False
+        if self._is_few:
+            unique = pc.unique(values)
+            self.distinct = unique if self.distinct is None else pc.unique(pa.concat_arrays([self.distinct, unique]))
+            self._is_few = len(self.distinct) <= MOST_LISTED
+            self.distinct = self.distinct if self._is_few else None
+        bounds = pc.min_max(values)
+        ends = pa.array([bounds["min"], bounds["max"]], type=values.type)
+        self._bounds = ends if self._bounds is None else pa.concat_arrays([self._bounds, ends])
+
+    def ends(self) -> tuple[Any, Any]:
+        """Return the smallest and the largest value. ValueError, OverflowError: Python cannot represent one."""
+        bounds = pc.min_max(self._bounds)
+        return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _narrowing(mine: Exact, values: _KeyValues, partitions: Collection[str]) -> list[Expr]:
+    """Return conditions over a key of the table, none if it does not narrow the files."""
+    target = mine.child if isinstance(mine, Cast) else mine
+    kind = mine.type.name if isinstance(mine.type, PrimitiveType) else ""
+    if isinstance(mine.type, DecimalType):
+        kind = f"decimal({mine.type.precision},{mine.type.scale})"
+    elif kind not in _RANGED:
+        return []
+    if not isinstance(target, Column) or len(target.path) > 1:
+        return []
+    column = Column(target.path)
+    try:
+        if values.distinct is not None:
+            listed = tuple(values.distinct.to_pylist())
+            if target.path[0].lower() in partitions or comparable(listed):
+                return [In(column, listed)]
+        low, high = values.ends()
+    except (ValueError, OverflowError):  # Python cannot represent the time, so it does not narrow the files.
+        return []
+    low, high = outwards(low, ROUND_FLOOR), outwards(high, ROUND_CEILING)
+    return [Compare(">=", column, Literal(low, kind)), Compare("<=", column, Literal(high, kind))]
 
 
 def comparable(values: Sequence[Any]) -> bool:

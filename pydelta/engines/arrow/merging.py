@@ -12,9 +12,9 @@ If two rows of the source would change one row of the table, Spark reports the e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,44 +31,76 @@ from pydelta.engines.arrow.conform import without_empty
 from pydelta.engines.arrow.evaluate import Columns, evaluate, true_rows
 from pydelta.engines.arrow.expressions import NotHere, source_field
 from pydelta.engines.arrow.layout import output_of, written_columns
-from pydelta.engines.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array
+from pydelta.engines.arrow.merge_rule import MergeRule, SeveralSources, both_sides
+from pydelta.engines.arrow.merge_source import LiveRows, MergeSource, Numbers, Pairs, TargetRows, one_batch
 from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
 from pydelta.engines.arrow.tasks.arrow import file_array, replaced, same_shape
-from pydelta.engines.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.engines.arrow.tasks.write_files import FileRecord, WriteTask, run_task
-from pydelta.engines.arrow.threads import cores, read_files
+from pydelta.engines.arrow.threads import for_threads
 from pydelta.engines.arrow.updates import file_places, refuse_rules, required_places
 from pydelta.log import Snapshot
 from pydelta.predicate.expressions import Column, fields_of
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import decode_log_path
+from pydelta.protocol.roaring import Positions
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.schema import to_arrow_type
 from pydelta.storage.discarding import discard
 
-__all__ = ["ArrowMerge", "chunks"]
+__all__ = ["ArrowMerge"]
 
-_BATCH_ROWS: Final = 131_072
-_CHUNK_BYTES: Final = 64 * 1024 * 1024
-"""Files of this size per processor are joined at once, so that memory does not grow with the table."""
-_Places: Final = np.int64
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """Live rows of a file: their positions, and the columns that pairing reads."""
-
-    positions: npt.NDArray[np.int64]
-    batch: pa.RecordBatch
+_SMALL: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
     """Changing rows of a file, by position: the clause of each, and its row of the source, -1 without one."""
 
-    positions: npt.NDArray[np.int64]
-    clauses: npt.NDArray[np.signedinteger[Any]]
-    sources: npt.NDArray[np.signedinteger[Any]]
+    positions: Numbers
+    clauses: Numbers
+    sources: Numbers
+
+    @classmethod
+    def of(cls, positions: Numbers, clauses: Numbers, sources: Numbers) -> _Changing:
+        """Sort the rows by position, in arrays as small as their values allow."""
+        order = np.argsort(positions, kind="stable")
+        positions, sources = positions[order], sources[order]
+        if not len(positions) or int(positions[-1]) < _SMALL:
+            positions = positions.astype(np.int32)
+        if not len(sources) or int(sources.max()) < _SMALL:
+            sources = sources.astype(np.int32)
+        return cls(positions, clauses[order].astype(np.int16), sources)
+
+    def followed_by(self, more: _Changing) -> _Changing:
+        """Append rows at later positions."""
+        return _Changing(
+            np.concatenate([self.positions, more.positions]),
+            np.concatenate([self.clauses, more.clauses]),
+            np.concatenate([self.sources, more.sources]),
+        )
+
+
+_V = TypeVar("_V")
+
+
+class _Made(Mapping[int, _V]):
+    """Values by the numbers of files, each made from the file's changing rows when it is asked for."""
+
+    def __init__(self, of: Mapping[int, _Changing], make: Callable[[Positions], _V]) -> None:
+        self._of, self._make = of, make
+
+    def __getitem__(self, number: int) -> _V:
+        return self._make(self._of[number].positions.astype(np.uint64))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+
+def _positions(positions: Positions) -> Positions:
+    return positions
 
 
 class ArrowMerge:
@@ -77,7 +109,7 @@ class ArrowMerge:
     Args:
         snapshot: The table.
         rule: The merge.
-        source: Rows of the source, with columns named by their positions.
+        source: The source, whose columns expressions name by their positions.
         task: Options for writing files of the table.
         place: Store of the files.
 
@@ -86,17 +118,13 @@ class ArrowMerge:
     """
 
     def __init__(
-        self, snapshot: Snapshot, rule: MergeRule, source: pa.Table, *, task: WriteTask, place: FilePlace
+        self, snapshot: Snapshot, rule: MergeRule, source: MergeSource, *, task: WriteTask, place: FilePlace
     ) -> None:
         refuse_table(snapshot)
         values: set[str] = {name for clause in rule.clauses for name in clause.values}
         refuse_rules(snapshot, inserts=bool(rule.numbers(ClauseOn.NOT_MATCHED)))
         self._snapshot, self._rule, self._task, self._place = snapshot, rule, task, place
-        self._columns = ArrowColumns(snapshot, rule.table_fields)
-        self._read: pa.Schema = self._columns.schema
-        if not len(self._read):  # With partition columns alone, any column of the files gives the number of rows.
-            flat = [field for field in task.file_schema if not pa.types.is_nested(field.type)]
-            self._read = pa.schema([*flat, *task.file_schema][:1])
+        self._target = TargetRows(snapshot, rule, task=task, place=place)
         self._source = source
         self._places = file_places(snapshot, task, values)
         self._required = required_places(snapshot, task)
@@ -107,7 +135,6 @@ class ArrowMerge:
         }
         self._check_values()
         self._found: dict[int, _Changing] = {}
-        self._unpaired: npt.NDArray[np.int64] = np.arange(source.num_rows, dtype=_Places)
 
     def _check_values(self) -> None:
         """Check that the values of all clauses have the types of their columns, and that files hold these types."""
@@ -139,25 +166,17 @@ class ArrowMerge:
             StorageError: A file is missing or damaged, or the store failed.
         """
         adds = self._snapshot.files.adds(files)
-        paired = np.zeros(self._source.num_rows, dtype=np.bool_)
         counts = {"updated": 0, "deleted": 0, "alone_updated": 0, "alone_deleted": 0}
-        theirs = self._keys_of_source()
-        for numbers in chunks([add.size for add in adds], max(_CHUNK_BYTES * cores(), self._source.nbytes)):
-            part = [adds[number] for number in numbers]
-            loaded = self._load(part)
-            joined = self._joined(part, loaded, theirs)
-            for at_part, number in enumerate(numbers):
-                at, sources = joined.get(at_part, (np.empty(0, _Places), np.empty(0, _Places)))
-                changing = self._of_file(part[at_part], loaded[at_part], at, sources, paired)
-                if len(changing.positions):
-                    self._found[number] = changing
-                    self._count(changing, counts)
-        self._unpaired = np.flatnonzero(~paired).astype(_Places)
+        alone = bool(self._rule.numbers(ClauseOn.NOT_MATCHED_BY_SOURCE))
+        for pairs in self._source.pairs(adds, self._target, all_rows=alone):
+            changing = self._changing(adds[pairs.number], pairs)
+            if len(changing.positions):
+                before = self._found.get(pairs.number)
+                self._found[pairs.number] = changing if before is None else before.followed_by(changing)
+                self._count(changing, counts)
         inserts = bool(self._rule.numbers(ClauseOn.NOT_MATCHED))
         return MergeMatches(
-            positions={number: item.positions.astype(np.uint64) for number, item in self._found.items()},
-            paired=int(paired.sum()) if inserts else 0,
-            **counts,
+            positions=_Made(self._found, _positions), paired=self._source.num_matched if inserts else 0, **counts
         )
 
     def _count(self, changing: _Changing, counts: dict[str, int]) -> None:
@@ -168,66 +187,9 @@ class ArrowMerge:
             if kind.on is ClauseOn.NOT_MATCHED_BY_SOURCE:
                 counts[f"alone_{what}"] += int(how_many)
 
-    def _load(self, adds: Sequence[AddFile]) -> list[_Loaded]:
-        place, schema = self._place, self._read
-        old = [old_file(add) for add in adds]
-        hidden = hidden_rows(old, store=place.store, root=self._snapshot.table_uri, options=place.options)
-
-        def read(number: int) -> _Loaded:
-            positions, batches = [], []
-            for start, batch in read_batches(old[number], schema, place.store):
-                live = np.ones(batch.num_rows, dtype=np.bool_)
-                if number in hidden:
-                    live = ~rows_among(hidden[number], start, batch.num_rows)
-                positions.append(np.flatnonzero(live).astype(_Places) + start)
-                batches.append(batch if live.all() else batch.filter(pa.array(live)))
-            whole = np.concatenate(positions) if positions else np.empty(0, _Places)
-            return _Loaded(whole, _one_batch(pa.Table.from_batches(batches, schema=schema)))
-
-        return read_files(read, len(old), place.store)
-
-    def _keys_of_source(self) -> pl.DataFrame:
-        """Return the keys of the source's rows, with their positions as ``s``."""
-        column = both_sides(None, self._source)
-        theirs = {
-            f"k{number}": _joinable(evaluate(key, column, self._source.num_rows))
-            for number, (_, key) in enumerate(self._rule.keys)
-        }
-        return pl.DataFrame(theirs).with_row_index("s")
-
-    def _joined(
-        self, adds: Sequence[AddFile], loaded: Sequence[_Loaded], right: pl.DataFrame
-    ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Join by keys. Returns the positions of paired live rows and of source rows, by file."""
-        names = right.columns[1:]
-        parts = []
-        for number, (add, rows) in enumerate(zip(adds, loaded, strict=True)):
-            if not len(rows.positions):
-                continue
-            column = both_sides(self._columns.of(add.partition_values, rows.batch), None)
-            keys = {
-                name: _joinable(evaluate(key, column, rows.batch.num_rows))
-                for name, (key, _) in zip(names, self._rule.keys, strict=True)
-            }
-            part = pl.DataFrame(keys).with_row_index("at")
-            parts.append(part.with_columns(pl.lit(number, dtype=pl.UInt32).alias("file")))
-        if not parts or right.is_empty():
-            return {}
-        pairs = pl.concat(parts).join(right, on=names, how="inner", nulls_equal=False).select("file", "at", "s")
-        found = {}
-        for (number,), part in pairs.sort("file", "at", "s").group_by("file", maintain_order=True):
-            found[int(str(number))] = part["at"].to_numpy().astype(_Places), part["s"].to_numpy().astype(_Places)
-        return found
-
-    def _of_file(
-        self,
-        add: AddFile,
-        rows: _Loaded,
-        at: npt.NDArray[np.int64],
-        sources: npt.NDArray[np.int64],
-        paired: npt.NDArray[np.bool_],
-    ) -> _Changing:
-        """Find the rows of a file that change, and mark the paired rows of the source in ``paired``."""
+    def _changing(self, add: AddFile, pairs: Pairs) -> _Changing:
+        """Find the rows of a file that change, and mark the rows of the source that match."""
+        rows, at, sources = pairs.rows, pairs.at, pairs.sources
         column = self._pair(add, rows, at, sources)
         holds = np.ones(len(at), dtype=np.bool_)
         for part in self._rule.rest:
@@ -235,37 +197,32 @@ class ArrowMerge:
         if not holds.all():
             at, sources = at[holds], sources[holds]
             column = self._pair(add, rows, at, sources)
-        paired[sources] = True
+        self._source.mark(sources)
         clauses = self._first_of(ClauseOn.MATCHED, column, len(at))
         taken = clauses >= 0
         places, first, times = np.unique(at[taken], return_index=True, return_counts=True)
         if (times > 1).any() and not only_deletes(self._rule.clauses):
             raise SeveralSources("several rows of the source for one row")
-        clauses, sources = clauses[taken][first], sources[taken][first]
+        clauses, sources = clauses[taken][first], sources[taken][first].astype(np.int64)
         if self._rule.numbers(ClauseOn.NOT_MATCHED_BY_SOURCE):
             alone = np.ones(len(rows.positions), dtype=np.bool_)
             alone[at] = False
-            others = np.flatnonzero(alone).astype(_Places)
+            others = np.flatnonzero(alone)
             column = self._pair(add, rows, others, None)
             decided = self._first_of(ClauseOn.NOT_MATCHED_BY_SOURCE, column, len(others))
             others, decided = others[decided >= 0], decided[decided >= 0]
             places = np.concatenate([places, others])
             clauses = np.concatenate([clauses, decided])
-            sources = np.concatenate([sources, np.full(len(others), -1, _Places)])
-        order = np.argsort(places, kind="stable")
-        small = np.int32 if self._source.num_rows < 1 << 31 else np.int64
-        return _Changing(rows.positions[places[order]], clauses[order].astype(np.int16), sources[order].astype(small))
+            sources = np.concatenate([sources, np.full(len(others), -1, np.int64)])
+        return _Changing.of(rows.positions[places], clauses, sources)
 
-    def _pair(
-        self, add: AddFile, rows: _Loaded, at: npt.NDArray[np.int64], sources: npt.NDArray[np.int64] | None
-    ) -> Columns:
+    def _pair(self, add: AddFile, rows: LiveRows, at: Numbers, sources: Numbers | None) -> Columns:
         mine = rows.batch.take(pa.array(at))
-        theirs = None if sources is None else self._source.take(pa.array(sources))
-        return both_sides(self._columns.of(add.partition_values, mine), theirs)
+        return both_sides(self._target.of(add, mine), None if sources is None else self._source.rows(sources))
 
-    def _first_of(self, on: ClauseOn, column: Columns, size: int) -> npt.NDArray[np.int64]:
+    def _first_of(self, on: ClauseOn, column: Columns, size: int) -> Numbers:
         """Find for each row the first clause of a kind whose condition is true, -1 without one."""
-        found = np.full(size, -1, dtype=_Places)
+        found = np.full(size, -1, dtype=np.int64)
         for number in self._rule.numbers(on):
             condition = self._rule.clauses[number].condition
             holds = np.ones(size, dtype=np.bool_) if condition is None else true_rows(condition, column, size)
@@ -290,13 +247,13 @@ class ArrowMerge:
             change = self._change(dict(zip([add.path for add in adds], found, strict=True)), copy_others=copy_others)
             if len(change.of) < len(adds):
                 raise NotHere("a file that is in the table twice")
-            rows = {number: RowSet.of(item.positions.astype(np.uint64)) for number, item in enumerate(found)}
+            rows = _Made(dict(enumerate(found)), RowSet.of)
             written = rewrite(self._snapshot, files, rows, change, task=self._task, place=self._place)
             passed = replace(passed, copied=sum(change.copied.values()), updated=sum(change.updated.values()))
         if not self._rule.numbers(ClauseOn.NOT_MATCHED) or not self._source.num_rows:
             return written, passed
         try:
-            records, inserted = self._insert()
+            records, inserted, others = self._insert()
         except BaseException:
             discard(self._place.store, [decode_log_path(item.path).text for item in written.files])
             raise
@@ -308,7 +265,7 @@ class ArrowMerge:
             num_changes=written.num_changes + new.num_changes,
         )
         source = self._source.num_rows
-        return both, replace(passed, inserted=inserted, source=source, paired=source - len(self._unpaired))
+        return both, replace(passed, inserted=inserted, source=source, paired=source - others)
 
     def _updates(self, found: _Changing) -> bool:
         return any(self._rule.clauses[int(number)].action is ClauseAction.UPDATE for number in np.unique(found.clauses))
@@ -317,13 +274,13 @@ class ArrowMerge:
         return _Change(self, of, copy_others=copy_others)
 
     def new_rows(
-        self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.signedinteger[Any]]
+        self, clause: int, add: AddFile, before: pa.RecordBatch, sources: Numbers
     ) -> tuple[dict[int, pa.Array], list[pa.Array]]:
         """Compute the values that a clause sets in rows of a file, by the positions of columns in files.
 
         Also returns the new partition values of the rows, if the clause sets some.
         """
-        theirs = self._source.take(pa.array(sources)) if len(sources) and sources[0] >= 0 else None
+        theirs = self._source.rows(sources) if len(sources) and sources[0] >= 0 else None
         column = both_sides(self._values.of(add.partition_values, before), theirs)
         values = self._rule.clauses[clause].values
         size, partitions = before.num_rows, self._partitions[clause]
@@ -352,22 +309,27 @@ class ArrowMerge:
         if any(rows.column(place).null_count for place in self._required):
             raise NotHere("a null in a column that is NOT NULL")
 
-    def _insert(self) -> tuple[list[FileRecord], int]:
-        """Write the source rows without a pair that a clause inserts. Returns the files and the number of rows."""
-        rows = self._source.take(pa.array(self._unpaired))
-        clauses = self._first_of(ClauseOn.NOT_MATCHED, both_sides(None, rows), rows.num_rows)
-        batches: list[pa.RecordBatch] = []
-        inserted = 0
-        for number in self._rule.numbers(ClauseOn.NOT_MATCHED):
-            own = rows.filter(pa.array(clauses == number))
-            for start in range(0, own.num_rows, _BATCH_ROWS):
-                part = own.slice(start, _BATCH_ROWS)
-                inserted += part.num_rows
-                batches += self._inserted(number, part)
-        if not batches:
-            return [], 0
-        task = replace(self._task, encoders=cores())
-        return run_task(batches, task, partition_id=0, store=self._place.store), inserted
+    def _insert(self) -> tuple[list[FileRecord], int, int]:
+        """Write the source rows without a match that a clause inserts.
+
+        Returns the files, the number of rows in them, and that of all source rows without a match.
+        """
+        inserted = others = 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal inserted, others
+            for rows in self._source.unmatched():
+                others += rows.num_rows
+                clauses = self._first_of(ClauseOn.NOT_MATCHED, both_sides(None, rows), rows.num_rows)
+                for number in self._rule.numbers(ClauseOn.NOT_MATCHED):
+                    own = rows.filter(pa.array(clauses == number))
+                    if own.num_rows:
+                        inserted += own.num_rows
+                        yield from self._inserted(number, own)
+
+        task = for_threads(self._task, 1)
+        records = run_task(batches(), task, partition_id=0, store=self._place.store)
+        return records, inserted, others
 
     def _inserted(self, number: int, part: pa.Table) -> list[pa.RecordBatch]:
         """Make the new rows as a task takes them, with those of the change feed if there is one."""
@@ -440,8 +402,8 @@ class _Change:
         add: AddFile,
         batch: pa.RecordBatch,
         updated: npt.NDArray[np.bool_],
-        clauses: npt.NDArray[np.signedinteger[Any]],
-        sources: npt.NDArray[np.signedinteger[Any]],
+        clauses: Numbers,
+        sources: Numbers,
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], pa.RecordBatch | None]:
         """Compute updated values. Returns the batch, a mask of rows that change their partition, and those rows."""
         arrays: list[Any] = list(batch.columns)
@@ -465,35 +427,4 @@ class _Change:
         for mask, _ in going:
             leaving |= mask
         moved = [with_partitions(whole.filter(pa.array(mask)), partitions) for mask, partitions in going]
-        return whole, leaving, _one_batch(pa.Table.from_batches(moved)) if moved else None
-
-
-def chunks(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Divide files into runs of at most ``most`` bytes, or of one file. Pure.
-
-    Example:
-        >>> chunks([3, 4, 9, 1, 1], 8)
-        [[0, 1], [2], [3, 4]]
-    """
-    found: list[list[int]] = []
-    left = 0
-    for number, size in enumerate(sizes):
-        if not found or size > left:
-            found.append([])
-            left = most
-        found[-1].append(number)
-        left -= size
-    return found
-
-
-def _joinable(values: pa.Array) -> pl.Series:
-    """Convert keys so that they are equal in Polars if and only if they are equal in Spark."""
-    if pa.types.is_decimal(values.type):
-        values = values.cast(pa.string())  # With the same scale, equal numbers have equal text.
-    elif pa.types.is_temporal(values.type):
-        values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
-    return pl.Series(pl.from_arrow(values))
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([one_array(column) for column in table.columns], schema=table.schema)
+        return whole, leaving, one_batch(pa.Table.from_batches(moved)) if moved else None

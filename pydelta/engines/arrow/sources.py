@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.command import WriteTarget
-from pydelta.engines.arrow.columns import fields_in, refuse_depth
+from pydelta.engines.arrow.columns import fields_in, only_spark, refuse_depth
 from pydelta.engines.arrow.conform import conformed
-from pydelta.engines.arrow.engine import only_spark
 from pydelta.engines.arrow.evaluate import true_rows
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns

@@ -27,6 +27,7 @@ from pydelta.commands.write.plan import WritePlan
 from pydelta.engines.arrow.conform import conformed
 from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
 from pydelta.engines.arrow.sources import check_replaced, with_inserts
+from pydelta.engines.arrow.spill import GivenRows
 from pydelta.engines.arrow.tasks.csv_rows import CsvRows
 from pydelta.engines.arrow.tasks.json_rows import JsonRows
 from pydelta.engines.arrow.tasks.text_values import BadRow, TextRules, arrow_type, readable_type
@@ -128,7 +129,7 @@ class TextFile:
         self.path, self._form = path, form
         self._bad_log = None if bad_records is None else DeltaLog.for_table(bad_records, options=options)
         self.set_aside = 0
-        self._found: tuple[StructType, pa.Table] | None = None
+        self._found: tuple[StructType, GivenRows] | None = None
         self._append: Callable[[DeltaLog, pa.Table], object] | None = None
         self._zone: str | None = None
 
@@ -147,17 +148,28 @@ class TextFile:
         if self._bad_log is not None:
             refuse_overlap(self._bad_log.uri, table)
 
-    def table(self, snapshot: Snapshot) -> pa.Table:
-        """Return all rows that fit, with the columns that the file names. The file is read once per schema."""
+    def rows(self, snapshot: Snapshot, *, most_bytes: int) -> GivenRows:
+        """Return all rows that fit, with the columns that the file names. The file is read once per schema.
+
+        Args:
+            snapshot: The table.
+            most_bytes: Bytes of them that are held in memory; see ``GivenRows``.
+        """
         if self._found is None or self._found[0] != snapshot.schema:
+            self.close()
             with self._reader(snapshot.schema, snapshot.partition_columns, notes_names=True) as reader:
-                batches = list(self._good(reader))
                 schema = pa.schema([pa.field(field.name, arrow_type(field.data_type)) for field in reader.fields])
-                rows = pa.Table.from_batches(batches, schema=schema)
+                rows = GivenRows(self._good(reader), schema, most_bytes=most_bytes)
                 if isinstance(reader, JsonRows):
-                    rows = rows.select([name for name in schema.names if name in reader.named])
+                    rows.select([name for name in schema.names if name in reader.named])
             self._found = snapshot.schema, rows
         return self._found[1]
+
+    def close(self) -> None:
+        """Release the rows that ``rows`` returned."""
+        if self._found is not None:
+            self._found[1].close()
+            self._found = None
 
     @contextmanager
     def _reader(

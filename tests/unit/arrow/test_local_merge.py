@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from unittest.mock import patch
 
@@ -22,7 +23,9 @@ from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.engines.arrow.expressions import SOURCE, both, compare, concat, opposite
 from pydelta.engines.arrow.local_merge import LocalMerging
 from pydelta.engines.arrow.merge_rule import MOST_LISTED, ArrowClause, MergeRule, ranges
-from pydelta.engines.arrow.merging import ArrowMerge, chunks
+from pydelta.engines.arrow.merge_source import HeldSource, chunks
+from pydelta.engines.arrow.merging import ArrowMerge
+from pydelta.engines.arrow.spilled_merge import SpilledSource, hashes_of
 from pydelta.errors import (
     BindError,
     ConcurrentAppendException,
@@ -53,7 +56,11 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 
-def table(files, *, columns=None, partition_columns=("p",), properties=None):
+SPILLING = Settings.resolve({"spark.pydelta.local.sourceMaxBytes": "0"}, env={})
+"""Settings with which every source is paired through temporary files."""
+
+
+def table(files, *, columns=None, partition_columns=("p",), properties=None, spilled=False):
     store = MemoryStore(f"memory://localmerge{next(_NAMES)}/t")
     built = TableBuilder(
         store,
@@ -63,7 +70,23 @@ def table(files, *, columns=None, partition_columns=("p",), properties=None):
         protocol=FEATURES,
     )
     built.commit(*[built.file(data, partition) for data, partition in files])
-    return LocalTable(DeltaLog(store)), store
+    return LocalTable(DeltaLog(store, settings=SPILLING if spilled else None)), store
+
+
+@contextmanager
+def small_parts(collide):
+    """Make the parts of a spilled source so small that there are many; ``collide``: and few different hashes."""
+
+    def few(keys):
+        hashes, of = hashes_of(keys)
+        return hashes >> np.uint64(62) << np.uint64(62), of
+
+    with ExitStack() as stack:
+        for name in ("spill.BLOCK_ROWS", "spilled_merge._PASS_BITS", "spilled_merge._GROUP_BYTES"):
+            stack.enter_context(patch(f"pydelta.engines.arrow.{name}", 2))
+        if collide:
+            stack.enter_context(patch("pydelta.engines.arrow.spilled_merge.hashes_of", few))
+        yield
 
 
 def rows(keys, values, **others):
@@ -120,23 +143,31 @@ def test_rows_are_updated_and_inserted_and_the_counts_add_up(properties):
     ),
     twice=st.booleans(),
     moves=st.booleans(),
-    chunk=st.sampled_from([1, 64 * 1024 * 1024]),
+    way=st.sampled_from(["held", "held in parts", "spilled", "spilled with equal hashes"]),
 )
-def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice, moves, chunk):
+def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice, moves, way):
+    spilled = way.startswith("spilled")
+
     def part_of(key):
         return None if not moves or key is None or key % 3 == 0 else ("x", "y/é")[key % 2]
 
     matched, not_matched, alone = words
     files = [(part, [key for key, of in target if of == part]) for part in ("x", None)]
     merged, store = table(
-        [(rows(keys, [f"t{key}" for key in keys]), {"p": part}) for part, keys in files if keys], properties=properties
+        [(rows(keys, [f"t{key}" for key in keys]), {"p": part}) for part, keys in files if keys],
+        properties=properties,
+        spilled=spilled,
     )
     for _ in range(1 + twice):  # the second time over what the first one left: vectors, new files
         before = [row for row, count in now(store).items() for _ in range(count)]
         given = pa.table({"k": pa.array(source, pa.int64()), "s": pa.array([f"s{key}" for key in source], pa.string())})
         if moves:
             given = given.append_column("p", pa.array([part_of(key) for key in source], pa.string()))
-        with patch("pydelta.engines.arrow.merging._CHUNK_BYTES", chunk):
+        with ExitStack() as stack:
+            if way == "held in parts":
+                stack.enter_context(patch("pydelta.engines.arrow.merge_source._CHUNK_BYTES", 1))
+            if spilled:
+                stack.enter_context(small_parts(way.endswith("hashes")))
             merged.merge(given, on="k", matched=matched, not_matched=not_matched, not_matched_by_source=alone)
         expected = Counter()
         keys = {key for key in source if key is not None}
@@ -251,9 +282,13 @@ def test_a_value_that_cannot_be_set_says_so(values, error, text):
     assert merged.version == 0
 
 
+@pytest.mark.parametrize("kind", [HeldSource, SpilledSource])
 @pytest.mark.parametrize("properties", [None, VECTORS, FEED], ids=str)
-def test_a_merge_that_forgets_a_row_or_doubles_one_leaves_no_trace(monkeypatch, properties):
-    merged, store = table([(rows(range(20), ["a"] * 20), {"p": "x"})], properties=properties)
+def test_a_merge_that_forgets_a_row_or_doubles_one_leaves_no_trace(monkeypatch, properties, kind):
+    merged, store = table(
+        [(rows(range(20), ["a"] * 20), {"p": "x"})], properties=properties, spilled=kind is SpilledSource
+    )
+    unmatched = kind.unmatched
     before, write = sorted(item.path for item in store.list_all()), ArrowMerge.write
 
     def forgetful(self, *args, **options):
@@ -261,16 +296,17 @@ def test_a_merge_that_forgets_a_row_or_doubles_one_leaves_no_trace(monkeypatch, 
         self._found[0] = type(item)(item.positions[1:], item.clauses[1:], item.sources[1:])
         return write(self, *args, **options)
 
-    def doubling(self, *args, **options):
-        self._unpaired = np.concatenate([self._unpaired, self._unpaired[:1]])
-        return write(self, *args, **options)
+    def doubling(self):
+        for part in unmatched(self):
+            yield from (part, part.slice(0, 1))
 
-    for faulty in (forgetful, doubling):
-        monkeypatch.setattr(ArrowMerge, "write", faulty)
+    for owner, name, faulty in ((ArrowMerge, "write", forgetful), (kind, "unmatched", doubling)):
+        monkeypatch.setattr(ArrowMerge, "write", write)
+        monkeypatch.setattr(owner, name, faulty)
         with pytest.raises(RowsDoNotAddUpError):
             merged.merge(rows(range(10, 30), ["b"] * 20), on="k")
         assert sorted(item.path for item in store.list_all()) == before
-    monkeypatch.setattr(ArrowMerge, "write", write)
+    monkeypatch.setattr(kind, "unmatched", unmatched)
     assert merged.merge(rows(range(10, 30), ["b"] * 20), on="k").num_updated_rows == 10
 
 
@@ -313,8 +349,8 @@ def test_few_keys_of_many_digits_are_a_range(digits, kinds):
     rule = MergeRule.of(compare("=", Column(("k",), kind), Column((SOURCE, "0"), kind)), [])
     values = [Decimal(f"{n}".rjust(digits, "1")) for n in (1, 3)]
     source = pa.table({"k": pa.array(values, pa.decimal128(38, 0))})
-    assert [type(item) for item in ranges(rule, source, ())] == kinds
-    assert [type(item) for item in ranges(rule, source, ("k",))] == [In]
+    assert [type(item) for item in ranges(rule, [source], ())] == kinds
+    assert [type(item) for item in ranges(rule, [source], ("k",))] == [In]
 
 
 def test_rows_are_filtered_by_what_clauses_and_the_condition_say():
@@ -338,7 +374,11 @@ def test_rows_are_filtered_by_what_clauses_and_the_condition_say():
         ],
     )  # fmt: skip
     merge = ArrowMerge(
-        snapshot, rule, source, task=engine.write_task(snapshot), place=FilePlace(store=log.store, options=log.options)
+        snapshot,
+        rule,
+        HeldSource(source, rule),
+        task=engine.write_task(snapshot),
+        place=FilePlace(store=log.store, options=log.options),
     )
     files = snapshot.files.core
     matches = merge.find(files)

@@ -21,6 +21,7 @@ from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import RewriteOutput
 from pydelta.engines.arrow.expressions import SOURCE, Exact, NotHere, source_field, type_of
 from pydelta.engines.arrow.merge_rule import ArrowClause, MergeRule, ranges
+from pydelta.engines.arrow.merge_source import HeldSource
 from pydelta.engines.arrow.merging import ArrowMerge
 from pydelta.engines.arrow.tasks.arrow import file_array
 from pydelta.engines.spark.change.binding import folded
@@ -111,9 +112,9 @@ class ArrowFirstMerge:
                 f"a source of {'unknown size' if size is None else f'{size} bytes, more than {limit.setting}'}"
             )
         self.rows = self._collected(used)
-        self._filters = ranges(rule, self.rows, {name.lower() for name in self._snapshot.partition_columns})
+        self._filters = ranges(rule, [self.rows], {name.lower() for name in self._snapshot.partition_columns})
         task = self._arrow.write_task(self._snapshot)
-        self._merge = ArrowMerge(self._snapshot, rule, self.rows, task=task, place=written_by(task))
+        self._merge = ArrowMerge(self._snapshot, rule, HeldSource(self.rows, rule), task=task, place=written_by(task))
 
     def _collected(self, used: Mapping[int, Column]) -> pa.Table:
         """Collect the source's rows, converting the columns that are read to the table's types."""
@@ -144,7 +145,7 @@ def foresee_arrow(
         first.refuse_session()
         rule, _ = _rule(spark, snapshot, schema, bound, source._jdf.queryExecution().analyzed())
         task = first.write_task(snapshot)
-        ArrowMerge(snapshot, rule, pa.table({}), task=task, place=written_by(task))
+        ArrowMerge(snapshot, rule, HeldSource(pa.table({}), rule), task=task, place=written_by(task))
     except NotHere as reason:
         return f"spark: {reason}"
     return f"arrow, if the source and the files that its keys leave are not more than {limit.setting}"

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.engines.arrow.engine import only_spark
+from pydelta.engines.arrow.columns import only_spark
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.scans import Scan
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
