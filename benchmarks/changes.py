@@ -25,8 +25,6 @@ from pydelta.tables import DeltaTable
 
 ROWS = int(os.environ.get("PYDELTA_BENCH_ROWS", "8000000"))
 ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "3"))
-FILES = max(16, ROWS // 500_000)
-CHANGED = ROWS // 40
 
 # What both Spark engines run: the API is one and the same.
 _OPERATIONS = """
@@ -127,10 +125,15 @@ def _delta_rs(name: str, path: str, source: str) -> float:
 
 
 def run() -> dict[str, Any]:
-    """8 million rows (``PYDELTA_BENCH_ROWS``) of 5 columns in files of half a million at most.
+    """8 million rows (``PYDELTA_BENCH_ROWS``, 38 MB per million) of 5 columns in files of half a million at most.
 
     One table is partitioned by 8 values; the source's rows are spread over all files.
     """
+    return run_size(ROWS, ROUNDS)
+
+
+def run_size(size: int, rounds: int) -> dict[str, Any]:
+    """Run all changes on tables of so many rows, each in so many turns that count."""
     spark = pydelta.session(
         app_name="bench-changes", conf={"spark.driver.memory": "3g", "spark.ui.showConsoleProgress": "false"}
     )
@@ -145,7 +148,7 @@ def run() -> dict[str, Any]:
 
     result: dict[str, Any] = {}
     with reference or nullcontext(), tempfile.TemporaryDirectory() as folder:
-        bases = _tables(spark, folder)
+        bases = _tables(spark, folder, size)
         plans = [(name, "partitioned" if "partition" in name else "plain") for name in OPERATIONS]
         plans += [(name, "vectors") for name in _WITH_VECTORS]
         for name, kind in plans:
@@ -157,13 +160,13 @@ def run() -> dict[str, Any]:
                 contestants["delta-rs"] = _delta_rs
             if reference is not None:
                 contestants["delta-spark"] = reference
-            result[label] = _compare(contestants, name, bases[kind], folder)
+            result[label] = _compare(contestants, name, bases[kind], folder, rounds)
             print(label, result[label], flush=True)
     return result
 
 
-def _tables(spark: Any, folder: str) -> dict[str, str]:
-    rows = spark.range(ROWS, numPartitions=FILES).selectExpr(
+def _tables(spark: Any, folder: str, size: int) -> dict[str, str]:
+    rows = spark.range(size, numPartitions=max(16, size // 500_000)).selectExpr(
         "id",
         "cast(id % 8 as int) AS p",
         "rand(7) AS v",
@@ -174,8 +177,8 @@ def _tables(spark: Any, folder: str) -> dict[str, str]:
     rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(f"{folder}/vectors")
     rows.write.format("delta").partitionBy("p").save(f"{folder}/partitioned")
     # nine tenths are there already, one tenth is new
-    spark.range(CHANGED).selectExpr(
-        f"if(id % 10 = 0, {ROWS} + id, (id * 7919) % {ROWS}) AS id",
+    spark.range(size // 40).selectExpr(
+        f"if(id % 10 = 0, {size} + id, (id * 7919) % {size}) AS id",
         "cast(id % 8 as int) AS p",
         "0.5D AS v",
         "'corrected' AS s",
@@ -191,10 +194,10 @@ def _fingerprint(path: str) -> str:
 
 
 def _compare(
-    contestants: dict[str, Callable[[str, str, str], float]], name: str, base: str, folder: str
+    contestants: dict[str, Callable[[str, str, str], float]], name: str, base: str, folder: str, rounds: int
 ) -> dict[str, Any]:
     runs = {who: partial(_turn, run_one, name, f"{folder}/source") for who, run_one in contestants.items()}
-    medians = on_copies(runs, base, folder, rounds=ROUNDS, left=_fingerprint)
+    medians = on_copies(runs, base, folder, rounds=rounds, left=_fingerprint)
     to = "delta-spark" if "delta-spark" in medians else "pydelta"
     return {
         **ratios(medians, to=to),

@@ -191,13 +191,13 @@ def test_a_concurrent_delete_is_a_conflict_and_an_append_is_none(spark, partitio
 
 def test_rows_deleted_by_a_vector_are_gone_for_good(spark, tmp_path):
     path = str(tmp_path / "t")
-    spark.range(0, 100, numPartitions=2).write.format("delta").option("delta.enableDeletionVectors", "true").save(path)
+    spark.range(0, 100, numPartitions=3).write.format("delta").option("delta.enableDeletionVectors", "true").save(path)
     table = DeltaTable.forPath(spark, path)
     table.delete("id % 3 = 0")
     if not any(add.deletion_vector for add in adds(path)):
         pytest.fail("the table writes no deletion vectors")
     metrics = table.optimize().executeCompaction().first()["metrics"].asDict(recursive=True)
-    assert metrics["deletionVectorStats"] == {"numDeletionVectorsRemoved": 2, "numDeletionVectorRowsRemoved": 34}
+    assert metrics["deletionVectorStats"] == {"numDeletionVectorsRemoved": 3, "numDeletionVectorRowsRemoved": 34}
     assert [add.deletion_vector for add in adds(path)] == [None]
     assert spark.read.format("delta").load(path).count() == 66
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import json
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 
 def append(spark, path, first, last, files=1):
-    """Append whole numbers in some files, which a range of as many slices as there are cores does not become."""
-    bounds = [first + (last - first) * number // files for number in range(files + 1)]
-    parts = [spark.range(start, end, 1, 1) for start, end in itertools.pairwise(bounds)]
-    rows = functools.reduce(DataFrame.union, parts)
-    rows.withColumn("p", F.col("id") % 2).write.format("delta").mode("append").save(path)
+    """Append whole numbers, by as many tasks as there shall be files."""
+    limit = "spark.pydelta.local.maxBytes"
+    before = spark.conf.get(limit, None)
+    spark.conf.set(limit, "0")  # Without tasks, they become one file.
+    try:
+        rows = spark.range(first, last, 1, files).withColumn("p", F.col("id") % 2)
+        rows.write.format("delta").mode("append").save(path)
+    finally:
+        spark.conf.unset(limit) if before is None else spark.conf.set(limit, before)
 
 
 class Query:
