@@ -1,4 +1,4 @@
-"""The benchmark ``changes`` on a table of 3 GB: 80 million rows. It takes most of an hour."""
+"""Compare the changes of ``changes`` on a table of 3 GB: 80 million rows. It takes most of an hour."""
 
 from __future__ import annotations
 

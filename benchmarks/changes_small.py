@@ -1,4 +1,4 @@
-"""The benchmark ``changes`` on a table of 76 MB: 2 million rows."""
+"""Compare the changes of ``changes`` on a table of 76 MB: 2 million rows."""
 
 from __future__ import annotations
 

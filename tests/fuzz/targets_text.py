@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from pydelta.api.sql.grammar.parsing import is_ours, parse_statement
+from pydelta.api.sql.grammar import is_ours, parse_statement
 from pydelta.api.sql.grammar.splitting import is_blank, split_statements
 from pydelta.errors import DeltaError
 from pydelta.manifests.state import STATE_PATH, read_state

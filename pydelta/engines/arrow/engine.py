@@ -203,7 +203,6 @@ class ArrowEngine(RefusingEngine):
             task=self.write_task(snapshot),
             place=self._place,
             refused=lambda reason: only_spark(reason, snapshot),
-            most_bytes=self._log.settings.local_source_max_bytes,
         )
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:

@@ -64,7 +64,6 @@ class LocalMerging:
         task: Options for writing files of the table.
         place: Store of the files.
         refused: Function that makes the error for work that only Spark can do.
-        most_bytes: Bytes of the rows that are held in memory; more are paired through temporary files.
 
     Raises:
         UnsupportedFeatureError: The table, or a type, needs Spark. The message has the reason.
@@ -79,7 +78,6 @@ class LocalMerging:
         task: WriteTask,
         place: FilePlace,
         refused: Callable[[Exception], DeltaError],
-        most_bytes: int,
     ) -> None:
         started = time.monotonic()
         rows, on = source
@@ -92,8 +90,7 @@ class LocalMerging:
         keys = {name: columns[name] for name in on}
         try:
             rule = self._rule(keys, columns, clauses)
-            held = rows.nbytes <= most_bytes
-            table = rows.table() if held else None
+            table = rows.table() if rows.fit_memory else None
             parts = rows.blocks() if table is None else [table]
             self._filters = ranges(rule, parts, {name.lower() for name in snapshot.partition_columns})
             if table is None:

@@ -31,6 +31,11 @@ class SourceRows:
         self.schema: StructType = self._of(given.schema.empty_table()).schema
         self.num_rows, self.nbytes = given.num_rows, given.nbytes
 
+    @property
+    def fit_memory(self) -> bool:
+        """Whether they are few enough to be held; else they are read in blocks."""
+        return self.nbytes <= self._log.settings.local_source_max_bytes
+
     def blocks(self) -> Iterator[pa.Table]:
         """Yield the rows in order, some at a time.
 

@@ -164,7 +164,7 @@ class GivenRows:
         return pa.concat_tables([self.schema.empty_table(), *self.blocks()])
 
     def blocks(self) -> Iterator[pa.Table]:
-        """Yield the rows in order, at most ``BLOCK_ROWS`` at a time, and so many in each block that was spilled."""
+        """Yield the rows in order, at most ``BLOCK_ROWS`` at a time. Spilled blocks but the last have that many."""
         for part in self._parts:
             assert self._file is not None, "parts are in the file"
             yield self._file.read(part).select(self.schema.names)

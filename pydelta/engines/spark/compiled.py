@@ -7,13 +7,14 @@ at once. What is decided about tables is decided in Python.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 from pydelta.engines.spark.java_names import JavaNames
 
-__all__ = ["compile_all", "new_instance"]
+__all__ = ["compile_ahead", "compile_all", "new_instance"]
 
 _ATTRIBUTE: Final = "_pydelta_compiled"
 _CLASSES: Final = ("PydeltaCalls", "PydeltaNewestVersions")
@@ -29,16 +30,38 @@ def new_instance(gateway: Any, name: str, *arguments: Any) -> Any:
         name: Name of the class.
         arguments: Those of its constructor.
     """
+    made = _made(gateway)
+    given = JavaNames.of(gateway).java.util.ArrayList()
+    for argument in arguments:
+        given.add(argument)
+    return made[name].newInstance(given.toArray())
+
+
+def compile_ahead(spark: Any) -> None:
+    """Compile the classes in another thread. An error is left to the first use, which compiles them itself.
+
+    Args:
+        spark: A session. Nothing is done for one that has no gateway, such as a remote one.
+    """
+    gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None) if hasattr(spark, "_jvm") else None
+    if gateway is None or _ATTRIBUTE in vars(gateway):
+        return
+
+    def work() -> None:
+        with suppress(Exception):
+            _made(gateway)
+
+    threading.Thread(target=work, name="pydelta-compile", daemon=True).start()
+
+
+def _made(gateway: Any) -> dict[str, Any]:
     with _LOCK:
         # vars() is used because a gateway treats any missing attribute as a JVM method.
         made: dict[str, Any] | None = vars(gateway).get(_ATTRIBUTE)
         if made is None:
             made = compile_all(gateway)
             setattr(gateway, _ATTRIBUTE, made)
-    given = JavaNames.of(gateway).java.util.ArrayList()
-    for argument in arguments:
-        given.add(argument)
-    return made[name].newInstance(given.toArray())
+    return made
 
 
 def compile_all(gateway: Any, sources: Traversable | None = None) -> dict[str, Any]:

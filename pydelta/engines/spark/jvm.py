@@ -514,15 +514,6 @@ class Jvm:
         text = str(optimized.data().mkString(","))
         return [int(item) for item in text.replace("[", "").replace("]", "").split(",") if item]
 
-    def register_data_source(self, source: type[Any]) -> None:
-        """Register a Python data source with this session unless it has one with that name.
-
-        Spark checks for the name in the active session, which may be another one.
-        """
-        if not self.state.dataSourceManager().dataSourceExists(source.name()):
-            with self.active():
-                self.spark.dataSource.register(source)
-
     @contextmanager
     def active(self) -> Iterator[None]:
         """Make this session the active one within the block.
@@ -542,14 +533,6 @@ class Jvm:
     @cached_property
     def _sessions(self) -> Any:
         return self.view.org.apache.spark.sql.SparkSession
-
-    def forget_data_source(self, name: str) -> None:
-        """Unregister a Python data source from this session. Spark has no call for this."""
-        manager = self.state.dataSourceManager()
-        for field in manager.getClass().getDeclaredFields():
-            if str(field.getName()).endswith("runtimeDataSourceBuilders"):
-                field.setAccessible(True)
-                field.get(manager).remove(name)
 
     def storage_level(self, level: Any) -> Any:
         """Convert PySpark's storage level to the JVM's. None gives the default of ``cacheTable``."""

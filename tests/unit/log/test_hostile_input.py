@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pydelta.api.python.local import LocalTable
-from pydelta.api.sql.grammar.parsing import is_ours, parse_statement
+from pydelta.api.sql.grammar import is_ours, parse_statement
 from pydelta.errors import (
     BindError,
     InvalidArgumentError,

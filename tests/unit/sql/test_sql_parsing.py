@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.api.sql.grammar.parsing import is_ours, parse_statement, unquote_string
+from pydelta.api.sql.grammar import is_ours, parse_statement
+from pydelta.api.sql.grammar.parsing import unquote_string
 from pydelta.api.sql.grammar.statements import (
     CloneStatement,
     ConvertToDelta,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from pyspark.sql import SparkSession
 
 from pydelta.api.routing.datasource import DeltaDataSource
+from pydelta.engines.spark.data_sources import register_data_source
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.session.inside import inside
 from pydelta.engines.spark.session.patches import is_marked, mark_like
@@ -62,7 +63,7 @@ def prepare(spark: SparkSession, root: SparkSession) -> None:
         spark: The session.
         root: The server's own session, which is enabled.
     """
-    Jvm.of(spark).register_data_source(DeltaDataSource)
+    register_data_source(Jvm.of(spark), DeltaDataSource)
     mark_like(spark, root)
 
 

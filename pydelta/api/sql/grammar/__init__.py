@@ -8,6 +8,6 @@
 This package only parses: ``pydelta.api.sql.own`` turns a statement into a command.
 """
 
-from pydelta.api.sql.grammar.parsing import is_ours, parse_statement
+from pydelta.api.sql.grammar.beginnings import is_ours, parse_statement
 
 __all__ = ["is_ours", "parse_statement"]

@@ -16,31 +16,10 @@ from pydelta.errors import ParseError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.names import path_text
 
-__all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
+__all__ = ["parse_statement", "syntax_error", "unquote_string"]
 
-_BLANK: Final = r"(?>\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"  # Atomic, so a comment never backtracks.
-_OURS: Final = re.compile(
-    rf"{_BLANK}*(?:(?:VACUUM|GENERATE|OPTIMIZE|RESTORE|REORG|FSCK|CONVERT{_BLANK}+TO)\b"
-    rf"|EXPLAIN{_BLANK}+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED){_BLANK}+)?OPTIMIZE\b"
-    rf"|(?:DESCRIBE|DESC){_BLANK}+(?:HISTORY|DETAIL){_BLANK}+[`'\"\w])",
-    re.IGNORECASE | re.DOTALL,
-)
-_PERHAPS_OURS: Final = re.compile(
-    rf"{_BLANK}*(?:CREATE\b.*\bCLONE\b|ALTER{_BLANK}+TABLE\b.*\b(?:DROP{_BLANK}+FEATURE|SYNC{_BLANK}+IDENTITY)\b)",
-    re.IGNORECASE | re.DOTALL,
-)
 _MOST_DIGITS: Final = 40
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
-
-
-def is_ours(text: str, *, spark_refuses: bool = False) -> bool:
-    """Return whether a statement begins like one that only this engine knows.
-
-    Args:
-        text: The statement.
-        spark_refuses: Spark's parser has already failed on it, so keywords further on may decide.
-    """
-    return bool(_OURS.match(text) or (spark_refuses and _PERHAPS_OURS.match(text)))
 
 
 def parse_statement(text: str) -> st.Statement:
