@@ -246,6 +246,10 @@ class LogUpsert:
         """See ``Merging.target_filters``."""
         return [Compare("=", Column(("x",)), Literal(self._value, "long"))]
 
+    def narrowed(self, files: pl.DataFrame) -> pl.DataFrame:
+        """Return the files, because there is no index; see ``Merging.narrowed``."""
+        return files
+
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
         condition = BoundCondition(sql="", conjuncts=(), references=frozenset({"x"}), native=self._value)

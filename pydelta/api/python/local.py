@@ -9,6 +9,7 @@
     table.update("id = 5", {"state": "'paid'"})                        values are constants or columns
     table.merge(rows, on="id")                                         update matching rows, insert new ones
     table.optimize()   table.purge()   table.vacuum()                  like the statements of a session
+    table.index_records(["id"])                                        so that a merge by id opens few files
     table.erase({"email": ["a@b.c"]}, history="drop")                  rows of keys, from everything that holds them
     table.restore(3)   table.clone(uri)   table.history()
     pydelta.LocalTable.create(uri, rows)                               a new table
@@ -55,6 +56,7 @@ from pydelta.commands.fsck import Fsck, FsckReport
 from pydelta.commands.generate import SYMLINK_MANIFESTS, generation
 from pydelta.commands.optimize.command import Optimize, OptimizeResult
 from pydelta.commands.optimize.reorg import Purge, PurgeResult
+from pydelta.commands.records.command import DropRecordIndex, IndexRecords, RecordIndexResult
 from pydelta.commands.restore import Restore, RestoreResult
 from pydelta.commands.run import Context, existing_table, run
 from pydelta.commands.vacuum.command import Vacuum, VacuumResult
@@ -371,6 +373,30 @@ class LocalTable:
 
             with closing(given):
                 return run(Merge(begin, clauses), self._context)
+
+    def index_records(self, columns: str | Sequence[str] = ()) -> RecordIndexResult:
+        """Make a record index for MERGE by a key, or let it cover the files that were added since.
+
+        It has hashes of the keys of each data file, in ``_pydelta/records``. A ``merge`` by these columns then opens
+        only files that hold a given key. It is never needed, and other engines ignore it.
+
+        Args:
+            columns: The key columns; none for those of the existing index.
+
+        Raises:
+            BindError, InvalidArgumentError: There is no such column, it is a partition column, the table has an index
+                on others, or none to refresh.
+            UnsupportedFeatureError: The type of a column, or the table, needs Spark.
+            StorageError: A file is missing or damaged, or the store refused; run it again.
+        """
+        names = tuple(names_of(columns, "Key columns"))
+        with error_context(table=self._log.uri):
+            return run(IndexRecords(names, self._engine.key_reader), self._context)
+
+    def drop_record_index(self) -> int:
+        """Delete the table's record index, and return the number of its objects. Nothing depends on it."""
+        with error_context(table=self._log.uri):
+            return run(DropRecordIndex(), self._context)
 
     def optimize(
         self, where: str | None = None, *, zorder_by: Sequence[str] = (), full: bool = False

@@ -2,7 +2,7 @@
 
 ::
 
-    files that may hold a match (the source's smallest and largest keys, partition values, statistics)
+    files that may hold a match (the source's smallest and largest keys, partition values, statistics; a record index)
       -> pairs of target and source rows, found from keys and clause conditions only
            a target row that two source rows would change -> refused
       -> files with a row that a clause changes -> rewritten, or hidden by deletion vectors
@@ -159,6 +159,9 @@ class Merging(Protocol):
 
     def target_filters(self) -> Sequence[Expr]:
         """Return conditions that every matched target row satisfies."""
+
+    def narrowed(self, files: pl.DataFrame) -> pl.DataFrame:
+        """Leave out files that a record index proves to hold no matching row. Without one, return them unchanged."""
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """Pair the rows of files with the source.
@@ -332,7 +335,9 @@ class _Merge:
             txn.read_whole_table()
             return txn.snapshot.files.core
         zone = self.attempt.engine.time_zone()
-        return read_candidates(txn, list(self.merging.target_filters()), time_zone=zone)
+        found = read_candidates(txn, list(self.merging.target_filters()), time_zone=zone)
+        # The predicates and all of these files stay recorded as read, so that an index hides no conflict.
+        return self.merging.narrowed(found)
 
     def _counted(
         self,

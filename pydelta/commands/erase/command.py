@@ -6,6 +6,7 @@
     ERASE        live files are rewritten without the rows, in one commit
     manifests    symlink manifests and the Iceberg entry are published again
     ERASE START  a commit without files, and its checkpoint without tombstones: all versions before are given up
+    index        the record index is dropped: it has hashes of keys
     files        those of earlier versions, of the change feed and old strays with rows of the keys are deleted
     log          the files of the versions before are deleted, or replaced by markers
     older        with ``object_versions="drop"``: the older versions of a bucket's objects, and delete markers
@@ -30,6 +31,7 @@ from pydelta.commands.erase.keys import Subject, bind_keys
 from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, OlderSearch, files_with_keys, look, older_versions
 from pydelta.commands.erase.rows import APPEND_ONLY, ErasedRows, EraseRows
 from pydelta.commands.generate import Generate, GenerateIceberg
+from pydelta.commands.records.index import drop_segments
 from pydelta.commands.run import Context, Task, commit_alone, existing_table, refuse_append_only, run
 from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files, not_deleted
 from pydelta.commands.vacuum.iceberg import delete_unreferenced, expire_entry
@@ -297,6 +299,7 @@ class _Run:
         self.unfinished = frozenset(path for path, _ in left.unread if is_unfinished(path))
         if not self.request.dry_run and plan.is_needed:
             self._refuse(plan)
+            self._drop_index()
             self._delete_abandoned(plan)
             for _ in range(_ROUNDS):
                 self._erase(plan)
@@ -304,6 +307,7 @@ class _Run:
                 if not left.of(LIVE, EARLIER, STRAY).height and not left.places:
                     break
         elif not self.request.dry_run:
+            self._drop_index()
             self._delete_abandoned(plan)
             self._delete_older()
             left = self._look(all_files=True)
@@ -395,6 +399,7 @@ class _Run:
             run(GenerateIceberg(), self.context)
         started, checkpoint = self._start(digest)
         found = files_with_keys(self.log, started, self.subject, old_before_ms=self._old_before_ms(started))
+        self._drop_index()  # A refresh that ends later sees the commit above, and deletes what it wrote.
         doomed = found.filter(pl.col("state").is_in([EARLIER, STRAY]))
         self._refuse_readers(started, doomed)
         if plan.has_iceberg_entry:
@@ -447,6 +452,18 @@ class _Run:
             return files
         needed = find_needed(self.log, snapshot, cutoff_ms=_FAR_MS, clones=noted_clones(self.log))
         return files.filter(needed.others.may_hold(files["path"]))
+
+    def _drop_index(self) -> None:
+        """Delete the record index: hashes of keys tell whether a file, also a deleted one, had a row of a person."""
+        report = drop_segments(self.deleting.store)
+        if report.failed:
+            path, reason = report.failed[0]
+            raise StorageError(
+                f"{len(report.failed)} objects of the record index are still there, such as {path}: {reason}",
+                retryable=report.retryable,
+                hint="Run it again: it does what is left.",
+                table=self.log.uri,
+            )
 
     def _delete_abandoned(self, plan: ErasurePlan) -> None:
         """Delete what no writer finished, but nothing that a clone or a manifest names."""

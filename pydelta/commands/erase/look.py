@@ -32,6 +32,7 @@ from pydelta.commands.erase.texts import (
     texts_of_parquet,
     values_of_avro,
 )
+from pydelta.commands.records.index import FOLDER
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, names_of, nested_tables, outside
@@ -97,6 +98,8 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 _NOTES: Final = (f"{LOG_DIR}/", "_pydelta/", "_symlink_format_manifest/")
 _IS_NOTE: Final = pl.any_horizontal(pl.col("path").str.starts_with(prefix) for prefix in _NOTES)
 """Whether a file belongs to the log, or to what lies beside it, instead of the data."""
+_IS_INDEX: Final = pl.col("path").str.starts_with(f"{FOLDER}/")
+"""Whether a file belongs to the record index, which has no texts of keys, and which an erasure drops."""
 _IS_UNFINISHED: Final = pl.col("path").str.contains(UNFINISHED_PATH)
 _ROW: Final = ("path", "size", "modification_time")
 
@@ -196,7 +199,7 @@ def look(
     data = listed.filter(~_IS_NOTE)
     counted = _with_states(log, snapshot, search.data_files(data, all_files=all_files), old_before_ms=old_before_ms)
     files = _certain(counted)
-    search.notes(listed.filter(_IS_NOTE & ~abandoned))
+    search.notes(listed.filter(_IS_NOTE & ~_IS_INDEX & ~abandoned))
     elsewhere = search.elsewhere(all_files=all_files)
     search.bounds()
     search.names(pl.concat([listed["path"], folders]), known=files["path"])

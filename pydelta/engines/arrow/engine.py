@@ -23,6 +23,7 @@ from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
 from pydelta.engines.arrow.local_merge import LocalMerging
 from pydelta.engines.arrow.rearrange import ANY_SIZE, RowOrder, compact, lay_out
+from pydelta.engines.arrow.record_index import ArrowKeys
 from pydelta.engines.arrow.source_rows import SourceRows
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
@@ -204,6 +205,29 @@ class ArrowEngine(RefusingEngine):
             place=self._place,
             refused=lambda reason: only_spark(reason, snapshot),
         )
+
+    def key_reader(self, snapshot: Snapshot, columns: Sequence[str]) -> ArrowKeys:
+        """Bind the key columns of a record index to a version of the table. See ``IndexRecords``.
+
+        Raises:
+            BindError: There is no such column.
+            InvalidArgumentError: A column is named twice, or is a partition column.
+            UnsupportedFeatureError: Only Spark can read the table, or a type has no exact hashes.
+        """
+        fields = [column_of(snapshot, name) for name in columns]
+        names = [field.name for field in fields]
+        partitions = [name for name in names if name in snapshot.partition_columns]
+        if partitions:
+            raise InvalidArgumentError(
+                f"A record index cannot have the partition column {partitions[0]!r}.",
+                hint="Leave it out: a MERGE that compares it leaves out other partitions without an index.",
+            )
+        if len(set(names)) < len(names):
+            raise InvalidArgumentError("A column of the record index is named twice.", hint="Name each column once.")
+        try:
+            return ArrowKeys(snapshot, fields, self._place)
+        except NotHere as reason:
+            raise only_spark(reason, snapshot) from None
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
         """See ``RewritesFiles.write_without``."""

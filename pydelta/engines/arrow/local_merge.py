@@ -148,6 +148,10 @@ class LocalMerging:
         """See ``Merging.target_filters``."""
         return self._filters
 
+    def narrowed(self, files: pl.DataFrame) -> pl.DataFrame:
+        """See ``Merging.narrowed``."""
+        return self._merge.narrowed(files)
+
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``.
 

@@ -34,6 +34,7 @@ from pydelta.engines.arrow.layout import output_of, written_columns
 from pydelta.engines.arrow.merge_rule import MergeRule, SeveralSources, both_sides
 from pydelta.engines.arrow.merge_source import LiveRows, MergeSource, Numbers, Pairs, TargetRows, one_batch
 from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
+from pydelta.engines.arrow.record_index import WantedKeys
 from pydelta.engines.arrow.tasks.arrow import file_array, replaced, same_shape
 from pydelta.engines.arrow.tasks.write_files import FileRecord, WriteTask, run_task
 from pydelta.engines.arrow.threads import for_threads
@@ -155,6 +156,10 @@ class ArrowMerge:
         for wanted in self._values.schema:
             if not self._task.file_schema.field(wanted.name).type.equals(wanted.type):
                 raise NotHere("a value that files hold in another type")
+
+    def narrowed(self, files: pl.DataFrame) -> pl.DataFrame:
+        """Leave out files without a match by the record index. See ``Merging.narrowed``."""
+        return WantedKeys(self._snapshot, self._rule, self._source).left(files, self._place)
 
     # --- pairs -----------------------------------------------------------------------------------------------
 

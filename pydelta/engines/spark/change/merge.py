@@ -193,6 +193,10 @@ class SparkMerge:
             *ranges_of(self._jvm, self._source, keys, partitions),
         ]
 
+    def narrowed(self, files: pl.DataFrame) -> pl.DataFrame:
+        """See ``Merging.narrowed``. The keys are at hand if this process has the source's rows."""
+        return self._arrow.narrowed(files)
+
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
         found = self._arrow.find(files)

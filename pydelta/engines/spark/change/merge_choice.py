@@ -77,6 +77,10 @@ class ArrowFirstMerge:
         """Conditions over the table's keys that are true for every row with a match."""
         return self._filters
 
+    def narrowed(self, files: pl.DataFrame) -> pl.DataFrame:
+        """See ``Merging.narrowed``. What is left out has no match in Spark either."""
+        return files if self._merge is None else self._merge.narrowed(files)
+
     def find(self, files: pl.DataFrame) -> MergeMatches | None:
         """Pair rows, or return None if Spark has to. See ``Merging.find``."""
         merge = self._merge
