@@ -108,3 +108,21 @@ def test_wrong_arguments_exit_with_1_and_a_hint(capsys, lake, argv, words):
     assert words in err
     assert "Next: " in err
     assert pydelta.open(str(table)).version == 0
+
+
+def test_a_record_index_is_made_refreshed_and_dropped(capsys, lake):
+    table = lake / "t"
+    assert run(capsys, "create", table, lake / "rows.parquet")[0] == 0
+    code, out, err = run(capsys, "index", table, "--columns", "id", "--columns", "p")
+    assert (code, out.partition(":")[0], err) == (0, "The record index on id, p covers version 0", "")
+    assert "1 files covered, 1 files indexed, 0 files skipped, 1 segments" in out
+    assert run(capsys, "append", table, lake / "more.parquet")[0] == 0
+    code, out, _ = run(capsys, "index", table, "--json")
+    assert (code, json.loads(out)["filesCovered"], json.loads(out)["filesIndexed"]) == (0, 2, 1)
+    code, _, err = run(capsys, "index", table, "--columns", "id")
+    assert (code, "already has a record index on id, p" in err) == (1, True)
+    code, _, err = run(capsys, "index", table, "--columns", "id", "--drop")
+    assert (code, "--drop takes no columns" in err) == (1, True)
+    assert run(capsys, "index", table, "--drop")[1] == "Dropped the record index: 2 objects deleted.\n"
+    code, _, err = run(capsys, "index", table)
+    assert (code, "pydelta index TABLE --columns id" in err) == (1, True)

@@ -9,6 +9,7 @@
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
     pydelta create PATH       create a table; also restore and clone
+    pydelta index PATH        make, refresh or drop a record index
     pydelta append PATH FILE  add rows; also overwrite, merge, update and delete
     pydelta optimize PATH     rewrite small files, or sort rows
     pydelta vacuum PATH       delete the files that no retained version needs

@@ -1,4 +1,4 @@
-"""Create, restore and clone tables from the command line, without a JVM.
+"""Create, restore, clone and index tables from the command line, without a JVM.
 
 ::
 
@@ -6,6 +6,7 @@
     pydelta create PATH --column "id bigint" --column "day date" --property delta.enableChangeDataFeed=true
     pydelta restore PATH --version 12
     pydelta clone PATH TARGET --shallow
+    pydelta index PATH --columns id
 
 The commands are those of a session.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pydelta.api.cli.results import open_local, print_result, rows_of
+from pydelta.api.cli.results import open_local, print_done, print_result, rows_of
 from pydelta.api.console.command_line import (
     AsJson,
     AtTimestamp,
@@ -48,6 +49,7 @@ def add_making(app: typer.Typer) -> None:
     """Add the commands to an application."""
     _add_create(app)
     _add_restore_and_clone(app)
+    _add_index(app)
 
 
 def _add_create(app: typer.Typer) -> None:
@@ -137,6 +139,40 @@ def _add_restore_and_clone(app: typer.Typer) -> None:
         )
         found = made.detail()
         print_result(as_json, "Cloned", made.version, {"files": found["numFiles"], "bytes": found["sizeInBytes"]})
+
+
+def _add_index(app: typer.Typer) -> None:
+    @app.command()
+    def index(
+        path: TablePath,
+        columns: Annotated[
+            _Many,
+            typer.Option(
+                "--columns",
+                metavar="COLUMN",
+                help="A key column; repeatable. Without one, the index that exists covers the files added since.",
+            ),
+        ] = None,
+        drop: Annotated[bool, typer.Option("--drop", help="Delete the record index.")] = False,
+        as_json: AsJson = False,
+        option: StorageOptions = None,
+    ) -> None:
+        """Make or refresh a record index, with which a MERGE by a key opens few files."""
+        if drop and columns:
+            raise InvalidArgumentError("--drop takes no columns.", hint="Leave --columns out: a table has one index.")
+        table = open_local(path, option)
+        if drop:
+            deleted = table.drop_record_index()
+            print_done(as_json, "Dropped the record index", {"objects deleted": deleted})
+            return
+        result = table.index_records(columns or ())
+        print_done(as_json, f"The record index on {', '.join(result.columns)} covers version {result.version}", {
+            "files covered": result.num_covered_files,
+            "files indexed": result.num_indexed_files,
+            "files skipped": result.num_skipped_files,
+            "segments": result.num_segments,
+            "bytes": result.num_bytes,
+        })  # fmt: skip
 
 
 def _columns(texts: Any) -> dict[str, str]:

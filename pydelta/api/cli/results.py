@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydelta.api.python.local import LocalTable
     from pydelta.engines.arrow.text_source import TextFile
 
-__all__ = ["open_local", "print_result", "rows_of", "set_aside"]
+__all__ = ["open_local", "print_done", "print_result", "rows_of", "set_aside"]
 
 _ARROW_FILE = b"ARROW1"
 _BATCH_ROWS = 65_536
@@ -129,6 +129,20 @@ def set_aside(rows: pa.Table | pa.RecordBatchReader | TextFile) -> dict[str, int
     from pydelta.engines.arrow.text_source import TextFile
 
     return {"rows set aside": rows.set_aside} if isinstance(rows, TextFile) and rows.set_aside else {}
+
+
+def print_done(as_json: bool, sentence: str, counts: Mapping[str, int]) -> None:
+    """Print what a command did that makes no version.
+
+    Args:
+        as_json: Print one JSON document instead of a sentence.
+        sentence: Begins the sentence, up to the counts.
+        counts: Numbers by their names.
+    """
+    if as_json:
+        print(json.dumps({camel_case(name.replace(" ", "_")): count for name, count in counts.items()}, indent=2))  # noqa: T201
+    else:
+        print(f"{sentence}: {', '.join(f'{count} {name}' for name, count in counts.items())}.")  # noqa: T201
 
 
 def print_result(as_json: bool, done: str, version: int | None, counts: Mapping[str, int | None]) -> None:

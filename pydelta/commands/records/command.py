@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -55,6 +56,10 @@ _SLICE_FILES: Final = 8192
 _ATTEMPTS: Final = 3
 _ERASURES: Final = "ERASE"
 """Operations of an erasure begin with this word."""
+
+
+class _DroppedError(Exception):
+    """Raised if a segment disappears that was just written."""
 
 
 class KeyReader(Protocol):
@@ -106,7 +111,7 @@ class IndexRecords(Task[RecordIndexResult]):
         TableNotFoundError: There is no table.
         BindError, InvalidArgumentError, UnsupportedFeatureError: The columns cannot be a key, the table has an index on
             others, or there is none to refresh.
-        DeltaConcurrentModificationException: Erasures ran each time.
+        DeltaConcurrentModificationException: Another process dropped the index each time.
         StorageError: A file is missing or damaged, or the store refused. Run it again: it covers what is left.
     """
 
@@ -120,13 +125,16 @@ class IndexRecords(Task[RecordIndexResult]):
             snapshot = existing_table(log.update())
             assert snapshot.metadata is not None
             reader = self.begin(snapshot, self.columns or _columns_of_index(log.store, snapshot))
-            done = _Refresh(log, snapshot, reader).run()
-            if not _erased_since(log, snapshot.version):
+            done: RecordIndexResult | None = None
+            with suppress(_DroppedError):
+                done = _Refresh(log, snapshot, reader).run()
+            if _erased_since(log, snapshot.version):
+                drop_segments(log.store)  # One of them may have hashes of keys that were erased meanwhile.
+            elif done is not None:
                 return done
-            drop_segments(log.store)  # One of them may have hashes of keys that were erased meanwhile.
         raise DeltaConcurrentModificationException(
-            "Erasures of this table began while it was indexed, so the index was dropped.",
-            hint="Run it again once they are done.",
+            "The record index was dropped while it was written, by an erasure or another process.",
+            hint="Run it again once that is done.",
             table=log.uri,
         )
 
@@ -228,8 +236,7 @@ class _Refresh:
         covered = _covered(segments)
         todo = self._snapshot.files.core.join(covered, on=list(FILES_SCHEMA), how="anti", maintain_order="left")
         read = todo.height
-        new = [open_segment(self._store, info, hash_name=self._reader.hash_name) for info in self._written(todo)]
-        segments += new
+        segments += [self._opened(info) for info in self._written(todo)]
         if not segments:  # It says what the key is.
             segments.append(self._opened(self._write([], [])))
         segments, merged = self._merged(segments)
@@ -292,7 +299,10 @@ class _Refresh:
         return write_segment(self._store, new_segment_path(), contents, [entries])
 
     def _opened(self, info: ObjectInfo) -> Segment:
-        return open_segment(self._store, info, hash_name=self._reader.hash_name)
+        try:
+            return open_segment(self._store, info, hash_name=self._reader.hash_name)
+        except ObjectNotFoundError as error:
+            raise _DroppedError from error
 
     def _merged(self, segments: Sequence[Segment]) -> tuple[list[Segment], list[str]]:
         """Merge segments if they are many or mostly of dead files. Returns those in use, and paths of the others."""

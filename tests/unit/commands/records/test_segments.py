@@ -1,4 +1,4 @@
-"""Segments of a record index: what was written is found, damage is noticed wherever it is, and merging loses nothing."""
+"""Segments of a record index: what was written is found, damage is noticed anywhere, and merging loses nothing."""
 
 from __future__ import annotations
 
