@@ -83,6 +83,14 @@ VERBS: Final = (
     Verb(what="update", sql="UPDATE", python=("update",), local=("update",), cli=("update",)),
     Verb(what="merge", sql="MERGE", python=("merge",), local=("merge",), cli=("merge",)),
     Verb(
+        what="index records by key",
+        sql=_LATER,
+        python=_LATER,
+        connect=_LATER,
+        local=("index_records", "drop_record_index"),
+        cli=("index",),
+    ),
+    Verb(
         what="optimize", sql="OPTIMIZE", python=("optimize",), local=("optimize",), cli=("optimize",), job=("compact",)
     ),
     Verb(what="purge", sql="REORG", python=("purge",), local=("purge",), cli="--purge of optimize"),

@@ -25,7 +25,7 @@ from pydelta.commands.records.segments import (
     FILES_SCHEMA,
     BadSegmentError,
     Hashes,
-    KeyColumn,
+    IndexedColumn,
     Numbers,
     Segment,
     SegmentContents,
@@ -65,7 +65,7 @@ class _DroppedError(Exception):
 class KeyReader(Protocol):
     """Reads the keys of data files, as an engine does."""
 
-    key: tuple[KeyColumn, ...]
+    key: tuple[IndexedColumn, ...]
     hash_name: str
 
     def read(self, files: Sequence[AddFile]) -> list[Hashes | None]:
@@ -129,7 +129,7 @@ class IndexRecords(Task[RecordIndexResult]):
             with suppress(_DroppedError):
                 done = _Refresh(log, snapshot, reader).run()
             if _erased_since(log, snapshot.version):
-                drop_segments(log.store)  # One of them may have hashes of keys that were erased meanwhile.
+                drop_segments(log.store)  # One of them may have hashes of erased keys.
             elif done is not None:
                 return done
         raise DeltaConcurrentModificationException(
@@ -240,7 +240,9 @@ class _Refresh:
         if not segments:  # It says what the key is.
             segments.append(self._opened(self._write([], [])))
         segments, merged = self._merged(segments)
-        self._store.delete_many([*useless, *merged])
+        report = self._store.delete_many([*useless, *merged])
+        if report.failed:
+            _LOG.info("%d segments of the record index stay: %s", len(report.failed), report.failed[0][1])
         covered = _covered(segments).join(self._live, on=list(FILES_SCHEMA), how="semi")
         names = {_name_in_files(self._snapshot, name): name for name in self._snapshot.schema.names}
         return RecordIndexResult(

@@ -31,7 +31,7 @@ from pydelta.commands.records.segments import (
     FILES_SCHEMA,
     BadSegmentError,
     Hashes,
-    KeyColumn,
+    IndexedColumn,
     Numbers,
     Segment,
     SegmentContents,
@@ -67,7 +67,7 @@ _LEAST_BUDGET: Final = 1 << 20
 _MERGED_FENCES: Final = 1024
 """Blocks that a merge holds in memory at once, about 50 MB."""
 
-HashesOf = Callable[[Sequence[KeyColumn]], Hashes | None]
+HashesOf = Callable[[Sequence[IndexedColumn]], Hashes | None]
 """Computes the ascending distinct hashes of the wanted keys over some columns; None if the keys have other columns."""
 
 

@@ -33,7 +33,7 @@ __all__ = [
     "FILES_SCHEMA",
     "BadSegmentError",
     "Hashes",
-    "KeyColumn",
+    "IndexedColumn",
     "Numbers",
     "Segment",
     "SegmentContents",
@@ -63,7 +63,7 @@ class BadSegmentError(Exception):
     """Raised for an object that is not a whole, undamaged segment of this format."""
 
 
-class KeyColumn(msgspec.Struct, frozen=True, kw_only=True):
+class IndexedColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column of the key.
 
     Args:
@@ -78,7 +78,7 @@ class KeyColumn(msgspec.Struct, frozen=True, kw_only=True):
 class _Footer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     hash: str
     table_id: str
-    key: tuple[KeyColumn, ...]
+    key: tuple[IndexedColumn, ...]
     size: int
     entries: int
     files_bytes: int
@@ -104,7 +104,7 @@ class Segment:
     store: Store
     path: str
     size: int
-    key: tuple[KeyColumn, ...]
+    key: tuple[IndexedColumn, ...]
     table_id: str
     files: pl.DataFrame
     num_entries: int
@@ -272,7 +272,7 @@ class SegmentContents:
         files: Covered files, by number: ``FILES_SCHEMA``.
     """
 
-    key: Sequence[KeyColumn]
+    key: Sequence[IndexedColumn]
     hash_name: str
     table_id: str
     files: pl.DataFrame

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from pydelta.commands.records.index import MOST_HASHES, Lookup
-from pydelta.commands.records.segments import Hashes, KeyColumn
+from pydelta.commands.records.segments import Hashes, IndexedColumn
 from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.evaluate import evaluate
@@ -50,7 +50,7 @@ class ArrowKeys:
             kind = kind_of(field.data_type)
             if kind is None:
                 raise NotHere(f"a record index on {field.name!r}, which is {field.data_type}")
-            key.append(KeyColumn(name=_name(snapshot, field), kind=kind))
+            key.append(IndexedColumn(name=_name(snapshot, field), kind=kind))
         self.key = tuple(key)
         self._schema = ArrowColumns(snapshot, [Column((field.name,), field.data_type) for field in fields]).schema
 
@@ -80,13 +80,13 @@ class WantedKeys:
 
     def __init__(self, snapshot: Snapshot, rule: MergeRule, source: pa.Table) -> None:
         self._snapshot, self._rows = snapshot, source.num_rows
-        self._values: dict[KeyColumn, tuple[Exact, pa.Table]] = {}
+        self._values: dict[IndexedColumn, tuple[Exact, pa.Table]] = {}
         partitions = {name.lower() for name in snapshot.partition_columns}
         for mine, theirs in rule.keys:
             field = _plain_column(snapshot, mine)
             kind = None if field is None else kind_of(field.data_type)
             if field is not None and kind is not None and field.name.lower() not in partitions:
-                self._values[KeyColumn(name=_name(snapshot, field), kind=kind)] = theirs, source
+                self._values[IndexedColumn(name=_name(snapshot, field), kind=kind)] = theirs, source
 
     def left(self, files: pl.DataFrame, place: FilePlace) -> pl.DataFrame:
         """Leave out the files that a record index proves to hold none of the keys. See ``Lookup.narrow``."""
@@ -97,7 +97,7 @@ class WantedKeys:
         lookup = Lookup(store=place.store, table_id=table_id, hash_name=HASH_NAME, hashes_of=self._of)
         return lookup.narrow(files)
 
-    def _of(self, key: Sequence[KeyColumn]) -> Hashes | None:
+    def _of(self, key: Sequence[IndexedColumn]) -> Hashes | None:
         """Return the hashes of the wanted keys over some columns; None if the merge does not compare all of them."""
         found: list[Any] = []
         for column in key:

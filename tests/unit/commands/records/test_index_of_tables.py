@@ -8,6 +8,7 @@ import logging
 import os
 from collections import Counter
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -18,6 +19,8 @@ from pydelta.commands.records import command as refreshing
 from pydelta.commands.records.command import IndexRecords
 from pydelta.commands.records.index import FEWEST_FILES, FOLDER, list_segments
 from pydelta.commands.run import Context, run
+from pydelta.commands.vacuum.command import Vacuum
+from pydelta.commands.vacuum.inventory_sources import from_frame
 from pydelta.errors import (
     BindError,
     DeltaConcurrentModificationException,
@@ -355,6 +358,13 @@ def test_vacuum_and_fsck_leave_the_index_and_clones_do_not_take_it(tmp_path):
     report = table.fsck()
     assert FOLDER not in str(report)
     assert report.stray_files["path"].to_list() == ["stray.parquet"]
+    listed = [(f"{table._log.uri}/{item.path}", item.size) for item in store_of(table).list_all()]
+    assert sum(FOLDER in path for path, _ in listed) == 1
+    frame = pl.DataFrame(listed, schema={"path": pl.String, "length": pl.Int64}, orient="row").with_columns(
+        isDir=False, modificationTime=pl.lit(1_600_000_000_000, pl.Int64)
+    )
+    inventory = Vacuum(inventory=from_frame(frame), dry_run=True)
+    assert run(inventory, table._context).files["path"].to_list() == ["stray.parquet"]
     assert table.vacuum().deleted == 1
     assert segments(table) == before
     assert merged(table, 3, 1).num_candidate_files == 1

@@ -15,7 +15,7 @@ from pydelta.commands.records.index import merge_segments, new_segment_path
 from pydelta.commands.records.segments import (
     FILES_SCHEMA,
     BadSegmentError,
-    KeyColumn,
+    IndexedColumn,
     SegmentContents,
     open_segment,
     write_segment,
@@ -25,7 +25,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing.stores import CountingStore
 
 _NAMES = itertools.count()
-KEY = (KeyColumn(name="id", kind="integer"),)
+KEY = (IndexedColumn(name="id", kind="integer"),)
 HASH = "test-1"
 
 
