@@ -15,6 +15,7 @@ TARGETS: Final = {
     "commit": "log",
     "hint": "log",
     "path": "log",
+    "segment": "log",
     "table": "log",
     "vector": "log",
     "condition": "text",

@@ -5,11 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 
 from pydelta.api.python.local import LocalTable
+from pydelta.commands.records.segments import (
+    FILES_SCHEMA,
+    BadSegmentError,
+    IndexedColumn,
+    SegmentContents,
+    open_segment,
+    write_segment,
+)
 from pydelta.commands.vacuum.command import Vacuum
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -22,6 +32,8 @@ from pydelta.protocol.paths import decode_log_path, encode_log_path, parse_log_n
 from pydelta.protocol.roaring import decode_bitmap, encode_bitmap
 from pydelta.protocol.types import PrimitiveType
 from pydelta.protocol.vectors import deleted_rows
+from pydelta.storage.interface import ObjectInfo
+from pydelta.storage.memory import MemoryStore
 from pydelta.storage.uris import normalize_uri, split_location
 from pydelta.testing.commands import vacuum
 from tests.fuzz.contract import Broken, Target
@@ -325,6 +337,55 @@ def _target(name: str, run: Callable[[bytes], None], seeds: Callable[[], list[by
     return Target(name=name, run=run, seeds=seeds, kind=kind, words=_WORDS, memory_mb=memory_mb)
 
 
+_SEGMENT: Final = "_pydelta/records/one.records"
+_TAIL_BYTES: Final = 28
+
+
+def _segments() -> list[bytes]:
+    store = MemoryStore("memory://fuzz/segment")
+    key = (IndexedColumn(name="id", kind="integer"), IndexedColumn(name="s", kind="string"))
+    found = []
+    for count in (0, 1, 9000):
+        files = pl.DataFrame({"path": ["a", "b%20c"], "size": [1, 2]}, schema=FILES_SCHEMA)
+        contents = SegmentContents(key=key, hash_name="h", table_id="t", files=files)
+        entries = (np.arange(count, dtype=np.uint64) << np.uint64(48), np.arange(count, dtype=np.uint32) % 2)
+        write_segment(store, _SEGMENT, contents, [entries])
+        found.append(store.read(_SEGMENT))
+    return found
+
+
+def _segment(data: bytes) -> None:
+    """A segment as it is, and with digests that fit: it is refused, or it names covered files."""
+    store = MemoryStore("memory://fuzz/segment")
+    for whole in (data, _sealed(data)):
+        info = ObjectInfo(path=_SEGMENT, size=len(whole), modification_time_ms=0)
+        with contextlib.suppress(BadSegmentError, DeltaError):
+            store.put(_SEGMENT, whole)
+            segment = open_segment(store, info, hash_name=None)
+            found = segment.find(np.array([0, 1 << 48, (1 << 64) - 1], np.uint64))
+            if len(found) != segment.files.height:
+                raise Broken("a lookup answers for other files than it covers")
+            hashes, numbers = segment.between(0, None)
+            if len(hashes) != len(numbers) or len(hashes) > len(whole):
+                raise Broken("entries come from nowhere")
+
+
+def _sealed(data: bytes) -> bytes:
+    """Return bytes with digests of their own footer and head, if there is a footer."""
+    length = int.from_bytes(data[-_TAIL_BYTES : 4 - _TAIL_BYTES], "little")
+    body, text = data[: -_TAIL_BYTES - length], data[-_TAIL_BYTES - length : -_TAIL_BYTES]
+    try:
+        footer = json.loads(text)
+        head = body[8 + 12 * int(footer["entries"]) :]
+        footer |= {"headDigest": blake2b(head, digest_size=16).hexdigest()}
+        footer |= {"size": len(body) + len(json.dumps(footer)) + _TAIL_BYTES}
+        text = json.dumps(footer).encode()
+    except (*MALFORMED_JSON, KeyError, TypeError, ValueError, OverflowError):
+        pass
+    magic = data[-8:]
+    return body + text + len(text).to_bytes(4, "little") + blake2b(text, digest_size=16).digest() + magic
+
+
 LOG_TARGETS: Final = (
     _target("commit", _commit, commits, "json"),
     _target("table", _table, commits, "json"),
@@ -334,4 +395,5 @@ LOG_TARGETS: Final = (
     _target("bitmap", _bitmap, _bitmaps, "bytes"),
     _target("vector", _descriptor, _descriptors, "json"),
     _target("path", _path, _paths, "text"),
+    _target("segment", _segment, _segments, "bytes"),
 )

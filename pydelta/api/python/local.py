@@ -375,28 +375,20 @@ class LocalTable:
                 return run(Merge(begin, clauses), self._context)
 
     def index_records(self, columns: str | Sequence[str] = ()) -> RecordIndexResult:
-        """Make a record index for MERGE by a key, or let it cover the files that were added since.
-
-        It has hashes of the keys of each data file, in ``_pydelta/records``. A ``merge`` by these columns then opens
-        only files that hold a given key. It is never needed, and other engines ignore it.
+        """Make a record index, so that ``merge`` by its columns opens few files; or let it cover files added since.
 
         Args:
             columns: The key columns; none for those of the existing index.
 
         Raises:
-            BindError, InvalidArgumentError: There is no such column, it is a partition column, the table has an index
-                on others, or none to refresh.
-            UnsupportedFeatureError: The type of a column, or the table, needs Spark.
+            BindError, InvalidArgumentError, UnsupportedFeatureError: They cannot be a key; see ``IndexRecords``.
             StorageError: A file is missing or damaged, or the store refused; run it again.
         """
-        names = tuple(names_of(columns, "Key columns"))
-        with error_context(table=self._log.uri):
-            return run(IndexRecords(names, self._engine.key_reader), self._context)
+        return run(IndexRecords(names_of(columns, "Key columns"), self._engine.key_reader), self._context)
 
     def drop_record_index(self) -> int:
         """Delete the table's record index, and return the number of its objects. Nothing depends on it."""
-        with error_context(table=self._log.uri):
-            return run(DropRecordIndex(), self._context)
+        return run(DropRecordIndex(), self._context)
 
     def optimize(
         self, where: str | None = None, *, zorder_by: Sequence[str] = (), full: bool = False

@@ -19,12 +19,14 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.readers import read_all
@@ -47,6 +49,7 @@ Numbers = npt.NDArray[np.uint32]
 FILES_SCHEMA: Final[dict[str, pl.DataType]] = {"path": pl.String(), "size": pl.Int64()}
 """Covered files: the path as in the log, and the size in bytes."""
 
+_FILES: Final = pa.schema({"path": pa.string(), "size": pa.int64()})
 _MAGIC: Final = b"PDRECIX1"
 _TAIL: Final = struct.Struct("<I16s8s")
 _DIGEST_BYTES: Final = 16
@@ -75,13 +78,16 @@ class IndexedColumn(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _Footer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     hash: str
     table_id: str
     key: tuple[IndexedColumn, ...]
-    size: int
-    entries: int
-    files_bytes: int
+    size: _Size
+    entries: _Size
+    files_bytes: _Size
     head_digest: str
 
 
@@ -251,14 +257,21 @@ def _digest(data: bytes | memoryview) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
+def _encoded_files(files: pl.DataFrame) -> bytes:
+    stream = io.BytesIO()
+    table = files.select(list(FILES_SCHEMA)).to_arrow().cast(_FILES)
+    pq.write_table(table, stream, compression="zstd", use_dictionary=False, write_statistics=False, store_schema=False)
+    return stream.getvalue()
+
+
 def _decoded_files(path: str, data: bytes) -> pl.DataFrame:
     try:
-        found = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, OSError) as error:
+        found = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # Thrift's errors come as OSError.
         raise BadSegmentError(f"{path}: its list of files cannot be read") from error
-    if dict(found.schema) != FILES_SCHEMA:
+    if found.schema != _FILES:
         raise BadSegmentError(f"{path}: its list of files has other columns")
-    return found
+    return pl.DataFrame(pl.from_arrow(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,18 +318,15 @@ def write_segment(
             fences.append(int(hashes[0]))
             sums.append(zlib.crc32(block))
             written += len(hashes)
-        files = io.BytesIO()
-        contents.files.select(pl.col(name).cast(kind) for name, kind in FILES_SCHEMA.items()).write_parquet(
-            files, compression="zstd", statistics=False
-        )
-        head = files.getvalue() + np.array(fences, "<u8").tobytes() + np.array(sums, "<u4").tobytes()
+        files = _encoded_files(contents.files)
+        head = files + np.array(fences, "<u8").tobytes() + np.array(sums, "<u4").tobytes()
         seal = functools.partial(
             _Footer,
             hash=contents.hash_name,
             table_id=contents.table_id,
             key=tuple(contents.key),
             entries=written,
-            files_bytes=len(files.getvalue()),
+            files_bytes=len(files),
             head_digest=_digest(head).hex(),
         )
         before = len(_MAGIC) + written * _ENTRY_BYTES + len(head) + _TAIL.size

@@ -142,9 +142,13 @@ class TargetRows:
 
 
 class MergeSource(Protocol):
-    """The rows of a source, bound to a merge. ``pairs`` is called before the others, once."""
+    """The rows of a source, bound to a merge. ``pairs`` is called before the other methods, once."""
 
     num_rows: int
+
+    @property
+    def held(self) -> pa.Table | None:
+        """All rows, if they are in memory, with columns named by their positions."""
 
     def pairs(self, adds: Sequence[AddFile], target: TargetRows, *, all_rows: bool) -> Iterator[Pairs]:
         """Yield pairs of rows with equal keys.
@@ -184,6 +188,11 @@ class HeldSource:
         self._table, self._rule = table, rule
         self.num_rows = table.num_rows
         self._matched = np.zeros(table.num_rows, dtype=np.bool_)
+
+    @property
+    def held(self) -> pa.Table:
+        """See ``MergeSource.held``."""
+        return self._table
 
     def pairs(self, adds: Sequence[AddFile], target: TargetRows, *, all_rows: bool) -> Iterator[Pairs]:
         """See ``MergeSource.pairs``. Files come with all their live rows, since the join has read them."""

@@ -159,7 +159,8 @@ class ArrowMerge:
 
     def narrowed(self, files: pl.DataFrame) -> pl.DataFrame:
         """Leave out files without a match by the record index. See ``Merging.narrowed``."""
-        return WantedKeys(self._snapshot, self._rule, self._source).left(files, self._place)
+        rows = self._source.held
+        return files if rows is None else WantedKeys(self._snapshot, self._rule, rows).left(files, self._place)
 
     # --- pairs -----------------------------------------------------------------------------------------------
 

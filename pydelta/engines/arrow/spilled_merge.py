@@ -144,6 +144,11 @@ class SpilledSource:
         self._positions: list[Numbers] = []
         self._release()
 
+    @property
+    def held(self) -> None:
+        """See ``MergeSource.held``."""
+        return
+
     def pairs(self, adds: Sequence[AddFile], target: TargetRows, *, all_rows: bool) -> Iterator[Pairs]:
         """See ``MergeSource.pairs``."""
         found = self._search(adds, target)

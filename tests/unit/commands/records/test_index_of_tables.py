@@ -371,7 +371,7 @@ def test_vacuum_and_fsck_leave_the_index_and_clones_do_not_take_it(tmp_path):
     for shallow in (True, False):
         clone = table.clone(f"{tmp_path}/clone-{shallow}", shallow=shallow)
         assert not (tmp_path / f"clone-{shallow}" / FOLDER).exists()
-        assert clone.scan().num_rows == FILES * 4
+        assert clone.detail()["numFiles"] == FILES
 
 
 def test_a_copy_of_the_folder_keeps_the_index_and_another_table_there_does_not_use_it():
