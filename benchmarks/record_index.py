@@ -72,6 +72,7 @@ def _by(path: str, name: str) -> dict[str, Any]:
     making = time.perf_counter() - started
     folder, aside = f"{path}/{FOLDER}", f"{path}/{FOLDER}-aside"
     seconds: dict[str, list[float]] = {"with": [], "with, opened": [], "without": [], "refresh": []}
+    processor: dict[str, list[float]] = {"with": [], "with, opened": [], "without": []}
     files: dict[str, list[int]] = {kind: [] for kind in seconds}
     merged: dict[int, float] = {}
     for turn in range(ROUNDS + 1):
@@ -80,10 +81,10 @@ def _by(path: str, name: str) -> dict[str, Any]:
             source = pa.table({"id": [number], "key": [_key(number)], "v": [float(turn)]})
             if kind == "without":
                 os.rename(folder, aside)
-            started = time.perf_counter()
+            started, worked = time.perf_counter(), time.process_time()
             target = table if kind == "with, opened" else pydelta.open(path)
             done = target.merge(source, on=name)
-            took = time.perf_counter() - started
+            took, worked = time.perf_counter() - started, time.process_time() - worked
             if kind == "without":
                 os.rename(aside, folder)
             assert done.num_updated_rows == 1, done
@@ -92,6 +93,7 @@ def _by(path: str, name: str) -> dict[str, Any]:
             table.index_records()
             if turn:
                 seconds[kind].append(took)
+                processor[kind].append(worked)
                 seconds["refresh"].append(time.perf_counter() - started)
                 files[kind].append(done.num_candidate_files)
     found = table.scan(f"id IN ({', '.join(map(str, merged))})", columns=["id", "v"]).to_pydict()
@@ -101,6 +103,7 @@ def _by(path: str, name: str) -> dict[str, Any]:
     medians = {kind: statistics.median(values) for kind, values in seconds.items()}
     return {
         "ratio": round(medians["with"] / medians["without"], 3),
+        "processor": {kind: round(statistics.median(values), 3) for kind, values in processor.items()},
         "seconds": {kind: round(value, 3) for kind, value in medians.items()},
         "making": round(making, 1),
         "megabytes": round(made.num_bytes / 1e6),
