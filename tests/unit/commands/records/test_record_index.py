@@ -190,6 +190,7 @@ def test_only_the_file_of_a_key_is_opened():
     assert (result.num_candidate_files, result.num_updated_rows) == (1, 1)
     data = {path for path in counting.paths("read", "read_range") if path.endswith(".parquet") and path[0] != "_"}
     assert len(data) == 1
+    assert [verb for verb, path in counting.calls if path.startswith(FOLDER)] == ["list_from", *["read_range"] * 2]
     assert now(table)[10, "key number 10", Decimal("2.5"), 5] == 1
 
 
