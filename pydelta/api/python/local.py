@@ -66,11 +66,11 @@ from pydelta.deprecation import warn_deprecated
 from pydelta.engines.arrow.columns import only_spark
 from pydelta.engines.arrow.engine import ArrowEngine, column_of
 from pydelta.engines.arrow.expressions import NotHere
-from pydelta.engines.arrow.local_merge import clauses_of
+from pydelta.engines.arrow.merge.local_merge import clauses_of
+from pydelta.engines.arrow.merge.source_rows import SourceRows
+from pydelta.engines.arrow.merge.spill import GivenRows
 from pydelta.engines.arrow.scans import Scan, logical_schema
-from pydelta.engines.arrow.source_rows import SourceRows
 from pydelta.engines.arrow.sources import ArrowRows, arrow_of, refuse_new_rules, refuse_rules, schema_of_arrow
-from pydelta.engines.arrow.spill import GivenRows
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.text_source import TextFile, TextSource
 from pydelta.errors import InvalidArgumentError, error_context

@@ -21,10 +21,10 @@ from pydelta.engines.arrow.columns import files_of_partitions, only_spark
 from pydelta.engines.arrow.exact import assigned, exact, field_of
 from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task
-from pydelta.engines.arrow.local_merge import LocalMerging
+from pydelta.engines.arrow.merge.local_merge import LocalMerging
+from pydelta.engines.arrow.merge.record_index import ArrowKeys
+from pydelta.engines.arrow.merge.source_rows import SourceRows
 from pydelta.engines.arrow.rearrange import ANY_SIZE, RowOrder, compact, lay_out
-from pydelta.engines.arrow.record_index import ArrowKeys
-from pydelta.engines.arrow.source_rows import SourceRows
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.updates import update_rows

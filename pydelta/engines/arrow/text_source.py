@@ -26,8 +26,8 @@ from pydelta.commands.write.command import WriteTarget
 from pydelta.commands.write.plan import WritePlan
 from pydelta.engines.arrow.conform import conformed
 from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
+from pydelta.engines.arrow.merge.spill import GivenRows
 from pydelta.engines.arrow.sources import check_replaced, with_inserts
-from pydelta.engines.arrow.spill import GivenRows
 from pydelta.engines.arrow.tasks.csv_rows import CsvRows
 from pydelta.engines.arrow.tasks.json_rows import JsonRows
 from pydelta.engines.arrow.tasks.text_values import BadRow, TextRules, arrow_type, readable_type

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pydelta.engines.arrow.key_hashes import HASH_NAME, hash_keys, kind_of
+from pydelta.engines.arrow.merge.key_hashes import HASH_NAME, hash_keys, kind_of
 from pydelta.protocol.types import ArrayType, DecimalType, PrimitiveType, StructType
 
 MASK = (1 << 64) - 1

@@ -21,11 +21,11 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn
 from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.engines.arrow.expressions import SOURCE, both, compare, concat, opposite
-from pydelta.engines.arrow.local_merge import LocalMerging
-from pydelta.engines.arrow.merge_rule import MOST_LISTED, ArrowClause, MergeRule, ranges
-from pydelta.engines.arrow.merge_source import HeldSource, chunks
-from pydelta.engines.arrow.merging import ArrowMerge
-from pydelta.engines.arrow.spilled_merge import SpilledSource, hashes_of
+from pydelta.engines.arrow.merge.local_merge import LocalMerging
+from pydelta.engines.arrow.merge.merge_rule import MOST_LISTED, ArrowClause, MergeRule, ranges
+from pydelta.engines.arrow.merge.merge_source import HeldSource, chunks
+from pydelta.engines.arrow.merge.merging import ArrowMerge
+from pydelta.engines.arrow.merge.spilled_merge import SpilledSource, hashes_of
 from pydelta.errors import (
     BindError,
     ConcurrentAppendException,
@@ -83,9 +83,9 @@ def small_parts(collide):
 
     with ExitStack() as stack:
         for name in ("spill.BLOCK_ROWS", "spilled_merge._PASS_BITS", "spilled_merge._GROUP_BYTES"):
-            stack.enter_context(patch(f"pydelta.engines.arrow.{name}", 2))
+            stack.enter_context(patch(f"pydelta.engines.arrow.merge.{name}", 2))
         if collide:
-            stack.enter_context(patch("pydelta.engines.arrow.spilled_merge.hashes_of", few))
+            stack.enter_context(patch("pydelta.engines.arrow.merge.spilled_merge.hashes_of", few))
         yield
 
 
@@ -165,7 +165,7 @@ def test_any_merge_leaves_what_a_model_says(properties, target, source, words, t
             given = given.append_column("p", pa.array([part_of(key) for key in source], pa.string()))
         with ExitStack() as stack:
             if way == "held in parts":
-                stack.enter_context(patch("pydelta.engines.arrow.merge_source._CHUNK_BYTES", 1))
+                stack.enter_context(patch("pydelta.engines.arrow.merge.merge_source._CHUNK_BYTES", 1))
             if spilled:
                 stack.enter_context(small_parts(way.endswith("hashes")))
             merged.merge(given, on="k", matched=matched, not_matched=not_matched, not_matched_by_source=alone)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import pydelta
 from pydelta.api.python.local import LocalTable
-from pydelta.engines.arrow.spill import GivenRows
-from pydelta.engines.arrow.spilled_merge import KeyHashes, hashes_of
+from pydelta.engines.arrow.merge.spill import GivenRows
+from pydelta.engines.arrow.merge.spilled_merge import KeyHashes, hashes_of
 from pydelta.errors import InvalidArgumentError, StorageError
 from pydelta.settings import Settings
 
@@ -35,7 +35,7 @@ ROWS = pa.table({
 def test_blocks_hold_the_rows_that_were_given_every_time(most_bytes, cuts, block):
     ends = [0, *sorted(cuts), 10]
     batches = [batch for a, b in itertools.pairwise(ends) for batch in ROWS.slice(a, b - a).to_batches()]
-    with patch("pydelta.engines.arrow.spill.BLOCK_ROWS", block):
+    with patch("pydelta.engines.arrow.merge.spill.BLOCK_ROWS", block):
         rows = GivenRows(batches, ROWS.schema, most_bytes=most_bytes)
         for _ in range(2):
             blocks = list(rows.blocks())
@@ -113,7 +113,7 @@ def test_a_full_disk_is_said_with_the_folder_and_what_next(tmp_path):
     before = sorted(path.name for path in (tmp_path / "t").rglob("*"))
     given = pa.table({"id": pa.array([2, 3], pa.int64())})
     with (
-        patch("pydelta.engines.arrow.spill.tempfile.TemporaryFile", lambda **_: open("/dev/full", "w+b")),
+        patch("pydelta.engines.arrow.merge.spill.tempfile.TemporaryFile", lambda **_: open("/dev/full", "w+b")),
         pytest.raises(StorageError, match=r"temporary file in .*: No space left on device") as refused,
     ):
         table.merge(given, on="id", matched=None)

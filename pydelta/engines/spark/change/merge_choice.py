@@ -20,9 +20,9 @@ from pydelta.commands.change.merge import MergeMatches
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import RewriteOutput
 from pydelta.engines.arrow.expressions import SOURCE, Exact, NotHere, source_field, type_of
-from pydelta.engines.arrow.merge_rule import ArrowClause, MergeRule, ranges
-from pydelta.engines.arrow.merge_source import HeldSource
-from pydelta.engines.arrow.merging import ArrowMerge
+from pydelta.engines.arrow.merge.merge_rule import ArrowClause, MergeRule, ranges
+from pydelta.engines.arrow.merge.merge_source import HeldSource
+from pydelta.engines.arrow.merge.merging import ArrowMerge
 from pydelta.engines.arrow.tasks.arrow import file_array
 from pydelta.engines.spark.change.binding import folded
 from pydelta.engines.spark.change.choice import REWRITTEN, SCANNED, ArrowFirst, written_by

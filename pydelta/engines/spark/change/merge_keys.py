@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from pydelta.engines.arrow.merge_rule import MOST_LISTED, comparable, outwards
+from pydelta.engines.arrow.merge.merge_rule import MOST_LISTED, comparable, outwards
 from pydelta.engines.spark.jvm import Jvm, java_class_name
 from pydelta.engines.spark.scan.filters import literal_of, to_expressions
 from pydelta.predicate import FALSE, Column, Compare, Expr, In, IsNull, Literal, Or

@@ -12,7 +12,7 @@ import pytest
 
 from pydelta.api.python.local import LocalTable
 from pydelta.commands.records.index import FEWEST_FILES, FOLDER, MOST_HASHES, list_segments
-from pydelta.engines.arrow.merging import ArrowMerge
+from pydelta.engines.arrow.merge.merging import ArrowMerge
 from pydelta.errors import ConcurrentAppendException, DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from pydelta.engines.arrow.merge.spill import GivenRows
 from pydelta.engines.arrow.sources import ArrowRows
-from pydelta.engines.arrow.spill import GivenRows
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.types import StructType
 

@@ -26,10 +26,10 @@ import polars as pl
 import pyarrow as pa
 
 from pydelta.engines.arrow.expressions import NotHere
-from pydelta.engines.arrow.merge_rule import MergeRule
-from pydelta.engines.arrow.merge_source import LiveRows, Numbers, Pairs, TargetRows, keys_of
-from pydelta.engines.arrow.source_rows import SourceRows
-from pydelta.engines.arrow.spill import Part, SpillFile, return_memory
+from pydelta.engines.arrow.merge.merge_rule import MergeRule
+from pydelta.engines.arrow.merge.merge_source import LiveRows, Numbers, Pairs, TargetRows, keys_of
+from pydelta.engines.arrow.merge.source_rows import SourceRows
+from pydelta.engines.arrow.merge.spill import Part, SpillFile, return_memory
 from pydelta.engines.arrow.threads import cores
 from pydelta.protocol.actions import AddFile
 

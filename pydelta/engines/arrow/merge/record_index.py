@@ -15,8 +15,8 @@ from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.evaluate import evaluate
 from pydelta.engines.arrow.expressions import Exact, NotHere
-from pydelta.engines.arrow.key_hashes import HASH_NAME, INTEGERS, hash_keys, kind_of
-from pydelta.engines.arrow.merge_rule import MergeRule, both_sides
+from pydelta.engines.arrow.merge.key_hashes import HASH_NAME, INTEGERS, hash_keys, kind_of
+from pydelta.engines.arrow.merge.merge_rule import MergeRule, both_sides
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark, old_file, read_batches
 from pydelta.engines.arrow.threads import read_files
 from pydelta.log import Snapshot

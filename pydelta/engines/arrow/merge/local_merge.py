@@ -13,11 +13,11 @@ from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import RewriteOutput
 from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.expressions import SOURCE, Exact, NotHere, both, compare
-from pydelta.engines.arrow.merge_rule import ArrowClause, MergeRule, SeveralSources, ranges
-from pydelta.engines.arrow.merge_source import HeldSource, MergeSource
-from pydelta.engines.arrow.merging import ArrowMerge
-from pydelta.engines.arrow.source_rows import SourceRows
-from pydelta.engines.arrow.spilled_merge import SpilledSource
+from pydelta.engines.arrow.merge.merge_rule import ArrowClause, MergeRule, SeveralSources, ranges
+from pydelta.engines.arrow.merge.merge_source import HeldSource, MergeSource
+from pydelta.engines.arrow.merge.merging import ArrowMerge
+from pydelta.engines.arrow.merge.source_rows import SourceRows
+from pydelta.engines.arrow.merge.spilled_merge import SpilledSource
 from pydelta.engines.arrow.tasks.old_files import NeedsSpark
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.errors import DeltaError, InvalidArgumentError

@@ -31,10 +31,10 @@ from pydelta.engines.arrow.conform import without_empty
 from pydelta.engines.arrow.evaluate import Columns, evaluate, true_rows
 from pydelta.engines.arrow.expressions import NotHere, source_field
 from pydelta.engines.arrow.layout import output_of, written_columns
-from pydelta.engines.arrow.merge_rule import MergeRule, SeveralSources, both_sides
-from pydelta.engines.arrow.merge_source import LiveRows, MergeSource, Numbers, Pairs, TargetRows, one_batch
+from pydelta.engines.arrow.merge.merge_rule import MergeRule, SeveralSources, both_sides
+from pydelta.engines.arrow.merge.merge_source import LiveRows, MergeSource, Numbers, Pairs, TargetRows, one_batch
+from pydelta.engines.arrow.merge.record_index import WantedKeys
 from pydelta.engines.arrow.partition_moves import PartitionsOfRows, with_partitions
-from pydelta.engines.arrow.record_index import WantedKeys
 from pydelta.engines.arrow.tasks.arrow import file_array, replaced, same_shape
 from pydelta.engines.arrow.tasks.write_files import FileRecord, WriteTask, run_task
 from pydelta.engines.arrow.threads import for_threads

@@ -23,8 +23,8 @@ import pyarrow as pa
 from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.columns import ArrowColumns
 from pydelta.engines.arrow.evaluate import Columns, evaluate
-from pydelta.engines.arrow.merge_rule import MergeRule, both_sides, one_array
-from pydelta.engines.arrow.spill import BLOCK_ROWS
+from pydelta.engines.arrow.merge.merge_rule import MergeRule, both_sides, one_array
+from pydelta.engines.arrow.merge.spill import BLOCK_ROWS
 from pydelta.engines.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.threads import cores, read_files
