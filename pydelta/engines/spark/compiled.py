@@ -16,7 +16,7 @@ from pydelta.engines.spark.java_names import JavaNames
 __all__ = ["compile_all", "new_instance"]
 
 _ATTRIBUTE: Final = "_pydelta_compiled"
-_CLASSES: Final = ("PydeltaCalls", "PydeltaNewestVersions")
+_CLASSES: Final = ("PydeltaCalls", "PydeltaNewestVersions", "PydeltaRowNumber")
 """Each may use those before it."""
 _LOCK: Final = threading.Lock()
 
