@@ -1,23 +1,24 @@
 """Compile the engine's few lines of Java in the JVM, once per process, by the compiler that Spark uses for queries.
 
-Java is used for what Python cannot be: a rule of Spark's planner, a listener of py4j, and calls that read many values
-at once. What is decided about tables is decided in Python.
+Java is used for what Python cannot be: a rule of Spark's planner, an expression, a listener of py4j, and calls that
+read many values at once. What is decided about tables is decided in Python.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 from pydelta.engines.spark.java_names import JavaNames
 
-__all__ = ["compile_all", "new_instance"]
+__all__ = ["compile_all", "new_instance", "source_of"]
 
 _ATTRIBUTE: Final = "_pydelta_compiled"
-_CLASSES: Final = ("PydeltaCalls", "PydeltaNewestVersions", "PydeltaRowNumber")
-"""Each may use those before it."""
+_GROUPS: Final = (("PydeltaCalls", "PydeltaNewestVersions"), ("RowNumbers", "PydeltaRowNumber"))
+"""Classes that are compiled when one of them is first used. Each may use those before it in its group."""
 _LOCK: Final = threading.Lock()
 
 
@@ -31,14 +32,19 @@ def new_instance(gateway: Any, name: str, *arguments: Any) -> Any:
     """
     with _LOCK:
         # vars() is used because a gateway treats any missing attribute as a JVM method.
-        made: dict[str, Any] | None = vars(gateway).get(_ATTRIBUTE)
-        if made is None:
-            made = compile_all(gateway)
-            setattr(gateway, _ATTRIBUTE, made)
+        made: dict[str, Any] = vars(gateway).setdefault(_ATTRIBUTE, {})
+        if name not in made:
+            group = next(classes for classes in _GROUPS if name in classes)
+            made.update(_compile(gateway, group, _sources()))
     given = JavaNames.of(gateway).java.util.ArrayList()
     for argument in arguments:
         given.add(argument)
     return made[name].newInstance(given.toArray())
+
+
+def source_of(name: str) -> str:
+    """Return the source of a class of the folder ``java``."""
+    return _sources().joinpath(f"{name}.java").read_text(encoding="utf-8")
 
 
 def compile_all(gateway: Any, sources: Traversable | None = None) -> dict[str, Any]:
@@ -48,11 +54,21 @@ def compile_all(gateway: Any, sources: Traversable | None = None) -> dict[str, A
         gateway: A gateway to a JVM with Spark's jars.
         sources: The folder of the sources, by default that of the package.
     """
-    folder = sources or resources.files("pydelta.engines.spark").joinpath("java")
+    made: dict[str, Any] = {}
+    for group in _GROUPS:
+        made.update(_compile(gateway, group, sources or _sources()))
+    return made
+
+
+def _sources() -> Traversable:
+    return resources.files("pydelta.engines.spark").joinpath("java")
+
+
+def _compile(gateway: Any, classes: Sequence[str], folder: Traversable) -> dict[str, Any]:
     view = JavaNames.of(gateway)
     made: dict[str, Any] = {}
     loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-    for name in _CLASSES:
+    for name in classes:
         compiler = view.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         compiler.cook(folder.joinpath(f"{name}.java").read_text(encoding="utf-8"))

@@ -3,7 +3,6 @@ import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BinaryExpression;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.codegen.Block;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeBlock;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
@@ -14,20 +13,26 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The number of a row in its file, which it makes Spark's Parquet reader count without an object per row.
+ * The number of a row in its file, Spark's "_metadata.row_index", which lets the reader count by "RowNumbers".
  *
- * <p>It has the value of its first argument, Spark's own number, in every case; only generated code does more. Tasks
- * get that code as text and this object replaced by its first argument, since they do not have this class.
+ * <p>The value is always that of the first expression. Code that Spark generates for a stage also installs the counter,
+ * once per file. Executors get that code as text. They do not have this class: it is sent as its first expression.
  */
 public final class PydeltaRowNumber extends BinaryExpression implements Serializable {
+    private static final int MOST_FILES = 100;
     private final Expression row;
     private final Expression file;
-    private final String source;
+    private final String counter;
 
-    public PydeltaRowNumber(Expression row, Expression file, String source) {
+    /**
+     * @param row Spark's number of the row.
+     * @param file A binary column that has one array per file.
+     * @param counter The source of "RowNumbers" as an inner class.
+     */
+    public PydeltaRowNumber(Expression row, Expression file, String counter) {
         this.row = row;
         this.file = file;
-        this.source = source;
+        this.counter = counter;
     }
 
     public TreeNode left() {
@@ -46,6 +51,7 @@ public final class PydeltaRowNumber extends BinaryExpression implements Serializ
         return this.row.nullable();
     }
 
+    /** Whether a null among the columns makes the value null: Spark tests such a condition after the others. */
     public boolean nullIntolerant() {
         return true;
     }
@@ -55,24 +61,28 @@ public final class PydeltaRowNumber extends BinaryExpression implements Serializ
     }
 
     public ExprCode doGenCode(CodegenContext context, ExprCode result) {
-        ExprCode row = this.row.genCode(context);
-        if (context.INPUT_ROW() != null || context.currentVars() == null) {
-            return row;
+        ExprCode number = this.row.genCode(context);
+        if (context.INPUT_ROW() != null || context.currentVars() == null) { // It is not a stage that reads batches.
+            return number;
         }
-        ExprCode file = this.file.genCode(context);
+        ExprCode array = this.file.genCode(context);
         String name = context.freshName("RowNumbers");
-        context.addInnerClass(this.source.replace("RowNumbers", name));
-        String seen = context.addMutableState("byte[]", "countedFile", context.addMutableState$default$3(), false, true);
-        String text = "if (" + seen + " != " + file.value() + ") { " + seen + " = " + file.value() + "; "
-            + name + ".install(inputs); }\n";
-        Block own = new CodeBlock((Seq) CollectionConverters.asScala(Arrays.asList(new Object[] {text})).toSeq(),
-            (Seq) (Object) Nil$.MODULE$);
-        Block code = row.code().$plus(file.code()).$plus(own);
-        return new ExprCode(code, row.isNull(), row.value());
+        context.addInnerClass(this.counter.replace("RowNumbers", name));
+        String seen = context.addMutableState("byte[]", "seen", context.addMutableState$default$3(), false, true);
+        String files = context.addMutableState("int", "files", context.addMutableState$default$3(), false, true);
+        // A reader without batches has another array for each row, hence the limit.
+        String text = "if (" + seen + " != " + array.value() + " && " + files + " < " + MOST_FILES + ") {\n"
+            + "  " + seen + " = " + array.value() + ";\n  " + files + "++;\n  " + name + ".install(inputs);\n}\n";
+        CodeBlock install = new CodeBlock(list(text), (Seq) (Object) Nil$.MODULE$);
+        return new ExprCode(number.code().$plus(array.code()).$plus(install), number.isNull(), number.value());
     }
 
-    public TreeNode withNewChildrenInternal(TreeNode row, TreeNode file) {
-        return new PydeltaRowNumber((Expression) row, (Expression) file, this.source);
+    public TreeNode withNewChildrenInternal(TreeNode newRow, TreeNode newFile) {
+        return new PydeltaRowNumber((Expression) newRow, (Expression) newFile, this.counter);
+    }
+
+    public String prettyName() {
+        return "row_number_in_file";
     }
 
     public int productArity() {
@@ -84,7 +94,7 @@ public final class PydeltaRowNumber extends BinaryExpression implements Serializ
     }
 
     public Seq otherCopyArgs() {
-        return (Seq) CollectionConverters.asScala(Arrays.asList(new Object[] {this.source})).toSeq();
+        return list(this.counter);
     }
 
     public boolean canEqual(Object other) {
@@ -100,7 +110,12 @@ public final class PydeltaRowNumber extends BinaryExpression implements Serializ
         return 31 * this.row.hashCode() + this.file.hashCode();
     }
 
-    private Object writeReplace() {
+    /** What is sent to executors. The compiler makes private methods static, where serialization does not see them. */
+    protected Object writeReplace() {
         return this.row;
+    }
+
+    private static Seq list(Object item) {
+        return (Seq) CollectionConverters.asScala(Arrays.asList(new Object[] {item})).toSeq();
     }
 }
