@@ -46,7 +46,9 @@ def counted(jvm: Jvm, row: Column, file: Column) -> Column:
             jvm.gateway, _EXPRESSION, jvm.expression(row), jvm.expression(file), _as_inner_class(_COUNTER)
         )
     except Py4JJavaError as error:
-        _log.warning("row numbers are counted by Spark, because %s does not compile: %s", _COUNTER, error.java_exception)
+        _log.warning(
+            "row numbers are counted by Spark, because %s does not compile: %s", _COUNTER, error.java_exception
+        )
         return row
     return Column(jvm.column_of(found))
 
