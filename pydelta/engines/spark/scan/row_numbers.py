@@ -5,7 +5,7 @@
     a stage's generated code --first row of a file--> the file's reader counts by RowNumbers
                              --every row------------> Spark's _metadata.row_index, with the same values as before
 
-Spark's reader fills its column of row numbers from an iterator of boxed numbers, which takes as long as two or three other
+Spark's reader fills its column of row numbers from an iterator of boxed numbers, which takes as long as reading two
 columns. ``RowNumbers`` counts in a loop. It replaces a private object of the reader, so it is used only for speed: each
 number is the one that Spark gives. Where there is no generated code, or a field is missing, Spark counts.
 """
@@ -46,9 +46,7 @@ def counted(jvm: Jvm, row: Column, file: Column) -> Column:
             jvm.gateway, _EXPRESSION, jvm.expression(row), jvm.expression(file), _as_inner_class(_COUNTER)
         )
     except Py4JJavaError as error:
-        _log.warning(
-            "row numbers are counted by Spark, because %s does not compile: %s", _COUNTER, error.java_exception
-        )
+        _log.warning("Spark counts row numbers, because %s does not compile: %s", _COUNTER, error.java_exception)
         return row
     return Column(jvm.column_of(found))
 

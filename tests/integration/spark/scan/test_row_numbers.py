@@ -24,7 +24,6 @@ pytestmark = pytest.mark.spark
 
 COUNT = "spark.pydelta.read.countRows"
 COUNTED = "row_number_in_file"
-GENERATOR = "org.apache.spark.sql.execution.datasources.parquet.ParquetRowIndexUtil$RowIndexGenerator"
 _FIRST_ID = 100_000
 CONDITIONS = {
     "true": lambda row, number: True,
@@ -61,7 +60,7 @@ def build(path, chance, *, files=4):
         xs = [float(chance.randrange(1000)) for _ in ids]
         if chance.random() < 0.5:
             xs.sort()
-        data = {"id": pa.array(ids, pa.int64()), "x": xs, "name": [f"n{id}" for id in ids]}
+        data = {"id": pa.array(ids, pa.int64()), "x": xs, "name": [f"n{key}" for key in ids]}
         add = table.file(pa.table(data))
         add = add.replace(size=write(path / add.path, data, chance))
         gone = np.array([], dtype=np.uint64)
@@ -72,8 +71,8 @@ def build(path, chance, *, files=4):
         adds.append(add)
         hidden = set(gone.tolist())
         live += [
-            ({"id": id, "x": x, "name": f"n{id}"}, number)
-            for number, (id, x) in enumerate(zip(ids, xs, strict=True))
+            ({"id": key, "x": x, "name": f"n{key}"}, number)
+            for number, (key, x) in enumerate(zip(ids, xs, strict=True))
             if number not in hidden
         ]
     table.commit(*adds)
@@ -121,12 +120,13 @@ def test_every_row_and_its_number_are_those_of_a_model(spark, tmp_path, seed):
             found = frame.where(condition).select("id", "row_index").collect()
             assert sorted((row[0], row[1]) for row in found) == expected, condition
             third = frame.where(condition).where("row_index % 3 = 1").select("id").collect()
-            assert sorted(row[0] for row in third) == [id for id, number in expected if number % 3 == 1], condition
-            total = (
-                load(spark, path).where(condition).selectExpr("sum(id)", "max(name)", "count(*)").first()
-            )  # a text is aggregated by sorting
-            ids = [id for id, _ in expected]
-            assert tuple(total) == (sum(ids) or None, max((f"n{id}" for id in ids), default=None), len(ids)), condition
+            assert sorted(row[0] for row in third) == [key for key, number in expected if number % 3 == 1], condition
+            ids = [key for key, _ in expected]
+            # A text is aggregated by sorting, for which Spark sends the plan to the executors.
+            total = load(spark, path).where(condition).selectExpr("sum(id)", "max(name)", "count(*)").first()
+            assert tuple(total) == (sum(ids) or None, max((f"n{key}" for key in ids), default=None), len(ids)), (
+                condition
+            )
 
 
 @pytest.mark.parametrize("threshold", ["10MB", "-1"])
@@ -140,7 +140,9 @@ def test_joins_and_unions_of_two_scans_in_one_stage(spark, tmp_path, threshold):
         joined = left.join(right, F.expr("a.id = b.id AND a.x >= b.x"))
         assert sorted(row[0] for row in joined.select("a.id").collect()) == ids
         both = load(spark, path).union(load(spark, path).where("id % 2 = 0"))
-        assert sorted(row[0] for row in both.select("id").collect()) == sorted(ids + [id for id in ids if id % 2 == 0])
+        assert sorted(row[0] for row in both.select("id").collect()) == sorted(
+            ids + [key for key in ids if key % 2 == 0]
+        )
 
 
 def test_a_setting_leaves_the_numbers_to_spark(spark, tmp_path):
