@@ -80,6 +80,8 @@ class Settings:
         alias="optimizeMetadataQuery.enabled=true")
     read_pinned: bool = setting("read.pinned", parse_bool, "false",
         "Keep a DataFrame at the version that was the newest when it was created.")
+    count_rows: bool = setting("read.countRows", parse_bool, "true",
+        "Count rows faster than Spark's reader in files with deletion vectors.")
     stream_schema_anywhere: bool = setting("stream.schemaLocationAnywhere", parse_bool, "false",
         "Let a stream keep its schemas outside of its checkpoint.",
         alias="streaming.allowSchemaLocationOutsideCheckpointLocation=false")

@@ -1,12 +1,13 @@
 """Compile the engine's few lines of Java in the JVM, once per process, by the compiler that Spark uses for queries.
 
-Java is used for what Python cannot be: a rule of Spark's planner, a listener of py4j, and calls that read many values
-at once. What is decided about tables is decided in Python.
+Java is used for what Python cannot be: a rule of Spark's planner, an expression, a listener of py4j, and calls that
+read many values at once. What is decided about tables is decided in Python.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -14,11 +15,11 @@ from typing import Any, Final
 
 from pydelta.engines.spark.java_names import JavaNames
 
-__all__ = ["compile_ahead", "compile_all", "new_instance"]
+__all__ = ["compile_ahead", "compile_all", "new_instance", "source_of"]
 
 _ATTRIBUTE: Final = "_pydelta_compiled"
-_CLASSES: Final = ("PydeltaCalls", "PydeltaNewestVersions")
-"""Each may use those before it."""
+_GROUPS: Final = (("PydeltaCalls", "PydeltaNewestVersions"), ("RowNumbers", "PydeltaRowNumber"))
+"""Classes that are compiled when one of them is first used. Each may use those before it in its group."""
 _LOCK: Final = threading.Lock()
 
 
@@ -30,7 +31,7 @@ def new_instance(gateway: Any, name: str, *arguments: Any) -> Any:
         name: Name of the class.
         arguments: Those of its constructor.
     """
-    made = _made(gateway)
+    made = _made(gateway, name)
     given = JavaNames.of(gateway).java.util.ArrayList()
     for argument in arguments:
         given.add(argument)
@@ -38,7 +39,7 @@ def new_instance(gateway: Any, name: str, *arguments: Any) -> Any:
 
 
 def compile_ahead(spark: Any) -> None:
-    """Compile the classes in another thread. An error is left to the first use, which compiles them itself.
+    """Compile the classes that every session needs in another thread. The first use reports an error.
 
     Args:
         spark: A session. Nothing is done for one that has no gateway, such as a remote one.
@@ -49,19 +50,25 @@ def compile_ahead(spark: Any) -> None:
 
     def work() -> None:
         with suppress(Exception):
-            _made(gateway)
+            _made(gateway, _GROUPS[0][0])
 
     threading.Thread(target=work, name="pydelta-compile", daemon=True).start()
 
 
-def _made(gateway: Any) -> dict[str, Any]:
+def _made(gateway: Any, name: str) -> dict[str, Any]:
+    """Return constructors by name, those of a class's group among them."""
     with _LOCK:
         # vars() is used because a gateway treats any missing attribute as a JVM method.
-        made: dict[str, Any] | None = vars(gateway).get(_ATTRIBUTE)
-        if made is None:
-            made = compile_all(gateway)
-            setattr(gateway, _ATTRIBUTE, made)
+        made: dict[str, Any] = vars(gateway).setdefault(_ATTRIBUTE, {})
+        if name not in made:
+            group = next(classes for classes in _GROUPS if name in classes)
+            made.update(_compile(gateway, group, _sources()))
     return made
+
+
+def source_of(name: str) -> str:
+    """Return the source of a class of the folder ``java``."""
+    return _sources().joinpath(f"{name}.java").read_text(encoding="utf-8")
 
 
 def compile_all(gateway: Any, sources: Traversable | None = None) -> dict[str, Any]:
@@ -71,11 +78,21 @@ def compile_all(gateway: Any, sources: Traversable | None = None) -> dict[str, A
         gateway: A gateway to a JVM with Spark's jars.
         sources: The folder of the sources, by default that of the package.
     """
-    folder = sources or resources.files("pydelta.engines.spark").joinpath("java")
+    made: dict[str, Any] = {}
+    for group in _GROUPS:
+        made.update(_compile(gateway, group, sources or _sources()))
+    return made
+
+
+def _sources() -> Traversable:
+    return resources.files("pydelta.engines.spark").joinpath("java")
+
+
+def _compile(gateway: Any, classes: Sequence[str], folder: Traversable) -> dict[str, Any]:
     view = JavaNames.of(gateway)
     made: dict[str, Any] = {}
     loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-    for name in _CLASSES:
+    for name in classes:
         compiler = view.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         compiler.cook(folder.joinpath(f"{name}.java").read_text(encoding="utf-8"))

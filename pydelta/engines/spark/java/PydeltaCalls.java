@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.lang.reflect.Field;
+import java.net.Socket;
 import java.net.SocketException;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -320,8 +321,12 @@ public final class PydeltaCalls {
         }
 
         public void connectionStarted(Py4JServerConnection connection) {
+            Socket socket = connection.getSocket();
+            if (socket == null) {
+                return;  // It has ended.
+            }
             try {
-                connection.getSocket().setTcpNoDelay(true);
+                socket.setTcpNoDelay(true);
             } catch (SocketException closed) {
                 return;  // Its other end was closed meanwhile.
             }

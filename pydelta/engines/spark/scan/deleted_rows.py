@@ -26,6 +26,7 @@ from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import SessionSettings
 from pydelta.engines.spark.lru import LruCache
 from pydelta.engines.spark.scan.index import MATCH_COLUMNS, VECTOR_COLUMNS
+from pydelta.engines.spark.scan.row_numbers import counted
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.log.vector_files import read_deleted_rows
 from pydelta.protocol.row_sets import WORD_BITS, RowSet
@@ -196,7 +197,7 @@ def _not_deleted(jvm: Jvm, row: Column) -> Column:
     without literals or comparisons: ``factorial`` has no value below zero, and 1 at zero.
     """
     bits, first, last, base = (F.col(name) for name in VECTOR_COLUMNS)
-    within = jvm.static_call("java.lang.Math", "max", "long", row, first)
+    within = jvm.static_call("java.lang.Math", "max", "long", counted(jvm, row, bits), first)
     within = jvm.static_call("java.lang.Math", "min", "long", within, last)
     is_set = jvm.bit_is_set(bits, base, (within - first).cast("int"))
     return F.factorial(-is_set.cast("int")).isNotNull()
