@@ -14,6 +14,7 @@ from pydelta.api.python.local import LocalTable
 from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
+from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.tables import TableBuilder
 
@@ -29,15 +30,17 @@ PROTOCOL = Protocol(
     writer_features=(*_FEATURES, "changeDataFeed"),
 )
 
+SPILLING = Settings.resolve({"spark.pydelta.local.sourceMaxBytes": "0"}, env={})
 
-def opened(generator, schema):
+
+def opened(generator, schema, *, spilled):
     store = MemoryStore(f"memory://doors{next(_NAMES)}/t")
     choice = generator.random.choice
     properties = choice([{}, {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}])
     built = TableBuilder(store, columns={}, properties=properties, protocol=PROTOCOL)
     built.metadata = built.metadata.replace(schema_string=schema.to_json())
     built.commit()
-    return LocalTable(DeltaLog(store)), store
+    return LocalTable(DeltaLog(store, settings=SPILLING if spilled else None)), store
 
 
 def files_of(store):
@@ -55,7 +58,8 @@ def test_what_comes_in_is_what_was_given(block):
 def run(seed):
     generator = Generator(seed)
     schema = generator.schema()
-    table, store = opened(generator, schema)
+    spilled = seed % 2 == 1  # Every other source is a reader's, and is merged through temporary files.
+    table, store = opened(generator, schema, spilled=spilled)
     model: dict[int, str] = {}
     for step, keys in enumerate(([1, 2, 3, 4, 5], [4, 5, 6], [2, 6, 7, 8])):
         merging = step and generator.random.random() < 0.7
@@ -65,7 +69,7 @@ def run(seed):
         before = (table.version, files_of(store))
         try:
             if merges:
-                table.merge(rows.table, on="id")
+                table.merge(rows.table.to_reader(max_chunksize=2) if spilled else rows.table, on="id")
             else:
                 table.append(rows.table)
         except DeltaError as error:

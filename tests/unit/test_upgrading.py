@@ -62,6 +62,8 @@ CALLS = {
     "fsck": lambda table: table.fsck(repair=True),
     "checkpoint": lambda table: table.checkpoint(),
     "cleanup": lambda table: table.cleanup(),
+    "index_records": lambda table: table.index_records("id"),
+    "drop_record_index": lambda table: (table.index_records("id"), table.drop_record_index()),
     "erase": lambda table: table.erase({"id": ["1"]}, history="drop"),
 }
 READS_ONLY = {"scan", "version", "schema", "history", "detail"}

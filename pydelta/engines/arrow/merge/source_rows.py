@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pydelta.engines.arrow.merge.spill import GivenRows
+from pydelta.engines.arrow.merge.spill import GivenRows, empty_rows
 from pydelta.engines.arrow.sources import ArrowRows
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.types import StructType
@@ -28,7 +28,7 @@ class SourceRows:
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, given: GivenRows) -> None:
         self._log, self._snapshot, self._given = log, snapshot, given
-        self.schema: StructType = self._of(given.schema.empty_table()).schema
+        self.schema: StructType = self._of(empty_rows(given.schema)).schema
         self.num_rows, self.nbytes = given.num_rows, given.nbytes
 
     @property
@@ -51,7 +51,7 @@ class SourceRows:
 
     def empty(self) -> pa.Table:
         """Return the columns without rows."""
-        return self._converted(self._given.schema.empty_table())
+        return self._converted(empty_rows(self._given.schema))
 
     def _converted(self, rows: pa.Table) -> pa.Table:
         return self._of(rows).as_table(self._snapshot.schema)

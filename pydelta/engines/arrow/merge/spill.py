@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from pydelta.errors import InvalidArgumentError, StorageError, first_line
 
-__all__ = ["BLOCK_ROWS", "GivenRows", "Part", "SpillFile", "return_memory"]
+__all__ = ["BLOCK_ROWS", "GivenRows", "Part", "SpillFile", "empty_rows", "return_memory"]
 
 BLOCK_ROWS: Final = 131_072
 """Rows of a block: few enough to be held several times."""
@@ -161,7 +161,7 @@ class GivenRows:
 
     def table(self) -> pa.Table:
         """Return all rows."""
-        return pa.concat_tables([self.schema.empty_table(), *self.blocks()])
+        return pa.concat_tables([empty_rows(self.schema), *self.blocks()])
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yield the rows in order, at most ``BLOCK_ROWS`` at a time. Spilled blocks but the last have that many."""
@@ -187,6 +187,11 @@ def _validate(batch: pa.RecordBatch) -> None:
             f"The rows are not valid Arrow data: {first_line(error)}",
             hint="Read or make them again; batch.validate(full=True) says what is wrong.",
         ) from error
+
+
+def empty_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows. ``Schema.empty_table`` refuses dictionaries of times, and run-end encoded columns."""
+    return pa.Table.from_batches([], schema)
 
 
 def return_memory() -> None:
