@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 
-def peak_mb() -> int:
-    """Return the most memory that this process has had; ``getrusage`` counts the parent of a new process, too."""
-    status = Path("/proc/self/status").read_text()
+def peak_mb(process: int | str = "self") -> int:
+    """Return the most memory that a process has had; ``getrusage`` counts the parent of a new process, too."""
+    status = Path(f"/proc/{process}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
@@ -28,7 +28,7 @@ def interleave(contestants: Mapping[str, Callable[[], object]], *, rounds: int =
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def _linked(source: str, target: str) -> str:
+def linked(source: str, target: str) -> str:
     """Link a data file, which no engine changes; copy all others."""
     if source.endswith(".parquet") and "_delta_log" not in source:
         os.link(source, target)
@@ -43,22 +43,24 @@ def on_copies(
     *,
     rounds: int,
     left: Callable[[str], str],
+    warm_up: str = "",
 ) -> dict[str, float]:
-    """Median seconds that each contestant tells of a change to a copy of a table, after one turn that is not counted.
+    """Return the median seconds of each contestant's change to a copy of a table, after one turn that is not counted.
 
     Args:
-        contestants: Each changes the table at a path, and tells how long it took.
+        contestants: Each changes the table at a path, and returns how long it took.
         base: The table.
         folder: Where the copies are made.
         rounds: Turns that count.
         left: Describes the rows that a copy is left with: the same for all, or the run fails.
+        warm_up: The table of the turn that is not counted, if it is another one.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(rounds + 1):
         seen = set()
         for name, change in contestants.items():
             copy = f"{folder}/copy-{turn}-{name}"
-            shutil.copytree(base, copy, copy_function=_linked)
+            shutil.copytree(base if turn else warm_up or base, copy, copy_function=linked)
             took = change(copy)
             if turn:
                 seconds[name].append(took)

@@ -132,8 +132,14 @@ def run() -> dict[str, Any]:
     return run_size(ROWS, ROUNDS)
 
 
-def run_size(size: int, rounds: int) -> dict[str, Any]:
-    """Run all changes on tables of so many rows, each in so many turns that count."""
+def run_size(size: int, rounds: int, *, warm_up: int = 0) -> dict[str, Any]:
+    """Run all changes on tables of some rows.
+
+    Args:
+        size: The number of rows.
+        rounds: Turns that count.
+        warm_up: Rows of the table in the first turn, which does not count; 0 for the same table.
+    """
     spark = pydelta.session(
         app_name="bench-changes", conf={"spark.driver.memory": "3g", "spark.ui.showConsoleProgress": "false"}
     )
@@ -149,6 +155,7 @@ def run_size(size: int, rounds: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     with reference or nullcontext(), tempfile.TemporaryDirectory() as folder:
         bases = _tables(spark, folder, size)
+        small = _tables(spark, f"{folder}/warm-up", warm_up) if warm_up else dict.fromkeys(bases, "")
         plans = [(name, "partitioned" if "partition" in name else "plain") for name in OPERATIONS]
         plans += [(name, "vectors") for name in _WITH_VECTORS]
         for name, kind in plans:
@@ -160,7 +167,7 @@ def run_size(size: int, rounds: int) -> dict[str, Any]:
                 contestants["delta-rs"] = _delta_rs
             if reference is not None:
                 contestants["delta-spark"] = reference
-            result[label] = _compare(contestants, name, bases[kind], folder, rounds)
+            result[label] = _compare(contestants, name, (bases[kind], small[kind]), folder, rounds)
             print(label, result[label], flush=True)
     return result
 
@@ -194,10 +201,15 @@ def _fingerprint(path: str) -> str:
 
 
 def _compare(
-    contestants: dict[str, Callable[[str, str, str], float]], name: str, base: str, folder: str, rounds: int
+    contestants: dict[str, Callable[[str, str, str], float]],
+    name: str,
+    bases: tuple[str, str],
+    folder: str,
+    rounds: int,
 ) -> dict[str, Any]:
     runs = {who: partial(_turn, run_one, name, f"{folder}/source") for who, run_one in contestants.items()}
-    medians = on_copies(runs, base, folder, rounds=rounds, left=_fingerprint)
+    base, warm_up = bases
+    medians = on_copies(runs, base, folder, rounds=rounds, left=_fingerprint, warm_up=warm_up)
     to = "delta-spark" if "delta-spark" in medians else "pydelta"
     return {
         **ratios(medians, to=to),

@@ -28,7 +28,7 @@ FIRST = int(os.environ.get("PYDELTA_BENCH_FIRST", "1"))
 """Queries of a smaller number are left out: a run that was cut off is continued."""
 
 SETTINGS = {
-    "spark.driver.memory": "4g",
+    "spark.driver.memory": os.environ.get("PYDELTA_BENCH_MEMORY", "4g"),
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
 }
@@ -48,11 +48,18 @@ def run() -> dict[str, Any]:
     return {"tpch": workload("tpch")}
 
 
-def workload(kind: str) -> dict[str, Any]:
-    """Run the queries of ``tpch`` or ``tpcds``."""
+def workload(kind: str, *, scale: float = SCALE, rounds: int = ROUNDS, warm_up: int = 1) -> dict[str, Any]:
+    """Run the queries of ``tpch`` or ``tpcds``.
+
+    Args:
+        kind: Which of them.
+        scale: 1 is a gigabyte of text.
+        rounds: Turns that count.
+        warm_up: Turns before these.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tables = generate(kind, SCALE, folder / "source")
+        tables = generate(kind, scale, folder / "source")
         spark = pydelta.session("bench-tpc", conf={"spark.master": "local[2]", **SETTINGS})
         write_both(spark, folder / "source", tables, f"{folder}/parquet", f"{folder}/delta")
         sessions = {"pydelta": spark.newSession(), "parquet": spark.newSession()}
@@ -61,14 +68,15 @@ def workload(kind: str) -> dict[str, Any]:
                 session.read.format(form).load(f"{folder}/{form}/{table}").createOrReplaceTempView(table)
         reference = reference_engine(_REFERENCE.replace("FOLDER", repr(f"{folder}/delta")), SETTINGS)
         try:
-            return _rounds(queries(kind), sessions, reference)
+            return _rounds(queries(kind), sessions, reference, (warm_up, rounds))
         finally:
             if reference is not None:
                 reference.__exit__(None, None, None)
             spark.stop()
 
 
-def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any) -> dict[str, Any]:
+def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any, turns: tuple[int, int]) -> dict[str, Any]:
+    warm_up, rounds = turns
     names = [*sessions, *(["delta-spark"] if reference is not None else [])]
     totals = dict.fromkeys(names, 0.0)
     by_query: dict[str, float] = {}
@@ -86,10 +94,11 @@ def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any) -> 
         except AnalysisException as error:  # written for another engine, and wrong in Spark whatever the tables are
             refused.append(f"q{number}: {str(error).splitlines()[0][:120]}")
             continue
-        for turn in range(ROUNDS + 1):
-            for name in (*names[turn % len(names) :], *names[: turn % len(names)]):  # who runs later finds warmer code
+        for turn in range(warm_up + rounds):
+            first = (turn + number) % len(names)
+            for name in (*names[first:], *names[:first]):  # The later ones find warmer code, and files in memory.
                 took = reference(text) if name == "delta-spark" else _timed(sessions[name], text, answers, name)
-                if turn:
+                if turn >= warm_up:
                     seconds[name].append(took)
         if answers["pydelta"] != answers["parquet"]:
             raise SystemExit(f"q{number} has other rows over Delta tables than over Parquet")
