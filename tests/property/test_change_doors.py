@@ -92,12 +92,17 @@ def _fill(doors):
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_changes_by_random_conditions_and_values_are_those_of_a_model(block):
+def test_changes_by_random_conditions_and_values_are_those_of_a_model(block, monkeypatch):
     taken = 0
     for seed in (*KEPT, *range(block, SEEDS, 4)):
         doors = Doors(seed)
         if not _fill(doors):
             continue
+        if seed % 2:  # Files of a few bytes are taken for large ones, whose unchanged columns are copied.
+            monkeypatch.setattr("pydelta.engines.arrow.changes._COPIED_BYTES", 0)
+            monkeypatch.setattr("pydelta.engines.arrow.tasks.copied_columns._LEAST_SHARE", 0)
+        else:
+            monkeypatch.undo()
         for step in range(6):
             note = f"seed {seed}, step {step}"
             condition = draw_condition(doors.random, doors.fields, _KEYS)

@@ -4,6 +4,7 @@
 
     find_rows: files --the condition's columns--> batches --evaluate--> rows of files          one thread per file
     rewrite:   files --all columns--> batches --rows that stay, rows that change--> new files  one thread per group
+               large file, some columns change, no row goes: these are encoded, the others copied
 
 Files are read and written by the code that Spark's executors run for compaction: same types, names, statistics, row
 ids, partition values. Each group holds only some batches and a row group in memory.
@@ -12,10 +13,11 @@ ids, partition values. Each group holds only some batches and a row group in mem
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +29,43 @@ from pydelta.engines.arrow.columns import ArrowColumns, refuse_table
 from pydelta.engines.arrow.evaluate import true_rows
 from pydelta.engines.arrow.expressions import Exact, NotHere
 from pydelta.engines.arrow.layout import output_of
-from pydelta.engines.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
+from pydelta.engines.arrow.tasks.copied_columns import CopiedColumns, columns_to_copy
+from pydelta.engines.arrow.tasks.old_files import (
+    OldFile,
+    check_columns,
+    errors_of,
+    hidden_rows,
+    old_file,
+    open_source,
+    read_batches,
+    read_range,
+    rows_among,
+    with_row_ids,
+)
 from pydelta.engines.arrow.tasks.split import split_by_partition
 from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
 from pydelta.engines.arrow.threads import cores, for_threads, read_files, run_groups
+from pydelta.errors import RowsDoNotAddUpError
 from pydelta.log import Snapshot
 from pydelta.predicate.expressions import fields_of
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.storage import Store
 
-__all__ = ["Change", "FilePlace", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
+__all__ = [
+    "Change",
+    "ChangeOfColumns",
+    "FilePlace",
+    "Rewritten",
+    "check_condition",
+    "delete_rows",
+    "find_rows",
+    "rewrite",
+]
 
 _GROUP_BYTES: Final = 16 * 1024 * 1024
+_COPIED_BYTES: Final = 4 * 1024 * 1024
+"""Size from which a file's unchanged columns are copied. Of smaller files, several become one."""
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
@@ -119,6 +145,26 @@ class Rewritten:
 
 Change: TypeAlias = Callable[[AddFile, pa.RecordBatch, _Mask, _Mask], Rewritten]
 """``change(add, batch, live, matched)``. The batch has the columns of the new files, including row ids."""
+
+
+class ChangeOfColumns(ABC):
+    """A ``Change`` that sets some columns in the rows that matched, and keeps all rows where they are."""
+
+    @abstractmethod
+    def __call__(self, add: AddFile, batch: pa.RecordBatch, live: _Mask, matched: _Mask) -> Rewritten:
+        """See ``Change``."""
+
+    @abstractmethod
+    def columns(self) -> Collection[str]:
+        """Return the files' columns that are read or set."""
+
+    @abstractmethod
+    def within(self, task: WriteTask) -> Change:
+        """Return the same change of batches that have only the columns of a task."""
+
+    @abstractmethod
+    def required(self) -> Collection[str]:
+        """Return the files' columns that are NOT NULL."""
 
 
 def delete_rows(add: AddFile, batch: pa.RecordBatch, live: _Mask, matched: _Mask) -> Rewritten:
@@ -218,10 +264,33 @@ class _Writing:
         """Write one file's changed rows. Returns the number of rows given to the writers."""
         keys = [column.name for column in self._task.partition_columns]
         values = tuple(source.add.partition_values.get(key) or None for key in keys)
+        opened = None
+        if hidden is None and isinstance(change, ChangeOfColumns) and self._may_copy(source.file):
+            with errors_of(source.file):
+                opened = open_source(source.file, self._place.store)
+                copied = self._copied(opened, source.file, change)
+            if copied is not None:
+                task = _without(self._task, copied.names)
+                made = self._made(source, None, change.within(task), stop, task.file_schema, opened)
+                return self._append_copied(values, source.file, made, copied)
+        return sum(
+            self._append(values, made)
+            for made in self._made(source, hidden, change, stop, self._task.file_schema, opened)
+        )
+
+    def _made(
+        self,
+        source: _Source,
+        hidden: npt.NDArray[np.uint64] | None,
+        change: Change,
+        stop: threading.Event,
+        schema: pa.Schema,
+        opened: Any,
+    ) -> Iterator[Rewritten]:
+        """Read columns of a file, and change its rows."""
         matched = None if source.matched is None else source.matched().positions()
-        given = 0
         for start, batch in read_batches(
-            source.file, self._task.file_schema, self._place.store, most_bytes=self._place.most_bytes
+            source.file, schema, self._place.store, most_bytes=self._place.most_bytes, source=opened
         ):
             if stop.is_set():
                 raise NotHere("a rewrite in which another part failed")
@@ -229,8 +298,35 @@ class _Writing:
             old = with_row_ids(batch, source.file, start, hidden=self._task.hidden_columns)
             live = np.ones(size, dtype=np.bool_) if hidden is None else ~rows_among(hidden, start, size)
             found = np.ones(size, dtype=np.bool_) if matched is None else rows_among(matched, start, size)
-            made = change(source.add, old, live, found)
-            given += self._append(values, made)
+            yield change(source.add, old, live, found)
+
+    def _may_copy(self, file: OldFile) -> bool:
+        task = self._task
+        whole = not (task.change_data or task.max_records_per_file or len(task.constants))
+        return whole and file.size >= _COPIED_BYTES
+
+    def _copied(self, opened: Any, file: OldFile, change: ChangeOfColumns) -> CopiedColumns | None:
+        names = self._task.file_schema.names
+        changed = {*change.columns(), *names[len(names) - self._task.hidden_columns :]}
+        check_columns(opened, file, self._task.file_schema)
+        return columns_to_copy(partial(read_range, opened), file.size, self._task, changed, change.required())
+
+    def _append_copied(
+        self,
+        values: tuple[str | None, ...],
+        file: OldFile,
+        made: Iterator[Rewritten],
+        copied: CopiedColumns,
+    ) -> int:
+        """Write a file's row groups, with columns copied from it. Returns the number of rows given to the writers."""
+        writer, given = self._writers[0], 0
+        writer.close_file(values)
+        for number, rows in enumerate(_in_groups(made, copied.group_rows)):
+            with errors_of(file):
+                chunks = copied.chunks(number)
+            writer.append_group(values, rows, chunks)
+            given += rows.num_rows
+        writer.close_file(values)
         return given
 
     def _append(self, values: tuple[str | None, ...], made: Rewritten) -> int:
@@ -261,6 +357,40 @@ class _Writing:
         shown = rows.columns[: rows.num_columns - self._task.hidden_columns]
         kinds = pa.repeat(pa.scalar(kind, pa.string()), rows.num_rows)
         return pa.RecordBatch.from_arrays([*shown, kinds], schema=self._halves[-1].file_schema)
+
+
+def _in_groups(made: Iterator[Rewritten], sizes: Sequence[int]) -> Iterator[pa.Table]:
+    """Divide rows that kept their places into row groups of given sizes.
+
+    Raises:
+        RowsDoNotAddUpError: There are more rows, or fewer.
+    """
+    batches = (item.rows for item in made if item.rows.num_rows)
+    rest = next(batches, None)
+    for size in sizes:
+        taken: list[pa.RecordBatch] = []
+        missing = size
+        while missing and rest is not None:
+            taken.append(rest.slice(0, missing))
+            missing -= taken[-1].num_rows
+            rest = rest.slice(taken[-1].num_rows) if rest.num_rows > taken[-1].num_rows else next(batches, None)
+        if missing:
+            raise _uneven()
+        yield pa.Table.from_batches(taken)
+    if rest is not None:
+        raise _uneven()
+
+
+def _uneven() -> RowsDoNotAddUpError:
+    return RowsDoNotAddUpError(
+        "The columns of a file that an UPDATE copies and those that it changes have different numbers of rows.",
+        hint="Nothing was changed. Read the file with another engine: it may be damaged.",
+    )
+
+
+def _without(task: WriteTask, names: Collection[str]) -> WriteTask:
+    """Return a task whose files lack some columns."""
+    return replace(task, file_schema=pa.schema([field for field in task.file_schema if field.name not in names]))
 
 
 def _groups(sizes: Sequence[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ fail the command.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.engines.arrow.changes import Change, Rewritten
+from pydelta.engines.arrow.changes import Change, ChangeOfColumns, Rewritten
 from pydelta.engines.arrow.columns import ArrowColumns, fields_in
 from pydelta.engines.arrow.evaluate import evaluate
 from pydelta.engines.arrow.expressions import Exact, NotHere, type_of
@@ -58,7 +58,33 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
             raise NotHere("a value that files hold in another type")
     required = required_places(snapshot, task)
     partitions = PartitionsOfRows(snapshot, values)
-    return _Update(columns, places, required, partitions, hidden=task.hidden_columns, copy_others=copy_others)
+
+    def within(narrow: WriteTask) -> Change:
+        return update_rows(snapshot, narrow, values, copy_others=copy_others)
+
+    update = _Update(columns, places, required, partitions, hidden=task.hidden_columns, copy_others=copy_others)
+    return update if partitions or not copy_others else _UpdateOfColumns(update, task, within)
+
+
+class _UpdateOfColumns(ChangeOfColumns):
+    """An UPDATE that keeps all rows in their places. See ``update_rows``."""
+
+    def __init__(self, update: _Update, task: WriteTask, within: Callable[[WriteTask], Change]) -> None:
+        self._update, self._names, self._within = update, task.file_schema.names, within
+
+    def __call__(
+        self, add: AddFile, batch: pa.RecordBatch, live: npt.NDArray[np.bool_], matched: npt.NDArray[np.bool_]
+    ) -> Rewritten:
+        return self._update(add, batch, live, matched)
+
+    def columns(self) -> Collection[str]:
+        return {*self._update.columns.schema.names, *(self._names[place] for place in self._update.places)}
+
+    def within(self, task: WriteTask) -> Change:
+        return self._within(task)
+
+    def required(self) -> Collection[str]:
+        return [self._names[place] for place in self._update.required]
 
 
 class _Update:
@@ -74,9 +100,9 @@ class _Update:
         hidden: int,
         copy_others: bool,
     ) -> None:
-        self._columns = columns
-        self._places = places
-        self._required = required
+        self.columns = columns
+        self.places = places
+        self.required = required
         self._partitions = partitions
         self._hidden = hidden
         self._copy_others = copy_others
@@ -89,16 +115,16 @@ class _Update:
             return Rewritten(rows=batch.filter(pa.array(live)) if self._copy_others else batch.slice(0, 0))
         mask = pa.array(hit)
         before = batch.filter(mask)
-        column = self._columns.of(add.partition_values, before)
+        column = self.columns.of(add.partition_values, before)
         arrays: list[Any] = list(batch.columns)
-        for place, value in self._places.items():
+        for place, value in self.places.items():
             new = evaluate(value, column, before.num_rows)
             arrays[place] = pc.replace_with_mask(arrays[place], mask, new)
         if self._hidden:  # The row keeps its id, and its version becomes that of the current commit.
             arrays[-1] = pc.if_else(mask, pa.scalar(None, pa.int64()), arrays[-1])
         whole = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
         after = whole.filter(mask)
-        if any(after.column(place).null_count for place in self._required):
+        if any(after.column(place).null_count for place in self.required):
             raise NotHere("a null in a column that is NOT NULL")
         if self._partitions:
             moved = with_partitions(after, self._partitions.of(add, column, before.num_rows))

@@ -190,7 +190,7 @@ def _validate(batch: pa.RecordBatch) -> None:
 
 
 def empty_rows(schema: pa.Schema) -> pa.Table:
-    """Return a table without rows. ``Schema.empty_table`` refuses dictionaries of times, and run-end encoded columns."""
+    """Return a table without rows. ``Schema.empty_table`` refuses dictionaries of times and run-end encoded columns."""
     return pa.Table.from_batches([], schema)
 
 

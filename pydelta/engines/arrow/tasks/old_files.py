@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -31,9 +32,13 @@ __all__ = [
     "WHOLE_BYTES",
     "NeedsSpark",
     "OldFile",
+    "check_columns",
+    "errors_of",
     "hidden_rows",
     "old_file",
+    "open_source",
     "read_batches",
+    "read_range",
     "rows_among",
     "with_row_ids",
 ]
@@ -46,6 +51,7 @@ _BUFFER_BYTES: Final = 8 << 20
 _PAGE_BYTES: Final = 128 * 1024
 """How much of a column is read at once if only its first rows are needed."""
 
+_TIMES: Final[Mapping[str, Any]] = {"coerce_int96_timestamp_unit": "us"}
 _OLD_CALENDARS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 _ONE_CALENDAR_SINCE: Final = (3, 1)
@@ -118,7 +124,13 @@ def hidden_rows(
 
 
 def read_batches(
-    file: OldFile, schema: pa.Schema, store: Store, *, rows: int | None = None, most_bytes: int | None = None
+    file: OldFile,
+    schema: pa.Schema,
+    store: Store,
+    *,
+    rows: int | None = None,
+    most_bytes: int | None = None,
+    source: Any = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Read columns of a file in the table's types, including hidden rows.
 
@@ -128,6 +140,7 @@ def read_batches(
         store: Store of the table.
         rows: Rows per batch if the caller stops early. Pages are then read as they are needed. None to read it all.
         most_bytes: Upper limit for the encoded size of a row group, which is read as a whole; None for no limit.
+        source: The file, if ``open_source`` has opened it.
 
     Returns:
         The position of the first row of each batch in the file, and the batch.
@@ -136,8 +149,11 @@ def read_batches(
         NeedsSpark: Names or types differ in a way that only Spark can resolve, or its times may be in another calendar.
         StorageError: It is missing or damaged, or the store failed.
     """
-    try:
-        parquet = _open(file, store) if rows is None else _open_few(file, store)
+    with errors_of(file):
+        if rows is None:
+            parquet = pq.ParquetFile(open_source(file, store) if source is None else source, **_TIMES)
+        else:
+            parquet = _open_few(file, store)
         if most_bytes is not None:
             _refuse_large_groups(file, parquet.metadata, most_bytes)
         columns = _columns_of(file, parquet, schema)
@@ -147,6 +163,13 @@ def read_batches(
             yield start, _as_written(batch, columns, schema)
             start += batch.num_rows
             del batch
+
+
+@contextmanager
+def errors_of(file: OldFile) -> Iterator[None]:
+    """Raise the errors of reading a file as this module's."""
+    try:
+        yield
     except pa.ArrowNotImplementedError as error:
         raise NeedsSpark(f"{file.path}: {_first_line(error)}") from error
     except StorageError:
@@ -164,22 +187,51 @@ def _refuse_large_groups(file: OldFile, metadata: pq.FileMetaData, most_bytes: i
         raise NeedsSpark(f"{file.path}: a row group of {largest} bytes, more than the {most_bytes} of a thread")
 
 
-def _open(file: OldFile, store: Store) -> pq.ParquetFile:
-    """Open a file. If requests are slow, a small file is read into memory as a whole."""
-    source: Any
+def open_source(file: OldFile, store: Store) -> Any:
+    """Open the bytes of a file. If requests are slow, a small file is read into memory as a whole.
+
+    Raises:
+        StorageError, OSError: It is missing, or the store failed.
+    """
     if isinstance(store, NearStore):
-        source = _near(file, store)
-    elif file.size <= WHOLE_BYTES:
-        source = pa.BufferReader(store.read(file.path))
-    else:
-        source = io.BufferedReader(RangeReader(store, file.path, file.size), buffer_size=_BUFFER_BYTES)
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        return _near(file, store)
+    if file.size <= WHOLE_BYTES:
+        return pa.BufferReader(store.read(file.path))
+    return io.BufferedReader(RangeReader(store, file.path, file.size), buffer_size=_BUFFER_BYTES)
+
+
+def check_columns(source: Any, file: OldFile, schema: pa.Schema) -> None:
+    """Check that Arrow reads columns of a file as Spark does.
+
+    Args:
+        source: The file, opened by ``open_source``.
+        file: Its place, for errors.
+        schema: The columns, by their names in files.
+
+    Raises:
+        NeedsSpark: See ``read_batches``.
+    """
+    _columns_of(file, pq.ParquetFile(source, **_TIMES), schema)
+
+
+def read_range(source: Any, begin: int, size: int) -> memoryview:
+    """Read bytes of a file that ``open_source`` has opened.
+
+    Raises:
+        EOFError: It ends before.
+        OSError: The store failed.
+    """
+    source.seek(begin)
+    data = source.read(size)
+    if len(data) < size:
+        raise EOFError(f"the file ends after {begin + len(data)} bytes")
+    return memoryview(data)
 
 
 def _open_few(file: OldFile, store: Store) -> pq.ParquetFile:
     """Open a file of which only some rows are read: a column is fetched in pieces instead of as a whole."""
     source = RangeReader(store, file.path, file.size)
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", buffer_size=_PAGE_BYTES, pre_buffer=False)
+    return pq.ParquetFile(source, buffer_size=_PAGE_BYTES, pre_buffer=False, **_TIMES)
 
 
 def _near(file: OldFile, store: NearStore) -> pa.NativeFile:

@@ -6,12 +6,12 @@
                     their chunks, in the schema's order --> the file;   their footers, with other offsets --> its footer
 
 Arrow encodes the columns of a row group one after the other. Chunks of columns do not depend on each other, so the file
-is the one that Arrow would have written, byte for byte.
+is the one that Arrow would have written, byte for byte. For the same reason, a chunk can be that of another file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from pydelta.engines.arrow.tasks.thrift import I16, I32, I64, LIST, STRUCT, Struct, read_struct, write_struct
 
-__all__ = ["SideBySideWriter", "shares"]
+__all__ = ["Chunk", "SideBySideWriter", "footer_of", "read_chunks", "shares"]
 
 _MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 8
@@ -30,7 +30,7 @@ _TAIL_BYTES: Final = 8
 _ROWS, _ROW_GROUPS = 3, 4
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
 _CHUNK_OFFSET, _COLUMN, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH = 2, 3, 4, 5, 6, 7
-_PATH, _COMPRESSED, _DATA_PAGE, _DICTIONARY_PAGE = 3, 7, 9, 11
+_PATH, _UNCOMPRESSED, _COMPRESSED, _DATA_PAGE, _DICTIONARY_PAGE = 3, 6, 7, 9, 11
 _LOCATIONS, _LOCATION_OFFSET = 1, 1
 
 
@@ -54,8 +54,14 @@ def shares(sizes: Sequence[int], count: int) -> list[list[int]]:
 
 
 @dataclass(slots=True)
-class _Chunk:
-    """One column of a row group: its pages, its indexes, and its structure in the footer."""
+class Chunk:
+    """One column of a row group.
+
+    Args:
+        pages: Its bytes, from the first page on.
+        struct: Its structure in the footer.
+        column_index, offset_index: Its page indexes, empty and None if it has none.
+    """
 
     pages: memoryview
     struct: Struct
@@ -79,7 +85,7 @@ class SideBySideWriter:
         self._threads = threads
         self._options = options
         self._groups: list[Struct] = []
-        self._chunks: list[list[_Chunk]] = []
+        self._chunks: list[list[Chunk]] = []
         self._rows = 0
         self._key_values: dict[str, str] = {}
         self._written = sink.write(_MAGIC) or len(_MAGIC)
@@ -89,20 +95,26 @@ class SideBySideWriter:
         """Add metadata to the footer."""
         self._key_values.update(values)
 
-    def write_table(self, table: pa.Table, row_group_size: int) -> None:
-        """Write rows as one row group, which must have room for them."""
+    def write_table(self, table: pa.Table, row_group_size: int, copied: Sequence[Chunk] = ()) -> None:
+        """Write rows as one row group, which must have room for them.
+
+        Args:
+            table: The rows, without the columns that are copied.
+            row_group_size: Maximum number of rows.
+            copied: The other columns of the same rows, encoded. The writer owns them from now on.
+        """
         assert table.num_rows <= row_group_size
         parts = shares([column.nbytes for column in table.columns], self._threads)
         with ThreadPoolExecutor(len(parts)) as pool:
             encoded = list(pool.map(lambda part: self._encode(table.select(part)), parts))
-        by_column: dict[str, list[_Chunk]] = {}
+        by_column: dict[str, list[Chunk]] = {}
         total = compressed = 0
-        for group, chunks in encoded:
-            total += group[_GROUP_BYTES][1]
-            compressed += group[_GROUP_COMPRESSED][1]
-            for chunk in chunks:
-                (_, [name, *_rest]) = chunk.struct[_COLUMN][1][_PATH][1]
-                by_column.setdefault(name.decode(), []).append(chunk)
+        for chunk in (*(chunk for _, chunks in encoded for chunk in chunks), *copied):
+            column = chunk.struct[_COLUMN][1]
+            total += column[_UNCOMPRESSED][1]
+            compressed += column[_COMPRESSED][1]
+            (_, [name, *_rest]) = column[_PATH][1]
+            by_column.setdefault(name.decode(), []).append(chunk)
         ordered = [chunk for name in self._schema.names for chunk in by_column.pop(name)]
         begin = self._written
         for chunk in ordered:
@@ -132,7 +144,7 @@ class SideBySideWriter:
                 chunk.struct[_OFFSET_INDEX] = I64, self._written
                 chunk.struct[_OFFSET_INDEX_LENGTH] = I32, len(data)
                 self._write(data)
-        footer = _footer(self._file_of(self._schema.empty_table(), self._key_values))
+        footer = footer_of(self._file_of(self._schema.empty_table(), self._key_values))
         footer[_ROWS] = I64, self._rows
         footer[_ROW_GROUPS] = LIST, (STRUCT, self._groups)
         data = write_struct(footer)
@@ -140,7 +152,7 @@ class SideBySideWriter:
         self._write(end)
         self.metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
 
-    def _all_chunks(self) -> Iterator[_Chunk]:
+    def _all_chunks(self) -> Iterator[Chunk]:
         return (chunk for group in self._chunks for chunk in group)
 
     def _write(self, data: bytes | memoryview) -> None:
@@ -161,25 +173,13 @@ class SideBySideWriter:
                 writer.add_key_value_metadata(dict(key_values))
         return memoryview(sink.getvalue()).cast("B")
 
-    def _encode(self, table: pa.Table) -> tuple[Struct, list[_Chunk]]:
+    def _encode(self, table: pa.Table) -> tuple[Struct, list[Chunk]]:
         """Encode columns of a row group. Runs in a thread of its pool."""
         data = self._file_of(table)
-        footer = _footer(data)
-        (_, [group]) = footer[_ROW_GROUPS][1]
-        chunks = []
-        for struct in group[_CHUNKS][1][1]:
-            column = struct[_COLUMN][1]
-            begin = column.get(_DICTIONARY_PAGE, column[_DATA_PAGE])[1]
-            chunk = _Chunk(data[begin : begin + column[_COMPRESSED][1]], struct, b"", None)
-            if _COLUMN_INDEX in struct:
-                begin = struct[_COLUMN_INDEX][1]
-                chunk.column_index = bytes(data[begin : begin + struct[_COLUMN_INDEX_LENGTH][1]])
-            if _OFFSET_INDEX in struct:
-                chunk.offset_index, _ = read_struct(data, struct[_OFFSET_INDEX][1])
-            chunks.append(chunk)
-        return group, chunks
+        (_, [group]) = footer_of(data)[_ROW_GROUPS][1]
+        return group, read_chunks(lambda begin, size: data[begin : begin + size], group[_CHUNKS][1][1])
 
-    def _place(self, chunk: _Chunk) -> None:
+    def _place(self, chunk: Chunk) -> None:
         """Write the pages of a chunk, and move its offsets to where they are."""
         column = chunk.struct[_COLUMN][1]
         moved = self._written - column.get(_DICTIONARY_PAGE, column[_DATA_PAGE])[1]
@@ -195,10 +195,38 @@ class SideBySideWriter:
         chunk.pages = memoryview(b"")
 
 
-def _footer(data: memoryview) -> Struct:
+def footer_of(data: memoryview) -> Struct:
+    """Return the structure at the end of a file.
+
+    Args:
+        data: The file, or its last bytes from the beginning of the structure on.
+
+    Raises:
+        ValueError, IndexError: It is damaged.
+    """
     size = int.from_bytes(data[-_TAIL_BYTES:-4], "little")
     footer, _ = read_struct(data, len(data) - _TAIL_BYTES - size)
     return footer
+
+
+def read_chunks(read: Callable[[int, int], memoryview], structs: Sequence[Struct]) -> list[Chunk]:
+    """Read columns of a row group without decoding them.
+
+    Args:
+        read: Returns the bytes of the file at an offset, of a size.
+        structs: The structures of the columns' chunks, from the file's footer.
+    """
+    chunks = []
+    for struct in structs:
+        column = struct[_COLUMN][1]
+        pages = read(column.get(_DICTIONARY_PAGE, column[_DATA_PAGE])[1], column[_COMPRESSED][1])
+        chunk = Chunk(pages, struct, b"", None)
+        if _COLUMN_INDEX in struct:
+            chunk.column_index = bytes(read(struct[_COLUMN_INDEX][1], struct[_COLUMN_INDEX_LENGTH][1]))
+        if _OFFSET_INDEX in struct:
+            chunk.offset_index, _ = read_struct(read(struct[_OFFSET_INDEX][1], struct[_OFFSET_INDEX_LENGTH][1]))
+        chunks.append(chunk)
+    return chunks
 
 
 def _is_below(path: str, columns: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ from pydelta.engines.arrow.tasks.arrow import leaf_column
 from pydelta.protocol.stats import has_bounds, json_bound, truncate_max, truncate_min
 from pydelta.protocol.types import DataType
 
-__all__ = ["IndexedLeaf", "StatisticsCollector"]
+__all__ = ["IndexedLeaf", "StatisticsCollector", "needs_values"]
 
 IndexedLeaf = tuple[tuple[str, ...], DataType]
 """Physical path and type of a column that gets statistics."""
@@ -44,13 +44,9 @@ class StatisticsCollector:
     def __init__(self, schema: pa.Schema, indexed: Sequence[IndexedLeaf], *, int96: bool) -> None:
         self._indexed = indexed
         self._ordinals = _leaf_ordinals(schema)
-        self._watched = [path for path, _ in indexed if self._needs_data(path, int96)]
+        self._watched = [path for path, _ in indexed if _needs_values(self._ordinals, path, int96)]
         self._nulls: dict[tuple[str, ...], int] = dict.fromkeys(self._watched, 0)
         self._bounds: dict[tuple[str, ...], list[tuple[Any, Any]] | None] = {path: [] for path in self._watched}
-
-    def _needs_data(self, path: tuple[str, ...], int96: bool) -> bool:
-        ordinal = self._ordinals.get(path)
-        return ordinal is None or (int96 and ordinal[1])
 
     def add(self, table: pa.Table) -> None:
         """Collect the statistics of a row group before it is written."""
@@ -86,6 +82,23 @@ class StatisticsCollector:
                 if high is not None:
                     _set(largest, path, high)
         return _dump({"numRecords": footer.num_rows, "minValues": smallest, "maxValues": largest, "nullCount": nulls})
+
+
+def needs_values(schema: pa.Schema, indexed: Sequence[IndexedLeaf], int96: bool) -> set[str]:
+    """Return the columns whose statistics come from their values, because the footer of a file lacks them.
+
+    Args:
+        schema: Arrow schema of the file.
+        indexed: Columns that get bounds and null counts.
+        int96: Whether times with a zone are INT96.
+    """
+    ordinals = _leaf_ordinals(schema)
+    return {path[0] for path, _ in indexed if _needs_values(ordinals, path, int96)}
+
+
+def _needs_values(ordinals: Mapping[tuple[str, ...], tuple[int, bool]], path: tuple[str, ...], int96: bool) -> bool:
+    ordinal = ordinals.get(path)
+    return ordinal is None or (int96 and ordinal[1])
 
 
 def _from_footer(

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from pydelta.engines.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
 from pydelta.engines.arrow.tasks.dictionaries import DICTIONARY_BYTES, leaves, negative_zeros, with_dictionary
-from pydelta.engines.arrow.tasks.side_by_side import SideBySideWriter
+from pydelta.engines.arrow.tasks.side_by_side import Chunk, SideBySideWriter
 from pydelta.engines.arrow.tasks.split import PartitionColumn, split_by_partition
 from pydelta.engines.arrow.tasks.stats import IndexedLeaf, StatisticsCollector
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
@@ -47,6 +47,7 @@ __all__ = [
     "TaskWriter",
     "WriteTask",
     "check_rows",
+    "format_options",
     "record_batch",
     "run_task",
 ]
@@ -291,6 +292,24 @@ class TaskWriter:
         self._append(values, rows)
         self._hold_back_little()
 
+    def append_group(self, values: tuple[str | None, ...], rows: pa.Table, copied: Sequence[Chunk]) -> None:
+        """Write a row group of one partition, of which some columns are encoded already.
+
+        Args:
+            values: Partition values as strings.
+            rows: The other columns, in the files' types and order.
+            copied: The columns that are encoded.
+        """
+        sink = self._sinks.setdefault(values, _Sink(values))
+        assert not sink.buffered, "rows come before or after those of another file"
+        sink.rows_in_file += rows.num_rows
+        self._write_group(sink, rows, copied)
+
+    def close_file(self, values: tuple[str | None, ...]) -> None:
+        """Close the open file of a partition, so that the next rows begin another."""
+        if values in self._sinks:
+            self._close(self._sinks[values])
+
     def _hold_back_little(self) -> None:
         if self._buffered > self._task.buffer_bytes:
             for sink in list(self._sinks.values()):
@@ -355,6 +374,10 @@ class TaskWriter:
         table = pa.Table.from_batches(sink.buffered, schema=self._task.file_schema)
         self._buffered -= sink.buffered_bytes
         arrow_bytes, sink.buffered_bytes, sink.buffered = sink.buffered_bytes, 0, []
+        sink.compression = max(self._write_group(sink, table) / max(arrow_bytes, 1), 0.001)
+
+    def _write_group(self, sink: _Sink, table: pa.Table, copied: Sequence[Chunk] = ()) -> int:
+        """Write a row group, and return its bytes. Close the file if it is large enough then."""
         with_nan = {path for path, leaf in float_leaves(table) if pc.any(pc.is_nan(leaf)).as_py()}
         self.nan_columns |= with_nan
         with_nan |= self._task.no_bounds
@@ -367,13 +390,16 @@ class TaskWriter:
         if sink.file is None:
             self._make_room()
             dictionary = with_dictionary(table, zeros | self._task.no_dictionary)
-            sink.file = self._open_file(sink, with_nan, dictionary, is_large=table.nbytes >= _LARGE_BYTES)
+            is_large = table.nbytes >= _LARGE_BYTES
+            encoders = max(self._task.encoders, 2) if copied else self._task.encoders if is_large else 1
+            sink.file = self._open_file(sink, with_nan, dictionary, encoders)
         self._sinks.move_to_end(sink.values)
         before = sink.file.written
-        sink.file.write(table)
-        sink.compression = max((sink.file.written - before) / max(arrow_bytes, 1), 0.001)
+        sink.file.write(table, copied)
+        written = sink.file.written - before
         if sink.file.written >= self._task.target_file_size_bytes:
             self._close_file(sink)
+        return written
 
     def _make_room(self) -> None:
         open_sinks = [sink for sink in self._sinks.values() if sink.file is not None]
@@ -399,9 +425,9 @@ class TaskWriter:
         return self._store
 
     def _open_file(
-        self, sink: _Sink, without_statistics: set[str], dictionary: bool | list[str], *, is_large: bool
+        self, sink: _Sink, without_statistics: set[str], dictionary: bool | list[str], encoders: int
     ) -> _File:
-        task = self._task
+        task = replace(self._task, encoders=encoders)
         number = f"{task.file_prefix}-{self._partition_id:05d}"
         name = f"{number}-{task.mark}{str(uuid.uuid4())[19:]}.c000{CODEC_SUFFIXES[task.codec][1]}.parquet"
         names = [column.name for column in task.partition_columns]
@@ -409,8 +435,6 @@ class TaskWriter:
         if task.prefix_length:
             folder = uuid.uuid4().hex[: task.prefix_length]
         path = "/".join(part for part in (task.folder, folder, name) if part)
-        if not is_large:
-            task = replace(task, encoders=1)
         return _File(task, self._open_store(), path, without_statistics, dictionary, sink.values)
 
 
@@ -452,6 +476,16 @@ class _Sink:
         """Return the Arrow bytes at which to flush: a full row group, or the estimated rest of the file."""
         room = task.target_file_size_bytes - (self.file.written if self.file is not None else 0)
         return min(task.row_group_bytes, max(int(room / self.compression), 1))
+
+
+def format_options(task: WriteTask) -> dict[str, Any]:
+    """Return the options of ``ParquetWriter`` that all files of a task share."""
+    return {
+        "compression": CODEC_SUFFIXES[task.codec][0],
+        "use_deprecated_int96_timestamps": task.int96,
+        "store_decimal_as_integer": True,
+        "store_schema": False,
+    }
 
 
 def _writer(sink: Any, schema: pa.Schema, encoders: int, **options: Any) -> Any:
@@ -498,14 +532,11 @@ class _File:
                 self._sink,
                 schema,
                 task.encoders,
-                compression=CODEC_SUFFIXES[task.codec][0],
-                use_deprecated_int96_timestamps=task.int96,
-                store_decimal_as_integer=True,
                 write_statistics=statistics,
                 write_page_index=True,  # Spark and Trino then read only the pages that their filters keep.
                 use_dictionary=dictionary,
                 dictionary_pagesize_limit=DICTIONARY_BYTES,
-                store_schema=False,
+                **format_options(task),
             )
         except BaseException:
             self._sink.abort()
@@ -520,11 +551,12 @@ class _File:
         """Bytes passed to the store so far."""
         return cast(int, self._sink.tell())
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, table: pa.Table, copied: Sequence[Chunk] = ()) -> None:
         self._statistics.add(table)
         for column, value in zip(self._task.constants, self._constants, strict=True):
             table = table.append_column(column, pa.repeat(value, table.num_rows))
-        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        more = {"copied": copied} if copied else {}
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1), **more)
 
     def close(self, values: Mapping[str, str | None]) -> FileRecord:
         try:
