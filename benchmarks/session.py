@@ -72,6 +72,7 @@ def run() -> dict[str, Any]:
         medians = {engine: statistics.median(turn[step] for turn in turns) for engine, turns in found.items()}
         result[step] = {engine: round(value, 3) for engine, value in medians.items()}
         result[step]["added"] = round(medians["pydelta"] - medians["parquet"], 3)
+    result["import and enable"] = {"added": round(sum(result[step]["added"] for step in ("import", "enable")), 3)}
     return result
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Any, Final
 
 from benchmarks.report.runs import Run
 from benchmarks.report.slopes import extended, sizes_of
+from benchmarks.report.tables import changes_by_size, many_rows
 from benchmarks.report.targets import Verdict
 
 __all__ = ["PICTURES", "page_of"]
@@ -32,6 +32,9 @@ minutes has to become a job, or has to be done in parts, before a table of this 
 
 | step | {{files:,}} files, processor s | peak MB there | {_FILES:,} files, processor s | |
 |---|---|---|---|---|"""
+_JOBS: Final = """Two steps have to become jobs: VACUUM by an inventory, which joins two lists of files, and a whole
+checkpoint, whose sidecars tasks can write. Appends, opening, and checkpoints that name unchanged sidecars again do not
+grow with the table. Finding and deleting a partition read the log in parts, and stay below a minute."""
 _RUNS: Final = """## The runs
 
 Load: number of processes waiting for the processors, in the minute before the run.
@@ -52,13 +55,17 @@ def page_of(verdicts: list[Verdict], runs: Mapping[str, Run], pictures: list[str
     met = sum(verdict.is_met for verdict in measured)
     said = f"{met} are met, {len(measured) - met} missed, {len(verdicts) - len(measured)} not measured."
     lines = [_INTRODUCTION, "", f"Of {len(verdicts)} targets {said}", "", _picture("targets"), ""]
-    for group, items in groupby(verdicts, key=lambda verdict: verdict.target.group):
+    groups: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault(verdict.target.group, []).append(verdict)
+    for group, items in groups.items():
         lines += [f"## {group}", "", "| | measured | target | |", "|---|---|---|---|", *map(_row, items), ""]
     misses = [verdict.target for verdict in measured if not verdict.is_met]
     if misses:
         lines += ["## Why targets are missed", ""]
         lines += [f"- **{target.name}** ({target.group}): {target.miss or 'not known yet.'}" for target in misses]
         lines.append("")
+    lines += [*changes_by_size(runs), *many_rows(runs)]
     for name in pictures[1:]:
         lines += [_picture(name), ""]
     if "large_logs" in runs:
@@ -72,7 +79,7 @@ def _extension(result: Mapping[str, Any]) -> list[str]:
         f"| {'minutes' if item.seconds > 60 else ''} |"
         for item in extended(result, _FILES)
     ]
-    return [_EXTENDED.format(files=max(sizes_of(result))), *rows]
+    return [_EXTENDED.format(files=max(sizes_of(result))), *rows, "", _JOBS]
 
 
 def _picture(name: str) -> str:

@@ -11,6 +11,7 @@ from benchmarks.report.compare import changed_figures, changed_targets
 from benchmarks.report.page import page_of
 from benchmarks.report.runs import KEPT, Run, read_runs, write_run
 from benchmarks.report.slopes import Extended, extended, sizes_of
+from benchmarks.report.tables import changes_by_size, many_rows
 from benchmarks.report.targets import Target, judge, read_targets
 
 MACHINE = {"processors": 2, "load": 0.1, "pyspark": "4.3.0", "deltalake": "1.6.0"}
@@ -101,6 +102,37 @@ def test_every_target_names_a_benchmark_and_every_kept_run_has_its_figures():
         found = kept.get(target.benchmark)
         if found is not None and target.at[0] in found.result:  # sizes and kinds can be left out of a run
             assert judge([target], kept)[0].value is not None, target.name
+
+
+def test_changes_stand_side_by_side_by_the_number_of_rows():
+    small = {"delete": {"seconds": {"pydelta": 0.02, "delta-rs": 0.01, "delta-spark": 3.0}}}
+    large = {"delete, vectors": {"seconds": {"pydelta": 12.4, "delta-spark": 100.0}}}
+    table = changes_by_size({"changes_small": run_of("changes_small", small), "changes": run_of("changes", large)})
+    assert table[2:] == [
+        "| | 2 million rows | 8 million |",
+        "|---|---|---|",
+        "| delete | 3.00 / 0.010 / 0.020: 2.00 | – |",
+        "| delete, vectors | – | 100 / – / 12 |",
+        "",
+    ]
+    assert changes_by_size({"other": run_of("other", small)}) == []
+
+
+def test_a_table_of_many_rows_has_its_queries_and_its_changes():
+    turns = {"pydelta": {"s": 3.0, "peak MB": 400, "peak MB of the JVM": 500}, "delta-rs": {"s": 6.0, "peak MB": 300}}
+    result = {
+        "rows": 10_000,
+        "made": {"files": 3, "MB": 1234, "s": 1.0},
+        "queries": {"count": {"parquet": 1.0, "pydelta": 0.68, "seconds": 0.494}},
+        "delete 10 %": turns,
+    }
+    text = "\n".join(many_rows({"large_table": run_of("large_table", result)}))
+    assert "## A table of 10,000 rows" in text
+    assert "3 files of 1,234 MB" in text
+    assert "| count | 0.49 | 0.68 |" in text
+    assert "| delete 10 %, pydelta | 3.00 | 0.50 | 400, and 500 of the JVM |" in text
+    assert "| delete 10 %, delta-rs | 6.00 | 1.00 | 300 |" in text
+    assert many_rows({}) == []
 
 
 def test_a_bound_is_needed(tmp_path):

@@ -175,7 +175,8 @@ class ArrowEngine(RefusingEngine):
         task = self.write_task(snapshot)
         try:
             change = update_rows(snapshot, task, bound.native, copy_others=copy_others)
-            return rewrite(snapshot, files, rows, change, task=task, place=self._place)
+            only = not copy_others
+            return rewrite(snapshot, files, rows, change, task=task, place=self._place, only_matched=only)
         except (NotHere, NeedsSpark) as reason:
             raise only_spark(reason, snapshot) from None
 

@@ -73,21 +73,39 @@ def run(store, values, matched=(0, 1), *, copy_others=True, **session):
     rows = None if matched is None else {0: RowSet.of(np.array(matched, dtype=np.uint64))}
     before = {item.path for item in store.list_all()}
     try:
-        return rewrite(snapshot, snapshot.files.core, rows, change, task=task, place=FilePlace(store=store))
+        place, only = FilePlace(store=store), not copy_others
+        return rewrite(snapshot, snapshot.files.core, rows, change, task=task, place=place, only_matched=only)
     except NotHere:
         assert {item.path for item in store.list_all()} == before, "nothing that was written is left"
         raise
 
 
-def read(store, action):
+def rows_of(store, action):
     return pq.read_table(pa.BufferReader(store.read(decode_log_path(action.path).text))).to_pylist()
+
+
+@pytest.mark.parametrize(("matched", "batches"), [((0, 1), 2), ((0, 3), 4), ((2,), 3), ((0,), 1), ((), 1), (None, 4)])
+def test_nothing_is_read_after_the_last_row_that_matched(monkeypatch, matched, batches):
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.old_files.BATCH_ROWS", 1)
+    read = []
+    monkeypatch.setattr(
+        "pydelta.engines.arrow.changes.with_row_ids", lambda batch, *_, **__: read.append(batch) or batch
+    )
+    store = table()
+    output = run(store, {"s": Literal("x", STRING)}, matched=matched, copy_others=False)
+    assert len(read) == batches
+    found = [row["id"] for add in output.adds for row in rows_of(store, add)]
+    assert found == list(range(4) if matched is None else matched)
+    read.clear()
+    run(store, {"s": Literal("x", STRING)}, matched=matched)
+    assert len(read) == 4, "the others are copied"
 
 
 def test_rows_that_match_get_new_values_and_all_keep_their_order():
     store = table()
     output = run(store, {"v": PLUS, "s": Literal("x", STRING)}, matched=(1, 2))
     [add] = output.adds
-    found = [(row["id"], row["v"], row["s"]) for row in read(store, add)]
+    found = [(row["id"], row["v"], row["s"]) for row in rows_of(store, add)]
     assert found == [(0, 10, "a"), (1, None, "x"), (2, 31, "x"), (3, 40, None)]
     assert (output.num_rows, output.changes) == (4, ())
     assert json.loads(add.stats)["maxValues"]["v"] == 40
@@ -96,15 +114,15 @@ def test_rows_that_match_get_new_values_and_all_keep_their_order():
 def test_without_the_others_only_new_rows_are_written():
     store = table()
     output = run(store, {"v": ID}, matched=(3,), copy_others=False)
-    assert [(row["id"], row["v"]) for row in read(store, output.adds[0])] == [(3, 3)]
+    assert [(row["id"], row["v"]) for row in rows_of(store, output.adds[0])] == [(3, 3)]
     output = run(store, {"v": ID}, matched=None, copy_others=False)
-    assert [row["v"] for row in read(store, output.adds[0])] == [0, 1, 2, 3]
+    assert [row["v"] for row in rows_of(store, output.adds[0])] == [0, 1, 2, 3]
 
 
 def test_the_feed_has_both_images():
     store = table(properties={"delta.enableChangeDataFeed": "true"})
     output = run(store, {"v": PLUS}, matched=(0,))
-    found = [(row["id"], row["v"], row["_change_type"]) for row in read(store, output.changes[0])]
+    found = [(row["id"], row["v"], row["_change_type"]) for row in rows_of(store, output.changes[0])]
     assert sorted(found, key=lambda row: row[2]) == [(0, 11, "update_postimage"), (0, 10, "update_preimage")]
     assert (output.num_rows, output.num_changes) == (4, 2)
 
@@ -112,21 +130,21 @@ def test_the_feed_has_both_images():
 def test_a_row_keeps_its_id_and_gets_the_version_of_the_commit():
     store = table(properties=TRACKED)
     output = run(store, {"v": PLUS}, matched=(0,))
-    found = [(row["_id"], row["_version"]) for row in read(store, output.adds[0])]
+    found = [(row["_id"], row["_version"]) for row in rows_of(store, output.adds[0])]
     assert found == [(100, None), (101, 0), (102, 0), (103, 0)]
 
 
 def test_a_partition_column_can_be_read_and_set():
     store = table(partition_columns=["p"])
     output = run(store, {"v": Column(("p",), LONG)}, matched=(1,))
-    assert [row["v"] for row in read(store, output.adds[0])] == [10, 5, 30, 40]
+    assert [row["v"] for row in rows_of(store, output.adds[0])] == [10, 5, 30, 40]
     assert output.adds[0].partition_values == {"p": "5"}
     output = run(store, {"p": ID}, matched=(1, 2))
-    found = {add.partition_values["p"]: [row["id"] for row in read(store, add)] for add in output.adds}
+    found = {add.partition_values["p"]: [row["id"] for row in rows_of(store, add)] for add in output.adds}
     assert found == {"5": [0, 3], "1": [1], "2": [2]}
     assert output.num_rows == 4
     output = run(store, {"p": Literal(None, LONG)}, matched=(0,), copy_others=False)
-    assert [(add.partition_values["p"], read(store, add)[0]["id"]) for add in output.adds] == [(None, 0)]
+    assert [(add.partition_values["p"], rows_of(store, add)[0]["id"]) for add in output.adds] == [(None, 0)]
 
 
 def test_an_overflow_in_a_row_that_stays_is_none():
@@ -135,7 +153,7 @@ def test_an_overflow_in_a_row_that_stays_is_none():
     with pytest.raises(NotHere, match="outside the range of its type"):
         run(store, {"v": big}, matched=(0, 3))
     output = run(store, {"v": big}, matched=(1, 0))
-    assert read(store, output.adds[0])[0]["v"] == 10 * 2**58
+    assert rows_of(store, output.adds[0])[0]["v"] == 10 * 2**58
 
 
 @pytest.mark.parametrize(
