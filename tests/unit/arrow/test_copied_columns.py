@@ -225,12 +225,12 @@ FILES = {
 }
 
 
-def asked(data, *, required=(), share=0.0, monkeypatch):
+def asked(data, *, changed=("n",), required=(), share=0.0, monkeypatch):
     monkeypatch.setattr(copied_columns, "_LEAST_SHARE", share)
     table, _ = table_of(SIMPLE)
     task = table._engine.write_task(table._log.update())
     view = memoryview(data)
-    return columns_to_copy(lambda begin, size: view[begin : begin + size], len(data), task, {"n"}, required)
+    return columns_to_copy(lambda begin, size: view[begin : begin + size], len(data), task, changed, required)
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -244,6 +244,17 @@ def test_a_column_that_must_not_hold_nulls_is_copied_if_it_holds_none(monkeypatc
     assert asked(OURS, required=["s"], monkeypatch=monkeypatch).names == {"id", "s"}
     assert asked(parquet(WITH_NULL), required=["s"], monkeypatch=monkeypatch).names == {"id"}
     assert asked(parquet(simple(), write_statistics=["id"]), required=["s"], monkeypatch=monkeypatch).names == {"id"}
+
+
+def test_one_column_is_always_encoded(monkeypatch):
+    assert asked(OURS, changed=("v",), monkeypatch=monkeypatch).names == {"id", "n", "s"}
+    fields = [item for item in SIMPLE.fields if item.name != "v"]
+    table, _ = table_of(StructType(tuple(fields)))
+    task = table._engine.write_task(table._log.update())
+    view = memoryview(parquet(simple().drop_columns(["v"])))
+    read = lambda begin, size: view[begin : begin + size]  # noqa: E731
+    assert columns_to_copy(read, len(view), task, ("n",), ()).names == {"id", "s"}
+    assert columns_to_copy(read, len(view), task, (), ()) is None
 
 
 def test_little_is_not_worth_copying(monkeypatch):

@@ -27,8 +27,8 @@ __all__ = ["CopiedColumns", "columns_to_copy"]
 
 _LEAST_SHARE: Final = 0.25
 """Least share of a file's bytes that is worth copying."""
-_MOST_GROUP_BYTES: Final = 256 * 1024 * 1024
-"""Most bytes of a row group, whose copied columns are held in memory."""
+_MOST_GROUP_BYTES: Final = 128 * 1024 * 1024
+"""Most bytes of a row group, which is held in memory: its copied columns as they are stored, the others decoded."""
 
 # Field ids of the structures in Parquet's footer.
 _SCHEMA, _ROW_GROUPS, _CREATED_BY, _ENCRYPTION = 2, 4, 6, 8
@@ -104,8 +104,8 @@ def columns_to_copy(
         return None  # The code that decodes the file reports what is wrong with it.
     structs = [[struct for struct in group[_CHUNKS][1][1] if _name_of(struct) in names] for group in groups]
     copied = sum(struct[_COLUMN][1][_COMPRESSED][1] for group in structs for struct in group)
-    if not copied or copied < size * _LEAST_SHARE:
-        return None
+    if not copied or copied < size * _LEAST_SHARE or len(names) == len(task.file_schema):
+        return None  # Arrow makes the structure of a row group, so it has to encode a column.
     return CopiedColumns(frozenset(names), [group[_GROUP_ROWS][1] for group in groups], structs, read)
 
 
