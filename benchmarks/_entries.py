@@ -1,4 +1,4 @@
-"""Time scans by the stack's Trino through each entry of one table: the native one, its symlink twin, its Iceberg entry.
+"""Make a table in the stack with its three entries, native, symlink twin and Iceberg, and time Trino's scans of them.
 
 ``TRINO`` (127.0.0.1:8080) names Trino, ``METASTORE`` (thrift://127.0.0.1:9083) and ``S3_ENDPOINT`` (http://127.0.0.1:9000)
 the rest, and ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY`` are the root key of the stack's ``.env``.
@@ -12,6 +12,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,25 +47,67 @@ CONDITIONS = {
 }
 
 
-def scans() -> dict[str, Any]:
-    """Median seconds of each query through each entry, then those that show hidden rows once a hundredth is hidden."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a table in the stack's store and metastore.
+
+    Args:
+        metastore: The stack's.
+        uri: Of the table.
+        options: Of its store.
+    """
+
+    metastore: Metastore
+    uri: str
+    options: dict[str, str] = field(repr=False)
+
+    def sync(self, *, with_twin: bool) -> None:
+        """Bring the entries to the newest version. A twin cannot show a table with hidden rows."""
+        choice = TableChoice(tables=[self.uri], name=f"{DATABASE}.{NAME}")
+        (target,) = find_targets(self.metastore, choice, rule=Settings.resolve().sync_name, options=self.options)
+        synced = sync_entries(self.metastore, target, SyncOptions(), iceberg=True)
+        assert synced.iceberg_error is None, synced.iceberg_error
+        assert (synced.twin_error is None) == with_twin, synced.twin_error
+
+    def clear(self) -> None:
+        """Delete the table's entries and files."""
+        for suffix in ("", "_symlink", "_iceberg"):
+            if self.metastore.database_exists(f"{DATABASE}{suffix}"):
+                self.metastore.drop(f"{DATABASE}{suffix}", NAME)
+        store = open_store(self.uri, self.options)
+        store.delete_many([info.path for info in store.list_all()])
+
+
+@contextmanager
+def place_in_stack() -> Iterator[Place]:
+    """Make the database, and clear the place of the table before and afterwards."""
     options = {
         "fs.s3a.endpoint": os.environ.get("S3_ENDPOINT", "http://127.0.0.1:9000"),
         "fs.s3a.path.style.access": "true",
         "fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
         "fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
     }
-    place = f"s3a://warehouse/{DATABASE}/{NAME}"
+    address = MetastoreAddress.parse(os.environ.get("METASTORE", "thrift://127.0.0.1:9083"))
+    with Metastore(address) as metastore:
+        place = Place(metastore, f"s3a://warehouse/{DATABASE}/{NAME}", options)
+        if not metastore.database_exists(DATABASE):
+            metastore.create_database(DATABASE, place.uri.rpartition("/")[0])
+        place.clear()
+        try:
+            yield place
+        finally:
+            place.clear()
+
+
+def scans() -> dict[str, Any]:
+    """Median seconds of each query through each entry, then those that show hidden rows once a hundredth is hidden."""
     trino = Trino(os.environ["TRINO"], "bench")
-    with (
-        Metastore(MetastoreAddress.parse(os.environ.get("METASTORE", "thrift://127.0.0.1:9083"))) as metastore,
-        _cleared(metastore, place, options),
-    ):
-        table = _table(place, options)
-        _sync(metastore, place, options, with_twin=True)
+    with place_in_stack() as place:
+        table = _table(place.uri, place.options)
+        place.sync(with_twin=True)
         found = {"no hidden rows": _timed(trino, ENTRIES)}
         table.delete("customer = 'c 7'")
-        _sync(metastore, place, options, with_twin=False)
+        place.sync(with_twin=False)
         hiding = {name: entry for name, entry in ENTRIES.items() if name != "twin"}
         found["a hundredth of the rows hidden"] = _timed(trino, hiding)
     return found
@@ -118,32 +161,3 @@ def _rows(day: int, number: int, schema: pa.Schema) -> pa.Table:
         pa.array([when] * len(ids), pa.date32()),
     ]
     return pa.table(columns, schema=schema)
-
-
-def _sync(metastore: Metastore, place: str, options: dict[str, str], *, with_twin: bool) -> None:
-    """Bring the entries to the newest version; a twin cannot show a table with hidden rows."""
-    choice = TableChoice(tables=[place], name=f"{DATABASE}.{NAME}")
-    (target,) = find_targets(metastore, choice, rule=Settings.resolve().sync_name, options=options)
-    synced = sync_entries(metastore, target, SyncOptions(), iceberg=True)
-    assert synced.iceberg_error is None, synced.iceberg_error
-    assert (synced.twin_error is None) == with_twin, synced.twin_error
-
-
-@contextmanager
-def _cleared(metastore: Metastore, place: str, options: dict[str, str]) -> Iterator[None]:
-    """Make the database, and delete the table, its entries and its files before and afterwards."""
-    if not metastore.database_exists(DATABASE):
-        metastore.create_database(DATABASE, place.rpartition("/")[0])
-
-    def clear() -> None:
-        for suffix in ("", "_symlink", "_iceberg"):
-            if metastore.database_exists(f"{DATABASE}{suffix}"):
-                metastore.drop(f"{DATABASE}{suffix}", NAME)
-        store = open_store(place, options)
-        store.delete_many([info.path for info in store.list_all()])
-
-    clear()
-    try:
-        yield
-    finally:
-        clear()

@@ -6,6 +6,8 @@ from typing import Any
 
 from benchmarks.changes import run_size
 
+ONLY_IF_NAMED = True
+
 
 def run() -> dict[str, Any]:
     """80 million rows in 160 files, one turn after one on two million rows, else as ``changes``."""

@@ -24,6 +24,7 @@ import pydelta
 from benchmarks._timing import interleave, linked, peak_mb, ratios
 from pydelta.tables import DeltaTable
 
+ONLY_IF_NAMED = True
 ROWS = int(os.environ.get("PYDELTA_BENCH_ROWS", "1000000000"))
 ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "3"))
 COMMIT_ROWS = 4_000_000

@@ -6,6 +6,8 @@ from typing import Any
 
 from benchmarks.tpc import workload
 
+ONLY_IF_NAMED = True
+
 
 def run() -> dict[str, Any]:
     """Scale 10; each query once, without a turn before (``PYDELTA_BENCH_MINUTES``: how long queries may begin)."""
