@@ -45,7 +45,7 @@ def queries(kind: str) -> dict[int, str]:
 
 
 def write_both(spark: Any, source: Path, tables: list[str], parquet: str, delta: str) -> None:
-    """Write the same rows as plain Parquet and as Delta tables, both by Spark, in as many files.
+    """Write the same rows as plain Parquet and as Delta tables, both by Spark, in as many files, if they are missing.
 
     Args:
         spark: An enabled session.
@@ -55,6 +55,8 @@ def write_both(spark: Any, source: Path, tables: list[str], parquet: str, delta:
         delta: Folder of the tables.
     """
     for name in tables:
+        if Path(delta, name, "_delta_log").exists():
+            continue
         rows = spark.read.parquet(f"{source}/{name}.parquet")
         rows = rows.repartition(4) if (source / f"{name}.parquet").stat().st_size > 16 << 20 else rows.coalesce(1)
         rows.write.parquet(f"{parquet}/{name}")

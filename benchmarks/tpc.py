@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ SCALE = float(os.environ.get("PYDELTA_BENCH_SCALE", "1"))
 ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "3"))
 MINUTES = float(os.environ.get("PYDELTA_BENCH_MINUTES", "inf"))
 """No query begins after this time: the result says of how many it is."""
+# With PYDELTA_BENCH_DATA, the data is made in that folder and stays there for the next run.
 FIRST = int(os.environ.get("PYDELTA_BENCH_FIRST", "1"))
 """Queries of a smaller number are left out: a run that was cut off is continued."""
 
@@ -57,7 +59,8 @@ def workload(kind: str, *, scale: float = SCALE, rounds: int = ROUNDS, warm_up: 
         rounds: Turns that count.
         warm_up: Turns before these.
     """
-    with tempfile.TemporaryDirectory() as name:
+    kept = os.environ.get("PYDELTA_BENCH_DATA")
+    with nullcontext(kept) if kept else tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tables = generate(kind, scale, folder / "source")
         spark = pydelta.session("bench-tpc", conf={"spark.master": "local[2]", **SETTINGS})
