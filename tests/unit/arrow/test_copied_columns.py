@@ -219,6 +219,7 @@ FILES = {
     ),
     "fewer values than rows": (altered(OURS, column(b"id", 5, (I64, 999))), {"s"}),
     "a row group beyond memory": (altered(OURS, lambda footer, group, chunks: group.update({2: (I64, 1 << 40)})), None),
+    "a row group without rows": (altered(OURS, lambda footer, group, chunks: group.update({3: (I64, 0)})), None),
     "not Parquet": (b"PAR1" + b"x" * 40 + b"PAR1", None),
     "a footer longer than the file": (b"PAR1\xff\xff\xff\x7fPAR1", None),
     "a footer that ends in a field": (OURS[:-60] + OURS[-8:], None),

@@ -89,7 +89,7 @@ def columns_to_copy(
         groups = list(footer[_ROW_GROUPS][1][1])
         expected = _expected(task)
         same = all(footer.get(key) == expected.get(key) for key in (_SCHEMA, _CREATED_BY))
-        if not same or _ENCRYPTION in footer or not groups or max(map(_bytes_of, groups)) > _MOST_GROUP_BYTES:
+        if not same or _ENCRYPTION in footer or not groups or not all(map(_is_usual, groups)):
             return None
         names = set(task.file_schema.names) - set(changed) - needs_values(task.file_schema, task.indexed, task.int96)
         names -= {item.name for item in task.file_schema if _has_floats(item.type)}
@@ -125,9 +125,9 @@ def _expected(task: WriteTask) -> Mapping[int, Any]:
     return footer_of(memoryview(sink.getvalue()).cast("B"))
 
 
-def _bytes_of(group: Struct) -> int:
-    found: int = group[_GROUP_BYTES][1]
-    return found
+def _is_usual(group: Struct) -> bool:
+    """Return whether a row group has rows, and fits into memory."""
+    return bool(group[_GROUP_ROWS][1] > 0 and group[_GROUP_BYTES][1] <= _MOST_GROUP_BYTES)
 
 
 def _name_of(struct: Struct) -> str:
