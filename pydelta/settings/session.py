@@ -134,12 +134,12 @@ class Settings:
     vacuum_check: bool = setting("restore.vacuumCheck", parse_bool, "true",
         "RESTORE refuses versions whose files a running VACUUM may be deleting.")
     local_max_bytes: int = setting("local.maxBytes", _or_zero(parse_bytes), "64mb",
-        "Bytes of files that a change reads or rewrites in this process, without a Spark job; 0 for none.")
+        "Bytes of a MERGE's source and of files that a change reads in this process, without a Spark job; 0 for none.")
     local_source_max_bytes: int = setting("local.sourceMaxBytes", _or_zero(parse_bytes), "64mb",
         "Bytes of rows that a MERGE without a session holds in memory; more are paired through temporary files.")
     local_changes_max_bytes: int | None = unset("local.changesMaxBytes", _or_zero(parse_bytes), None,
-        "The same limit for DELETE and UPDATE, which read a row group at a time; unset: local.maxBytes if that is set, "
-        "else none with a master local[…].")
+        "The limit for the files of DELETE, UPDATE and MERGE, of which few are held; unset: local.maxBytes if that is "
+        "set, else none with a master local[…].")
     local_optimize_max_bytes: int = setting("local.optimizeMaxBytes", _or_zero(parse_bytes), "256mb",
         "The same limit for OPTIMIZE and REORG; ignored if local.maxBytes is 0.")
     user_metadata: str | None = unset("commit.userMetadata", parse_text, None,
@@ -181,7 +181,7 @@ class Settings:
 
     @property
     def changes_limit(self) -> int:
-        """Bytes of files that a DELETE or an UPDATE reads or rewrites in this process."""
+        """Bytes of files that a DELETE, an UPDATE or a MERGE reads or rewrites in this process."""
         return self.local_max_bytes if self.local_changes_max_bytes is None else self.local_changes_max_bytes
 
     @classmethod

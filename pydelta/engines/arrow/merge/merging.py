@@ -113,13 +113,21 @@ class ArrowMerge:
         source: The source, whose columns expressions name by their positions.
         task: Options for writing files of the table.
         place: Store of the files.
+        most_changes: Maximum number of rows that change, each of which takes ten bytes; None for no limit.
 
     Raises:
         NotHere: Only Spark can handle the table, a clause or a type.
     """
 
     def __init__(
-        self, snapshot: Snapshot, rule: MergeRule, source: MergeSource, *, task: WriteTask, place: FilePlace
+        self,
+        snapshot: Snapshot,
+        rule: MergeRule,
+        source: MergeSource,
+        *,
+        task: WriteTask,
+        place: FilePlace,
+        most_changes: int | None = None,
     ) -> None:
         refuse_table(snapshot)
         values: set[str] = {name for clause in rule.clauses for name in clause.values}
@@ -135,6 +143,7 @@ class ArrowMerge:
             if clause.on is not ClauseOn.NOT_MATCHED
         }
         self._check_values()
+        self._most_changes = most_changes
         self._found: dict[int, _Changing] = {}
 
     def _check_values(self) -> None:
@@ -180,6 +189,8 @@ class ArrowMerge:
                 before = self._found.get(pairs.number)
                 self._found[pairs.number] = changing if before is None else before.followed_by(changing)
                 self._count(changing, counts)
+                if self._most_changes is not None and counts["updated"] + counts["deleted"] > self._most_changes:
+                    raise NotHere(f"more than {self._most_changes} rows that change")
         inserts = bool(self._rule.numbers(ClauseOn.NOT_MATCHED))
         return MergeMatches(
             positions=_Made(self._found, _positions), paired=self._source.num_matched if inserts else 0, **counts

@@ -240,13 +240,13 @@ class ArrowFirst:
         return done
 
     def limit(self) -> Limit:
-        """Return the limit of DELETE and UPDATE in this process, which read a row group at a time."""
+        """Return the limit of files that DELETE, UPDATE and MERGE read and write in this process, a few at a time."""
         settings = self._session().settings
         name = "maxBytes" if settings.local_changes_max_bytes is None else "changesMaxBytes"
         return Limit(f"spark.pydelta.local.{name}", settings.changes_limit)
 
     def merge_limit(self) -> Limit:
-        """Return the limit of MERGE in this process, which holds rows of the files and the source."""
+        """Return the limit of a MERGE's source, which this process holds."""
         return Limit("spark.pydelta.local.maxBytes", self._session().settings.local_max_bytes)
 
     def _refuse(self, files: pl.DataFrame, limit: Limit) -> None:

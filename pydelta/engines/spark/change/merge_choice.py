@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pydelta.engines.arrow.merge.merge_rule import ArrowClause, MergeRule, range
 from pydelta.engines.arrow.merge.merge_source import HeldSource
 from pydelta.engines.arrow.merge.merging import ArrowMerge
 from pydelta.engines.arrow.tasks.arrow import file_array
+from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.spark.change.binding import folded
 from pydelta.engines.spark.change.choice import REWRITTEN, SCANNED, ArrowFirst, written_by
 from pydelta.engines.spark.change.merge_bind import BoundMerge
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["ArrowFirstMerge", "foresee_arrow"]
+
+_MOST_CHANGES: Final = 1 << 26
+"""Most rows that change in this process: they take 640 MB."""
 
 
 class ArrowFirstMerge:
@@ -86,7 +90,7 @@ class ArrowFirstMerge:
         merge = self._merge
         if merge is None:
             return None
-        found = self._arrow.tried(SCANNED, files, lambda: merge.find(files), limit=self._arrow.merge_limit())
+        found = self._arrow.tried(SCANNED, files, lambda: merge.find(files))
         if found is None:
             self._merge = None
         return found
@@ -98,10 +102,7 @@ class ArrowFirstMerge:
         merge = self._merge
         if merge is None:
             return None
-        limit = self._arrow.merge_limit()
-        return self._arrow.tried(
-            REWRITTEN, files, lambda: merge.write(files, places, copy_others=copy_others), limit=limit
-        )
+        return self._arrow.tried(REWRITTEN, files, lambda: merge.write(files, places, copy_others=copy_others))
 
     # --- the rule and the source -----------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ class ArrowFirstMerge:
         self.rows = self._collected(used)
         self._filters = ranges(rule, [self.rows], {name.lower() for name in self._snapshot.partition_columns})
         task = self._arrow.write_task(self._snapshot)
-        self._merge = ArrowMerge(self._snapshot, rule, HeldSource(self.rows, rule), task=task, place=written_by(task))
+        self._merge = _merge_of(self._snapshot, rule, self.rows, task)
 
     def _collected(self, used: Mapping[int, Column]) -> pa.Table:
         """Collect the source's rows, converting the columns that are read to the table's types."""
@@ -149,10 +150,18 @@ def foresee_arrow(
         first.refuse_session()
         rule, _ = _rule(spark, snapshot, schema, bound, source._jdf.queryExecution().analyzed())
         task = first.write_task(snapshot)
-        ArrowMerge(snapshot, rule, HeldSource(pa.table({}), rule), task=task, place=written_by(task))
+        _merge_of(snapshot, rule, pa.table({}), task)
     except NotHere as reason:
         return f"spark: {reason}"
-    return f"arrow, if the source and the files that its keys leave are not more than {limit.setting}"
+    files = first.limit().setting
+    if files == limit.setting:
+        return f"arrow, if the source and the files that its keys leave are not more than {files}"
+    return f"arrow, if the source is not more than {limit.setting}, and the files that its keys leave than {files}"
+
+
+def _merge_of(snapshot: Snapshot, rule: MergeRule, rows: pa.Table, task: WriteTask) -> ArrowMerge:
+    place = written_by(task)
+    return ArrowMerge(snapshot, rule, HeldSource(rows, rule), task=task, place=place, most_changes=_MOST_CHANGES)
 
 
 def _rule(

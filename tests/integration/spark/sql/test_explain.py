@@ -57,7 +57,8 @@ def merge(path, on="t.id = s.id", does="UPDATE SET s = s.s"):
 def test_a_merge_says_that_it_would_be_done_here(session, path):
     said = told(session, path, merge(path), "Rows found by")
     assert said.startswith(
-        f"arrow, if the source and the files that its keys leave are not more than {LIMIT} (at most "
+        f"arrow, if the source is not more than {LIMIT}, and the files that its keys leave than "
+        "spark.pydelta.local.changesMaxBytes (at most "
     )
     session.sql(merge(path))
     assert metric(session, path, "scannedBy") == "arrow"
