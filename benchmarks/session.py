@@ -86,9 +86,9 @@ def run() -> dict[str, Any]:
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """Return this process' environment, in which Python writes compiled modules to a folder."""
+    """Return this process' environment, in which Python writes compiled modules, and workers run this interpreter."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return inherited | {"PYTHONPYCACHEPREFIX": f"{folder}/compiled"}
+    return inherited | {"PYTHONPYCACHEPREFIX": f"{folder}/compiled", "PYSPARK_PYTHON": sys.executable}
 
 
 def _make(path: str) -> None:

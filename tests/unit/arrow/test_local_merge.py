@@ -20,7 +20,7 @@ from pydelta.api.python.local import LocalTable
 from pydelta.commands.change.merge import ClauseAction, ClauseOn
 from pydelta.engines.arrow.changes import FilePlace
 from pydelta.engines.arrow.engine import ArrowEngine
-from pydelta.engines.arrow.expressions import SOURCE, both, compare, concat, opposite
+from pydelta.engines.arrow.expressions import SOURCE, NotHere, both, compare, concat, opposite
 from pydelta.engines.arrow.merge.local_merge import LocalMerging
 from pydelta.engines.arrow.merge.merge_rule import MOST_LISTED, ArrowClause, MergeRule, ranges
 from pydelta.engines.arrow.merge.merge_source import HeldSource, chunks
@@ -381,6 +381,16 @@ def test_rows_are_filtered_by_what_clauses_and_the_condition_say():
         place=FilePlace(store=log.store, options=log.options),
     )
     files = snapshot.files.core
+    limited = ArrowMerge(
+        snapshot,
+        rule,
+        HeldSource(source, rule),
+        task=engine.write_task(snapshot),
+        place=FilePlace(store=log.store, options=log.options),
+        most_changes=2,
+    )
+    with pytest.raises(NotHere, match="more than 2 rows that change"):
+        limited.find(files)
     matches = merge.find(files)
     assert (matches.updated, matches.deleted, matches.alone_deleted, matches.paired) == (1, 2, 1, 2)
     assert matches.positions[0].tolist() == [0, 1, 3]

@@ -113,9 +113,10 @@ def check_executors(spark: SparkSession) -> None:
 
 
 def _same_interpreter(executable: str) -> bool:
-    return os.path.realpath(executable) == os.path.realpath(sys.executable) and os.path.dirname(
-        os.path.abspath(executable)
-    ) == os.path.dirname(os.path.abspath(sys.executable))
+    """Return whether a path leads to this interpreter in this environment; environments may share an interpreter."""
+    theirs, ours = os.path.abspath(executable), os.path.abspath(sys.executable)
+    same_folder = os.path.realpath(os.path.dirname(theirs)) == os.path.realpath(os.path.dirname(ours))
+    return same_folder and os.path.realpath(theirs) == os.path.realpath(ours)
 
 
 def _look(context: Any) -> tuple[str, str, list[str]]:

@@ -64,6 +64,19 @@ def test_a_merge_says_that_it_would_be_done_here(session, path):
     assert metric(session, path, "scannedBy") == "arrow"
 
 
+@pytest.mark.parametrize(("files", "way"), [("1g", "arrow"), ("1", "spark: 2 files of ")])
+def test_files_of_a_merge_have_a_limit_apart_from_that_of_its_source(session, path, files, way):
+    settings = {"spark.pydelta.local.maxBytes": "60k", "spark.pydelta.local.changesMaxBytes": files}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        session.sql(merge(path))
+    finally:
+        for name in settings:
+            session.conf.unset(name)
+    assert metric(session, path, "scannedBy").startswith(way)
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
