@@ -55,6 +55,7 @@ from pydelta.storage import Store
 __all__ = [
     "Change",
     "ChangeOfColumns",
+    "ChangeOfMatches",
     "FilePlace",
     "Rewritten",
     "check_condition",
@@ -167,6 +168,17 @@ class ChangeOfColumns(ABC):
         """Return the files' columns that are NOT NULL."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeOfMatches:
+    """A ``Change`` that leaves out the rows that did not match. No row is read after the last one that did."""
+
+    change: Change
+
+    def __call__(self, add: AddFile, batch: pa.RecordBatch, live: _Mask, matched: _Mask) -> Rewritten:
+        """See ``Change``."""
+        return self.change(add, batch, live, matched)
+
+
 def delete_rows(add: AddFile, batch: pa.RecordBatch, live: _Mask, matched: _Mask) -> Rewritten:
     """Drop the rows that matched. This is a ``Change``."""
     del add
@@ -183,7 +195,6 @@ def rewrite(
     *,
     task: WriteTask,
     place: FilePlace,
-    only_matched: bool = False,
 ) -> RewriteOutput:
     """Write new files with the changed rows of old ones.
 
@@ -195,7 +206,6 @@ def rewrite(
         change: Change of these rows and of the others.
         task: Options for writing files of the table.
         place: Store of the files.
-        only_matched: Whether the change leaves out rows that did not match, so that none is read after the last match.
 
     Returns:
         The new files. If the task has ``change_data``, also those of the change feed.
@@ -216,7 +226,7 @@ def rewrite(
     stop, write = threading.Event(), for_threads(task, len(groups))
 
     def run(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
-        writing = _Writing(write, place, group[0], only_matched=only_matched)
+        writing = _Writing(write, place, group[0])
         return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
 
     records = run_groups(run, groups, stop, place.store)
@@ -235,9 +245,8 @@ class _Source:
 class _Writing:
     """The writers of one group of files, like those of one Spark task."""
 
-    def __init__(self, task: WriteTask, place: FilePlace, number: int, *, only_matched: bool) -> None:
+    def __init__(self, task: WriteTask, place: FilePlace, number: int) -> None:
         self._task = task
-        self._only_matched = only_matched
         self._place = place
         halves = task.halves() if task.change_data else (task,)
         self._halves = halves
@@ -302,7 +311,7 @@ class _Writing:
             live = np.ones(size, dtype=np.bool_) if hidden is None else ~rows_among(hidden, start, size)
             found = np.ones(size, dtype=np.bool_) if matched is None else rows_among(matched, start, size)
             yield change(source.add, old, live, found)
-            if self._only_matched and matched is not None and not np.any(matched[-1:] >= start + size):
+            if isinstance(change, ChangeOfMatches) and matched is not None and not np.any(matched[-1:] >= start + size):
                 return
 
     def _may_copy(self, file: OldFile) -> bool:

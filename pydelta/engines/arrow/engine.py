@@ -175,8 +175,7 @@ class ArrowEngine(RefusingEngine):
         task = self.write_task(snapshot)
         try:
             change = update_rows(snapshot, task, bound.native, copy_others=copy_others)
-            only = not copy_others
-            return rewrite(snapshot, files, rows, change, task=task, place=self._place, only_matched=only)
+            return rewrite(snapshot, files, rows, change, task=task, place=self._place)
         except (NotHere, NeedsSpark) as reason:
             raise only_spark(reason, snapshot) from None
 

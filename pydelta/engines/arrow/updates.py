@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.engines.arrow.changes import Change, ChangeOfColumns, Rewritten
+from pydelta.engines.arrow.changes import Change, ChangeOfColumns, ChangeOfMatches, Rewritten
 from pydelta.engines.arrow.columns import ArrowColumns, fields_in
 from pydelta.engines.arrow.evaluate import evaluate
 from pydelta.engines.arrow.expressions import Exact, NotHere, type_of
@@ -63,7 +63,9 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
         return update_rows(snapshot, narrow, values, copy_others=copy_others)
 
     update = _Update(columns, places, required, partitions, hidden=task.hidden_columns, copy_others=copy_others)
-    return update if partitions or not copy_others else _UpdateOfColumns(update, task, within)
+    if not copy_others:
+        return ChangeOfMatches(update)
+    return update if partitions else _UpdateOfColumns(update, task, within)
 
 
 class _UpdateOfColumns(ChangeOfColumns):

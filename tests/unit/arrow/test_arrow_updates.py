@@ -73,8 +73,7 @@ def run(store, values, matched=(0, 1), *, copy_others=True, **session):
     rows = None if matched is None else {0: RowSet.of(np.array(matched, dtype=np.uint64))}
     before = {item.path for item in store.list_all()}
     try:
-        place, only = FilePlace(store=store), not copy_others
-        return rewrite(snapshot, snapshot.files.core, rows, change, task=task, place=place, only_matched=only)
+        return rewrite(snapshot, snapshot.files.core, rows, change, task=task, place=FilePlace(store=store))
     except NotHere:
         assert {item.path for item in store.list_all()} == before, "nothing that was written is left"
         raise

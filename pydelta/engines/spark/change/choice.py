@@ -156,7 +156,7 @@ class ArrowFirst:
         def change(task: WriteTask) -> Change:
             return update_rows(snapshot, task, values(snapshot.schema), copy_others=copy_others)
 
-        return self._rewritten(snapshot, files, rows, change, only_matched=not copy_others)
+        return self._rewritten(snapshot, files, rows, change)
 
     def compact(self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame) -> RewriteOutput | None:
         """Write one file per bin, or return None if Spark has to. See ``Engine.compact``."""
@@ -194,13 +194,10 @@ class ArrowFirst:
         files: pl.DataFrame,
         rows: Mapping[int, RowSet] | None,
         change: Callable[[WriteTask], Change],
-        *,
-        only_matched: bool = False,
     ) -> RewriteOutput | None:
         def work() -> RewriteOutput:
             task = self.write_task(snapshot)
-            place = written_by(task)
-            return rewrite(snapshot, files, rows, change(task), task=task, place=place, only_matched=only_matched)
+            return rewrite(snapshot, files, rows, change(task), task=task, place=written_by(task))
 
         return self.tried(REWRITTEN, files, work)
 
