@@ -6,14 +6,30 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 
 def peak_mb(process: int | str = "self") -> int:
     """Return the most memory that a process has had; ``getrusage`` counts the parent of a new process, too."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+def sums_of_files(path: str, columns: Sequence[str]) -> dict[str, float]:
+    """Return the number of a table's rows and the sums of columns, read by delta-rs' list of files and by Arrow."""
+    import deltalake
+
+    sums: dict[str, float] = dict.fromkeys(("rows", *columns), 0)
+    for file in deltalake.DeltaTable(path).file_uris():
+        found = pq.read_table(file, columns=list(columns))
+        sums["rows"] += found.num_rows
+        for name in columns:
+            sums[name] += pc.sum(found[name]).as_py() or 0
+    return sums
 
 
 def interleave(contestants: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> dict[str, float]:

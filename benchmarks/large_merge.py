@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks._timing import peak_mb
+from benchmarks._timing import peak_mb, sums_of_files
 
 ROWS = int(os.environ.get("PYDELTA_BENCH_ROWS", "100000000"))
 SOURCE = int(os.environ.get("PYDELTA_BENCH_SOURCE", str(ROWS // 10)))
@@ -74,18 +73,10 @@ def _delta_rs(table: str, source: str) -> None:
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-def _left(path: str) -> dict[str, Any]:
+def _left(path: str) -> dict[str, float]:
     """Return sums over the table's rows, by which the results are compared."""
-    import deltalake
-
-    sums: dict[str, Any] = {"rows": 0, "id": 0, "n": 0, "v": 0.0}
-    for file in deltalake.DeltaTable(path).file_uris():
-        rows = pq.read_table(file, columns=["id", "n", "v"])
-        sums["rows"] += rows.num_rows
-        for name in ("id", "n", "v"):
-            sums[name] += pc.sum(rows[name]).as_py() or 0
-    sums["v"] = round(sums["v"], 3)
-    return sums
+    sums = sums_of_files(path, ["id", "n", "v"])
+    return sums | {"v": round(sums["v"], 3)}
 
 
 def run() -> dict[str, Any]:

@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import pydelta
-from benchmarks._timing import interleave, linked, peak_mb, ratios
+from benchmarks._timing import interleave, linked, peak_mb, ratios, sums_of_files
 from pydelta.tables import DeltaTable
 
 ONLY_IF_NAMED = True
@@ -115,19 +113,6 @@ _TURNS = {
 }
 
 
-def _left(path: str) -> tuple[int, int, int]:
-    """Return the number of rows and two sums, by which what the engines leave is compared."""
-    import deltalake
-
-    rows = ids = values = 0
-    for file in deltalake.DeltaTable(path).file_uris():
-        found = pq.read_table(file, columns=["id", "v"])
-        rows += found.num_rows
-        ids += pc.sum(found["id"]).as_py() or 0
-        values += pc.sum(found["v"]).as_py() or 0
-    return rows, ids, values
-
-
 def run() -> dict[str, Any]:
     """1,000,000,000 rows (``PYDELTA_BENCH_ROWS``) in 250 commits; the folder of temporary files needs 35 GB."""
     result: dict[str, Any] = {"rows": ROWS}
@@ -148,7 +133,7 @@ def run() -> dict[str, Any]:
                 shutil.copytree(path, copy, copy_function=linked)
                 result[name][who] = _process(who, copy, condition)
                 print(name, who, result[name][who], file=sys.stderr, flush=True)
-                left.add(_left(copy))
+                left.add(tuple(sums_of_files(copy, ["id", "v"]).values()))
                 shutil.rmtree(copy)
             assert len(left) == 1, left
     return result

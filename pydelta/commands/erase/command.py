@@ -31,7 +31,7 @@ from pydelta.commands.erase.keys import Subject, bind_keys
 from pydelta.commands.erase.look import EARLIER, LIVE, STRAY, Look, OlderSearch, files_with_keys, look, older_versions
 from pydelta.commands.erase.rows import APPEND_ONLY, ErasedRows, EraseRows
 from pydelta.commands.generate import Generate, GenerateIceberg
-from pydelta.commands.records.index import drop_segments
+from pydelta.commands.records.index import drop_all_segments
 from pydelta.commands.run import Context, Task, commit_alone, existing_table, refuse_append_only, run
 from pydelta.commands.vacuum.delete import Deletion, Doomed, VacuumOptions, delete_files, not_deleted
 from pydelta.commands.vacuum.iceberg import delete_unreferenced, expire_entry
@@ -455,15 +455,7 @@ class _Run:
 
     def _drop_index(self) -> None:
         """Delete the record index: hashes of keys tell whether a file, also a deleted one, had a row of a person."""
-        report = drop_segments(self.deleting.store)
-        if report.failed:
-            path, reason = report.failed[0]
-            raise StorageError(
-                f"{len(report.failed)} objects of the record index are still there, such as {path}: {reason}",
-                retryable=report.retryable,
-                hint="Run it again: it does what is left.",
-                table=self.log.uri,
-            )
+        drop_all_segments(self.deleting.store, self.log.uri, "Run it again: it does what is left.")
 
     def _delete_abandoned(self, plan: ErasurePlan) -> None:
         """Delete what no writer finished, but nothing that a clone or a manifest names."""

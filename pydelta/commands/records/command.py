@@ -20,7 +20,13 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
-from pydelta.commands.records.index import drop_segments, list_segments, merge_segments, new_segment_path
+from pydelta.commands.records.index import (
+    drop_all_segments,
+    drop_segments,
+    list_segments,
+    merge_segments,
+    new_segment_path,
+)
 from pydelta.commands.records.segments import (
     FILES_SCHEMA,
     BadSegmentError,
@@ -37,7 +43,6 @@ from pydelta.errors import (
     DeltaConcurrentModificationException,
     InvalidArgumentError,
     ObjectNotFoundError,
-    StorageError,
 )
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddFile
@@ -146,16 +151,8 @@ class DropRecordIndex(Task[int]):
     def perform(self, context: Context) -> int:
         """See ``Task.perform``."""
         existing_table(context.log.update())
-        report = drop_segments(context.log.store)
-        if report.failed:
-            path, reason = report.failed[0]
-            raise StorageError(
-                f"{len(report.failed)} objects of the record index could not be deleted, such as {path}: {reason}",
-                retryable=report.retryable,
-                hint="The index is only used where it is right, so it can stay. Run it again to delete the rest.",
-                table=context.log.uri,
-            )
-        return report.deleted
+        hint = "The index is only used where it is right, so it can stay. Run it again to delete the rest."
+        return drop_all_segments(context.log.store, context.log.uri, hint)
 
 
 def _columns_of_index(store: Store, snapshot: Snapshot) -> list[str]:

@@ -38,7 +38,7 @@ from pydelta.commands.records.segments import (
     open_segment,
     write_segment,
 )
-from pydelta.errors import ObjectNotFoundError
+from pydelta.errors import ObjectNotFoundError, StorageError
 from pydelta.storage.interface import DeleteReport, ObjectInfo, Store
 from pydelta.storage.readers import read_all
 
@@ -84,6 +84,29 @@ def new_segment_path() -> str:
 def drop_segments(store: Store) -> DeleteReport:
     """Delete everything in the index's folder."""
     return store.delete_many([info.path for info in store.list_all(FOLDER)])
+
+
+def drop_all_segments(store: Store, table: str, hint: str) -> int:
+    """Delete everything in the index's folder. Returns the number of objects.
+
+    Args:
+        store: Store of the table.
+        table: URI of the table, for the error.
+        hint: What to do if an object stays.
+
+    Raises:
+        StorageError: An object could not be deleted.
+    """
+    report = drop_segments(store)
+    if report.failed:
+        path, reason = report.failed[0]
+        raise StorageError(
+            f"{len(report.failed)} objects of the record index are still there, such as {path}: {reason}",
+            retryable=report.retryable,
+            hint=hint,
+            table=table,
+        )
+    return report.deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from pydelta.engines.arrow.conform import conformed
 from pydelta.engines.arrow.evaluate import true_rows
 from pydelta.engines.arrow.expressions import NotHere
 from pydelta.engines.arrow.layout import Session, TableShape, make_task, output_of, written_columns
+from pydelta.engines.arrow.tasks.arrow import require_valid
 from pydelta.engines.arrow.tasks.write_files import run_task
 from pydelta.engines.arrow.threads import cores
 from pydelta.errors import (
@@ -255,13 +256,7 @@ class ArrowRows:
     """
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table, *, schema: StructType | None = None) -> None:
-        try:
-            rows.validate(full=True)  # An index beyond the dictionary would crash the process.
-        except pa.ArrowException as error:
-            raise InvalidArgumentError(
-                f"The rows are not a valid Arrow table: {first_line(error)}",
-                hint="Read or make them again; table.validate(full=True) says what is wrong.",
-            ) from error
+        require_valid(rows, "a valid Arrow table")
         self._rows, self._store, self._options = rows, log.store, log.options
         self._partitions = {name.lower() for name in snapshot.partition_columns}
         columns = snapshot.schema if schema is None else schema

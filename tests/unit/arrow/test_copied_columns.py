@@ -13,7 +13,8 @@ from pydelta.api.python.local import LocalTable
 from pydelta.engines.arrow import changes
 from pydelta.engines.arrow.tasks import copied_columns, old_files
 from pydelta.engines.arrow.tasks.copied_columns import columns_to_copy
-from pydelta.engines.arrow.tasks.side_by_side import SideBySideWriter, footer_of
+from pydelta.engines.arrow.tasks.footers import footer_of
+from pydelta.engines.arrow.tasks.side_by_side import SideBySideWriter
 from pydelta.engines.arrow.tasks.thrift import BINARY, I64, STRUCT, write_struct
 from pydelta.errors import DeltaError, RowsDoNotAddUpError, StorageError
 from pydelta.log import DeltaLog

@@ -20,7 +20,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from pydelta.errors import InvalidArgumentError, StorageError, first_line
+from pydelta.engines.arrow.tasks.arrow import require_valid
+from pydelta.errors import StorageError, first_line
 
 __all__ = ["BLOCK_ROWS", "GivenRows", "Part", "SpillFile", "empty_rows", "return_memory"]
 
@@ -120,7 +121,7 @@ class GivenRows:
         self._file: SpillFile | None = None
         try:
             for batch in batches:
-                _validate(batch)
+                require_valid(batch, "valid Arrow data")
                 self._add(pa.Table.from_batches([batch], schema), most_bytes)
         except BaseException:
             self.close()
@@ -177,16 +178,6 @@ class GivenRows:
         self._held, self._parts = [], []
         if self._file is not None:
             self._file.close()
-
-
-def _validate(batch: pa.RecordBatch) -> None:
-    try:
-        batch.validate(full=True)  # An index beyond the dictionary would crash the process.
-    except pa.ArrowException as error:
-        raise InvalidArgumentError(
-            f"The rows are not valid Arrow data: {first_line(error)}",
-            hint="Read or make them again; batch.validate(full=True) says what is wrong.",
-        ) from error
 
 
 def empty_rows(schema: pa.Schema) -> pa.Table:

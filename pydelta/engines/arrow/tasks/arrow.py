@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.errors import SchemaError, first_line
+from pydelta.errors import InvalidArgumentError, SchemaError, first_line
 
 __all__ = [
     "file_array",
@@ -23,6 +23,7 @@ __all__ = [
     "leaf_names",
     "optional",
     "replaced",
+    "require_valid",
     "same_shape",
     "spelled_out",
     "struct_leaves",
@@ -127,6 +128,26 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 def _is_list(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
+
+
+def require_valid(rows: pa.Table | pa.RecordBatch, what: str) -> None:
+    """Check Arrow data from outside: an index beyond its dictionary would crash the process.
+
+    Args:
+        rows: The data.
+        what: What it should be, for the message.
+
+    Raises:
+        InvalidArgumentError: It is damaged.
+    """
+    try:
+        rows.validate(full=True)
+    except pa.ArrowException as error:
+        kind = "table" if isinstance(rows, pa.Table) else "batch"
+        raise InvalidArgumentError(
+            f"The rows are not {what}: {first_line(error)}",
+            hint=f"Read or make them again; {kind}.validate(full=True) says what is wrong.",
+        ) from error
 
 
 def optional(schema: pa.Schema, *, milliseconds: bool = False) -> pa.Schema:

@@ -18,7 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pydelta.engines.arrow.tasks.side_by_side import Chunk, footer_of, read_chunks
+from pydelta.engines.arrow.tasks import footers as ids
+from pydelta.engines.arrow.tasks.footers import Chunk, footer_of, read_chunks
 from pydelta.engines.arrow.tasks.stats import needs_values
 from pydelta.engines.arrow.tasks.thrift import Struct
 from pydelta.engines.arrow.tasks.write_files import WriteTask, format_options
@@ -30,12 +31,6 @@ _LEAST_SHARE: Final = 0.25
 _MOST_GROUP_BYTES: Final = 128 * 1024 * 1024
 """Most bytes of a row group, which is held in memory: its copied columns as they are stored, the others decoded."""
 
-# Field ids of the structures in Parquet's footer.
-_SCHEMA, _ROW_GROUPS, _CREATED_BY, _ENCRYPTION = 2, 4, 6, 8
-_CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
-_COLUMN, _OFFSET_INDEX = 3, 4
-_PATH, _CODEC, _VALUES, _COMPRESSED, _STATISTICS = 3, 4, 5, 7, 12
-_NULLS = 3
 _CHUNK_FIELDS: Final = frozenset({2, 3, 4, 5, 6, 7})
 """Offsets, page indexes and the column's own structure. A file elsewhere and keys of encryption are other fields."""
 _COLUMN_FIELDS: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 13, 16})
@@ -86,27 +81,27 @@ def columns_to_copy(
     """
     try:
         footer = _read_footer(read, size)
-        groups = list(footer[_ROW_GROUPS][1][1])
+        groups = list(footer[ids.ROW_GROUPS][1][1])
         expected = _expected(task)
-        same = all(footer.get(key) == expected.get(key) for key in (_SCHEMA, _CREATED_BY))
-        if not same or _ENCRYPTION in footer or not groups or not all(map(_is_usual, groups)):
+        same = all(footer.get(key) == expected.get(key) for key in (ids.SCHEMA, ids.CREATED_BY))
+        if not same or ids.ENCRYPTION in footer or not groups or not all(map(_is_usual, groups)):
             return None
         names = set(task.file_schema.names) - set(changed) - needs_values(task.file_schema, task.indexed, task.int96)
         names -= {item.name for item in task.file_schema if _has_floats(item.type)}
         names -= {
             _name_of(struct)
             for group in groups
-            for struct in group[_CHUNKS][1][1]
+            for struct in group[ids.CHUNKS][1][1]
             if not _is_plain(struct, group, task)
         }
         names -= {name for name in required if not all(_has_no_null(group, name) for group in groups)}
     except (ValueError, IndexError, KeyError, TypeError):
         return None  # The code that decodes the file reports what is wrong with it.
-    structs = [[struct for struct in group[_CHUNKS][1][1] if _name_of(struct) in names] for group in groups]
-    copied = sum(struct[_COLUMN][1][_COMPRESSED][1] for group in structs for struct in group)
+    structs = [[struct for struct in group[ids.CHUNKS][1][1] if _name_of(struct) in names] for group in groups]
+    copied = sum(struct[ids.COLUMN][1][ids.COMPRESSED_BYTES][1] for group in structs for struct in group)
     if not copied or copied < size * _LEAST_SHARE or len(names) == len(task.file_schema):
         return None  # Arrow makes the structure of a row group, so it has to encode a column.
-    return CopiedColumns(frozenset(names), [group[_GROUP_ROWS][1] for group in groups], structs, read)
+    return CopiedColumns(frozenset(names), [group[ids.GROUP_ROWS][1] for group in groups], structs, read)
 
 
 def _read_footer(read: Callable[[int, int], memoryview], size: int) -> Struct:
@@ -127,34 +122,34 @@ def _expected(task: WriteTask) -> Mapping[int, Any]:
 
 def _is_usual(group: Struct) -> bool:
     """Return whether a row group has rows, and fits into memory."""
-    return bool(group[_GROUP_ROWS][1] > 0 and group[_GROUP_BYTES][1] <= _MOST_GROUP_BYTES)
+    return bool(group[ids.GROUP_ROWS][1] > 0 and group[ids.GROUP_BYTES][1] <= _MOST_GROUP_BYTES)
 
 
 def _name_of(struct: Struct) -> str:
-    name: bytes = struct[_COLUMN][1][_PATH][1][1][0]
+    name: bytes = struct[ids.COLUMN][1][ids.PATH][1][1][0]
     return name.decode()
 
 
 def _is_plain(struct: Struct, group: Struct, task: WriteTask) -> bool:
     """Return whether a chunk is what a task would write: its codec, a page index, and nothing unknown."""
-    column = struct[_COLUMN][1]
-    nested = len(column[_PATH][1][1]) > 1
+    column = struct[ids.COLUMN][1]
+    nested = len(column[ids.PATH][1][1]) > 1
     return (
         struct.keys() <= _CHUNK_FIELDS
         and column.keys() <= _COLUMN_FIELDS
-        and _OFFSET_INDEX in struct
-        and column[_CODEC][1] == _CODECS[format_options(task)["compression"]]
-        and (nested or column[_VALUES][1] == group[_GROUP_ROWS][1])
+        and ids.OFFSET_INDEX in struct
+        and column[ids.CODEC][1] == _CODECS[format_options(task)["compression"]]
+        and (nested or column[ids.VALUES][1] == group[ids.GROUP_ROWS][1])
     )
 
 
 def _has_no_null(group: Struct, name: str) -> bool:
     """Return whether the statistics of a column in a row group show that it has no null."""
-    for struct in group[_CHUNKS][1][1]:
-        column = struct[_COLUMN][1]
-        if column[_PATH][1][1] == [name.encode()]:
-            statistics = column[_STATISTICS][1] if _STATISTICS in column else {}
-            return bool(statistics.get(_NULLS, (0, None))[1] == 0)
+    for struct in group[ids.CHUNKS][1][1]:
+        column = struct[ids.COLUMN][1]
+        if column[ids.PATH][1][1] == [name.encode()]:
+            statistics = column[ids.STATISTICS][1] if ids.STATISTICS in column else {}
+            return bool(statistics.get(ids.NULLS, (0, None))[1] == 0)
     return False
 
 

@@ -28,7 +28,8 @@ import pyarrow.parquet as pq
 
 from pydelta.engines.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
 from pydelta.engines.arrow.tasks.dictionaries import DICTIONARY_BYTES, leaves, negative_zeros, with_dictionary
-from pydelta.engines.arrow.tasks.side_by_side import Chunk, SideBySideWriter
+from pydelta.engines.arrow.tasks.footers import Chunk
+from pydelta.engines.arrow.tasks.side_by_side import SideBySideWriter
 from pydelta.engines.arrow.tasks.split import PartitionColumn, split_by_partition
 from pydelta.engines.arrow.tasks.stats import IndexedLeaf, StatisticsCollector
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
