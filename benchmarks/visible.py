@@ -35,17 +35,17 @@ _QUERY = "SELECT sum(x * y) FROM UNNEST(sequence(1, 10000)) a(x) CROSS JOIN UNNE
 
 
 class _Watch(threading.Thread):
-    """Asks for the newest row of an entry until it is told to stop, and notes when each was first shown."""
+    """Asks for the newest row of an entry until it is stopped, and notes when each was first shown."""
 
     def __init__(self, entry: str) -> None:
         super().__init__(daemon=True)
         self._statement = f"SELECT max(seq) FROM {entry}"
         self._trino = Trino(os.environ["TRINO"], "bench-visible")
-        self._stop = threading.Event()
+        self._stopping = threading.Event()
         self.newest, self.shown = -1, dict[int, float]()
 
     def run(self) -> None:
-        while not self._stop.is_set():
+        while not self._stopping.is_set():
             newest = self._trino.rows(self._statement)[0][0]
             now = time.monotonic()
             for seq in range(self.newest + 1, (-1 if newest is None else newest) + 1):
@@ -54,7 +54,7 @@ class _Watch(threading.Thread):
 
     def stop(self) -> None:
         """Let the query that runs be the last one."""
-        self._stop.set()
+        self._stopping.set()
         self.join()
 
 
