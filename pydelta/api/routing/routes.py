@@ -21,6 +21,7 @@ from pydelta.api.sql import foreign_writes
 from pydelta.engines.spark.data_sources import forget_data_source, register_data_source
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import user_errors
+from pydelta.engines.spark.scan.newest import offer_newest
 from pydelta.engines.spark.session import call_sites
 from pydelta.engines.spark.session.checks import check_executors, check_session
 from pydelta.engines.spark.session.patches import is_enabled, mark, restore_all, unmark
@@ -51,6 +52,7 @@ def install(spark: SparkSession, enable: Callable[[SparkSession], SparkSession])
         local_lists.install()
         call_sites.install()
         _register_source(spark)
+        offer_newest(Jvm.of(spark))
         mark(spark)
 
 

@@ -12,6 +12,7 @@ Spark's rules are objects of a Scala class, which Python cannot extend, so the r
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from py4j.protocol import Py4JJavaError
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
     from pydelta.engines.spark.scan.index import DeltaFileIndex
     from pydelta.log import Snapshot
 
-__all__ = ["fixed", "follow_newest", "moved", "raised_while_planning"]
+__all__ = ["fixed", "follow_newest", "moved", "offer_newest", "raised_while_planning"]
 
 _CLASS: Final = "PydeltaNewestVersions"
 _ATTRIBUTE: Final = "_pydelta_newest_versions"
 _RAISED: Final[LruCache[str, DeltaError]] = LruCache(1000)
 _Sessions: TypeAlias = LruCache[str, SparkSession]
 _RECENT_SESSIONS: Final = 64
+_OFFERING: Final = threading.Lock()
 
 
 def follow_newest(jvm: Jvm) -> None:
@@ -52,14 +54,29 @@ def follow_newest(jvm: Jvm) -> None:
     setattr(jvm.spark, _ATTRIBUTE, True)
     state = jvm.state
     rules = state.planNormalizationRules()
-    if any(str(rule.getClass().getSimpleName()) == _CLASS for rule in jvm.to_list(rules)):
+    if _has_rule(jvm, rules):
         return
+    offer_newest(jvm)
     fields = state.getClass().getDeclaredFields()
     field = next(item for item in fields if str(item.getName()).endswith("planNormalizationRules"))
     field.setAccessible(True)
-    recent: _Sessions = LruCache(_RECENT_SESSIONS)
-    field.set(state, rules.prepended(_rule(jvm, jvm.session, recent)))
-    jvm.session.extensions().injectPlanNormalizationRule(_Builder(jvm, recent))
+    field.set(state, rules.prepended(_rule(jvm, jvm.session, LruCache(_RECENT_SESSIONS))))
+
+
+def offer_newest(jvm: Jvm) -> None:
+    """Give the rule to sessions created from this one later.
+
+    Sessions share the list of builders, which must not change while Spark makes another session. So a session gets the
+    rule when it is enabled, not when another thread may be making sessions from it.
+    """
+    with _OFFERING:
+        extensions = jvm.session.extensions()
+        if not _has_rule(jvm, extensions.buildPlanNormalizationRules(jvm.session)):
+            extensions.injectPlanNormalizationRule(_Builder(jvm, LruCache(_RECENT_SESSIONS)))
+
+
+def _has_rule(jvm: Jvm, rules: Any) -> bool:
+    return any(str(rule.getClass().getSimpleName()) == _CLASS for rule in jvm.to_list(rules))
 
 
 def _rule(jvm: Jvm, session: Any, recent: _Sessions) -> Any:

@@ -11,9 +11,12 @@ import pytest
 from deltalake import DeltaTable as RsTable
 from deltalake import write_deltalake
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pydelta import DeltaTable
+from pydelta import DeltaTable, disable, enable
+from pydelta.engines.spark.jvm import Jvm
+from pydelta.engines.spark.scan.newest import follow_newest
 from pydelta.errors import DeltaEnvironmentError, SchemaMismatchError
 from pydelta.storage import registry
 from pydelta.storage.local import LocalStore
@@ -273,3 +276,24 @@ def test_a_clone_of_the_session_moves_frames_too(spark, path):
     RsTable(path).delete("id < 5")
     numbers = other.range(20)
     assert numbers.join(frame, "id").count() == 5
+
+
+def test_sessions_made_before_the_first_read_share_one_rule(spark):
+    """A server's threads make sessions while others read for the first time."""
+    context = spark.sparkContext
+    root = SparkSession(context, Jvm.of(spark).view.org.apache.spark.sql.classic.SparkSession(context._jsc.sc()))
+    enable(root)
+    try:
+        children = [SparkSession(context, root._jsparkSession.newSession()) for _ in range(2)]
+        for session in (root, *children):
+            jvm = Jvm.of(session)
+            offered = jvm.session.extensions().buildPlanNormalizationRules(jvm.session)
+            assert _count(jvm, offered) == 1
+            follow_newest(jvm)
+            assert _count(jvm, jvm.state.planNormalizationRules()) == 1
+    finally:
+        disable(root)
+
+
+def _count(jvm, rules):
+    return [str(rule.getClass().getSimpleName()) for rule in jvm.to_list(rules)].count("PydeltaNewestVersions")
