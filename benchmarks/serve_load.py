@@ -18,6 +18,8 @@ from benchmarks._serving import free_port, pydelta_server
 
 CLIENTS = int(os.environ.get("CLIENTS", "32"))
 SECONDS = float(os.environ.get("LOAD_SECONDS", "300"))
+READERS = os.environ.get("READERS", "no") == "yes"
+"""Each client inserts three rows, and from then on only reads."""
 TABLES = 4
 
 
@@ -86,9 +88,12 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         client = self.door()
+        weights = (0, 0, 0, 1) if READERS else (3, 2, 1, 6)
         try:
+            if READERS:
+                self._timed(client, self._insert)
             while time.monotonic() < self.until:
-                action = self._chance.choices((self._insert, self._merge, self._delete, self._read), (3, 2, 1, 6))[0]
+                action = self._chance.choices((self._insert, self._merge, self._delete, self._read), weights)[0]
                 self._timed(client, action)
                 if self._chance.random() < 0.01:
                     client.vanish()
