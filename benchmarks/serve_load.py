@@ -18,8 +18,6 @@ from benchmarks._serving import free_port, pydelta_server
 
 CLIENTS = int(os.environ.get("CLIENTS", "32"))
 SECONDS = float(os.environ.get("LOAD_SECONDS", "300"))
-READERS = os.environ.get("READERS", "no") == "yes"
-"""Each client inserts three rows, and from then on only reads."""
 TABLES = 4
 
 
@@ -73,11 +71,12 @@ class _Worker(threading.Thread):
         number: Its own.
         door: Makes a connection.
         until: When it stops, of the monotonic clock.
+        reads: Whether it only reads, once it has inserted three rows.
     """
 
-    def __init__(self, number: int, door: Any, until: float) -> None:
+    def __init__(self, number: int, door: Any, until: float, *, reads: bool) -> None:
         super().__init__(daemon=True)
-        self.number, self.door, self.until = number, door, until
+        self.number, self.door, self.until, self.reads = number, door, until, reads
         self.table = f"load{number % TABLES}"
         self.rows: dict[int, int] = {}
         self.seconds: dict[str, list[float]] = {}
@@ -88,9 +87,9 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         client = self.door()
-        weights = (0, 0, 0, 1) if READERS else (3, 2, 1, 6)
+        weights = (0, 0, 0, 1) if self.reads else (3, 2, 1, 6)
         try:
-            if READERS:
+            if self.reads:
                 self._timed(client, self._insert)
             while time.monotonic() < self.until:
                 action = self._chance.choices((self._insert, self._merge, self._delete, self._read), weights)[0]
@@ -151,22 +150,26 @@ class _Worker(threading.Thread):
 
 
 def run() -> dict[str, Any]:
-    """Start a server and the clients; ends with an error when a row is lost or doubled."""
+    """Clients that change and read, then clients that only read; ends with an error when a row is lost or doubled."""
+    return {kind: _served(reads=kind == "readers") for kind in ("writers and readers", "readers")}
+
+
+def _served(*, reads: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         connect = free_port()
         server = pydelta_server(Path(name), connect)
         try:
-            return _load(server.pid, server.port, connect)
+            return _load(server.pid, server.port, connect, reads=reads)
         finally:
             server.stop()
 
 
-def _load(server: int, thrift: int, connect: int) -> dict[str, Any]:
+def _load(server: int, thrift: int, connect: int, *, reads: bool) -> dict[str, Any]:
     first = _Thrift(thrift, "first")
     for number in range(TABLES):
         first.run(f"CREATE TABLE load{number} (client INT, id INT, v INT) USING delta PARTITIONED BY (client)")
     until = time.monotonic() + SECONDS
-    workers = [_Worker(number, _door(number, thrift, connect), until) for number in range(CLIENTS)]
+    workers = [_Worker(number, _door(number, thrift, connect), until, reads=reads) for number in range(CLIENTS)]
     for worker in workers:
         worker.start()
     memory = []
@@ -189,7 +192,11 @@ def _load(server: int, thrift: int, connect: int) -> dict[str, Any]:
         "seconds": SECONDS,
         "rows": sum(len(worker.rows) for worker in workers),
         "refused by a conflict": sum(len(worker.refused) for worker in workers),
-        "statements": {kind: _spread(workers, kind) for kind in ("insert", "merge", "delete", "read")},
+        "statements": {
+            kind: _spread(workers, kind)
+            for kind in ("insert", "merge", "delete", "read")
+            if any(kind in worker.seconds for worker in workers)
+        },
         "MB of the JVM and of Python, in thirds": [
             memory[at] for at in (0, len(memory) // 3, 2 * len(memory) // 3, -1)
         ],
@@ -204,8 +211,6 @@ def _door(number: int, thrift: int, connect: int) -> Any:
 
 def _spread(workers: list[_Worker], kind: str) -> dict[str, float]:
     found = sorted(value for worker in workers for value in worker.seconds.get(kind, []))
-    if not found:
-        return {"count": 0}
     return {
         "count": len(found),
         "p50": round(found[len(found) // 2], 2),

@@ -6,6 +6,7 @@ compared; the reference engine reads the tables that this engine wrote.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import tempfile
@@ -98,8 +99,7 @@ def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any, tur
             refused.append(f"q{number}: {str(error).splitlines()[0][:120]}")
             continue
         for turn in range(warm_up + rounds):
-            first = (turn + number) % len(names)
-            for name in (*names[first:], *names[:first]):  # The later ones find warmer code, and files in memory.
+            for name in _order(names, turn + number):
                 took = reference(text) if name == "delta-spark" else _timed(sessions[name], text, answers, name)
                 if turn >= warm_up:
                     seconds[name].append(took)
@@ -117,6 +117,12 @@ def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any, tur
         "pydelta over": {name: round(totals["pydelta"] / totals[name], 3) for name in names if name != "pydelta"},
         "over parquet, by query": by_query,
     }
+
+
+def _order(names: list[str], turn: int) -> list[str]:
+    """Return every order of the contestants in turn: the later ones find warmer code, and files in memory."""
+    orders = list(itertools.permutations(names))
+    return list(orders[turn % len(orders)])
 
 
 def _timed(session: Any, text: str, answers: dict[str, Counter[str]], name: str) -> float:

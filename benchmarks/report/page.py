@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from benchmarks.report.runs import Run
 from benchmarks.report.slopes import extended, sizes_of
-from benchmarks.report.tables import changes_by_size, many_rows
+from benchmarks.report.tables import changes_by_size, many_clients, many_rows, visible_in_trino
 from benchmarks.report.targets import Verdict
 
 __all__ = ["PICTURES", "page_of"]
@@ -65,7 +65,7 @@ def page_of(verdicts: list[Verdict], runs: Mapping[str, Run], pictures: list[str
         lines += ["## Why targets are missed", ""]
         lines += [f"- **{target.name}** ({target.group}): {target.miss or 'not known yet.'}" for target in misses]
         lines.append("")
-    lines += [*changes_by_size(runs), *many_rows(runs)]
+    lines += [*changes_by_size(runs), *many_rows(runs), *visible_in_trino(runs), *many_clients(runs)]
     for name in pictures[1:]:
         lines += [_picture(name), ""]
     if "large_logs" in runs:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from benchmarks.report.runs import Run
 
-__all__ = ["changes_by_size", "many_rows"]
+__all__ = ["changes_by_size", "many_clients", "many_rows", "visible_in_trino"]
 
 _SIZES: Final = {"changes_small": "2 million rows", "changes": "8 million", "changes_large": "80 million"}
 _BY_SIZE: Final = """## Changes in a Spark session, by the number of rows
@@ -20,6 +20,21 @@ _MANY_ROWS: Final = """## A table of {rows:,} rows
 
 | | seconds | over Parquet |
 |---|---|---|"""
+_VISIBLE: Final = """## From a commit to its row in a query of Trino
+
+Seconds from the acknowledgement of a commit to the end of the first query that shows its row, in the stack with MinIO
+and a metastore on this machine. A row a second is committed, and its entries are synced; a client per entry asks all
+the time. The load: {load}.
+
+| | p50 alone | p95 alone | p50 under load | p95 under load |
+|---|---|---|---|---|"""
+_CLIENTS: Final = """## {clients} clients of `pydelta serve` at once
+
+Half by Thrift, half by Spark Connect, on the server's two processors, each with its next statement as soon as it has
+the last answer. What was acknowledged is there, once.
+
+| | statements | p50, s | p95, s | most, s |
+|---|---|---|---|---|"""
 _CHANGED: Final = """DELETE, each in a process without other work:
 
 | | seconds | over delta-rs | peak MB |
@@ -73,3 +88,30 @@ def many_rows(runs: Mapping[str, Run]) -> list[str]:
 def _memory(turn: Mapping[str, Any]) -> str:
     jvm = turn.get("peak MB of the JVM")
     return f"{turn['peak MB']}" + (f", and {jvm} of the JVM" if jvm else "")
+
+
+def visible_in_trino(runs: Mapping[str, Run]) -> list[str]:
+    """Return the table of ``visible``, if it ran."""
+    if "visible" not in runs:
+        return []
+    alone, loaded = (runs["visible"].result[kind] for kind in ("alone", "under load"))
+    load = ", ".join(f"{count:,} {work}" for work, count in loaded["done beside it"].items())
+    rows = []
+    for entry in alone:
+        delays = (found[entry][part] for found in (alone, loaded) for part in ("p50", "p95"))
+        rows.append(f"| {entry} | {' | '.join(f'{delay:.2f}' for delay in delays)} |")
+    return [_VISIBLE.format(load=load), *rows, ""]
+
+
+def many_clients(runs: Mapping[str, Run]) -> list[str]:
+    """Return the table of ``serve_load``, if it ran."""
+    if "serve_load" not in runs:
+        return []
+    result = runs["serve_load"].result
+    (clients,) = {found["clients"] for found in result.values()}
+    rows = [
+        f"| {kind}: {name} | {said['count']} | {said['p50']:.2f} | {said['p95']:.2f} | {said['most']:.2f} |"
+        for kind, found in result.items()
+        for name, said in found["statements"].items()
+    ]
+    return [_CLIENTS.format(clients=clients), *rows, ""]

@@ -16,6 +16,7 @@ from catalog_sync.iceberg.entry import found_iceberg, iceberg_at
 from catalog_sync.iceberg.sync import sync_iceberg
 from catalog_sync.names import iceberg_name
 from catalog_sync.native import native_location, sync_native
+from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.scan.refresh import indexes_in
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -100,7 +101,7 @@ spark.catalog.setCurrentDatabase("default")
 found["columns"] = [spark.table(twin).columns, by_path.columns]
 filtered = spark.sql(f"SELECT Name FROM {twin} WHERE Day = 2 AND id > 10")
 found["plan"] = plan(filtered)
-found["index"] = [str(index.toString()) for index in indexes_in(filtered._jdf.queryExecution().analyzed())]
+found["index"] = [index.text for index in indexes_in(Jvm.of(spark), filtered._jdf.queryExecution().analyzed())]
 found["files"] = [len(filtered.inputFiles()), len(by_path.where("Day = 2").inputFiles())]
 joined = spark.sql(f"WITH o AS (SELECT * FROM {twin}) SELECT a.id FROM o a JOIN {native} b ON a.id = b.id")
 found["join"] = [joined.count(), "hive" in plan(joined).lower()]

@@ -11,7 +11,7 @@ from benchmarks.report.compare import changed_figures, changed_targets
 from benchmarks.report.page import page_of
 from benchmarks.report.runs import KEPT, Run, read_runs, write_run
 from benchmarks.report.slopes import Extended, extended, sizes_of
-from benchmarks.report.tables import changes_by_size, many_rows
+from benchmarks.report.tables import changes_by_size, many_clients, many_rows, visible_in_trino
 from benchmarks.report.targets import Target, judge, read_targets
 
 MACHINE = {"processors": 2, "load": 0.1, "pyspark": "4.3.0", "deltalake": "1.6.0"}
@@ -133,6 +133,19 @@ def test_a_table_of_many_rows_has_its_queries_and_its_changes():
     assert "| delete 10 %, pydelta | 3.00 | 0.50 | 400, and 500 of the JVM |" in text
     assert "| delete 10 %, delta-rs | 6.00 | 1.00 | 300 |" in text
     assert many_rows({}) == []
+
+
+def test_delays_and_clients_have_their_tables():
+    alone = {"native": {"p50": 1.0, "p95": 2.0}}
+    loaded = {"native": {"p50": 3.0, "p95": 4.126}, "done beside it": {"appends": 1234, "joins": 2}}
+    text = "\n".join(visible_in_trino({"visible": run_of("visible", {"alone": alone, "under load": loaded})}))
+    assert "The load: 1,234 appends, 2 joins." in text
+    assert "| native | 1.00 | 2.00 | 3.00 | 4.13 |" in text
+    said = {"clients": 7, "statements": {"read": {"count": 3, "p50": 0.5, "p95": 1.0, "most": 1.5}}}
+    text = "\n".join(many_clients({"serve_load": run_of("serve_load", {"readers": said})}))
+    assert "## 7 clients" in text
+    assert "| readers: read | 3 | 0.50 | 1.00 | 1.50 |" in text
+    assert visible_in_trino({}) == many_clients({}) == []
 
 
 def test_a_bound_is_needed(tmp_path):

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pydelta.engines.spark.jvm import Jvm
-from pydelta.engines.spark.scan.refresh import transform_expression
+from pydelta.engines.spark.scan.refresh import transform
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.names import quoted
@@ -70,9 +70,9 @@ class OwnColumns:
         jvm, names = Jvm.of(self.spark), self._names
         others = _ids(source) if source is not None else {}
 
-        def replaced(node: Any, kind: str) -> Any:
-            key = int(node.exprId().id()) if kind == "AttributeReference" else None
-            if key is None or key not in names:
+        def replaced(node: Any, _: str) -> Any:
+            key = int(node.exprId().id())
+            if key not in names:
                 return None
             if key in others:
                 qualifier = str(node.qualifier().mkString("\0"))
@@ -84,7 +84,7 @@ class OwnColumns:
             parts = (names[key],) if alias is None else (alias, names[key])
             return jvm.expression(F.col(quoted(*parts)))
 
-        return ClassicColumn(jvm.column_of(transform_expression(jvm.expression(value), replaced)))
+        return ClassicColumn(jvm.column_of(transform(jvm, jvm.expression(value), replaced, ("AttributeReference",))))
 
     def values_by_name(self, values: Mapping[str, Any], *, alias: str | None = None) -> dict[str, Any]:
         """Apply ``by_name`` to the values of assignments."""

@@ -27,7 +27,7 @@ from pydelta.engines.spark.scan.caches import reads_cache
 from pydelta.engines.spark.scan.deleted_rows import is_vector_scan
 from pydelta.engines.spark.scan.index import DeltaFileIndex
 from pydelta.engines.spark.scan.newest import moved
-from pydelta.engines.spark.scan.refresh import ANSWERED, PlanFunction, all_scans_in, indexes_in, lowered, transform
+from pydelta.engines.spark.scan.refresh import ANSWERED, all_scans_in, indexes_in, lowered, transform
 from pydelta.engines.spark.session.patches import is_enabled, patch
 from pydelta.errors import DeltaError
 from pydelta.log.exact_statistics import ExactStatistics, Value
@@ -60,15 +60,13 @@ def answer_all(spark: SparkSession, plan: Any) -> Any | None:
         return None
     answered: list[Any] = []
 
-    def replace(node: Any, name: str) -> Any:
-        if name != "Aggregate":
-            return None
+    def replace(node: Any, _: str) -> Any:
         found = _answer(spark, node)
         if found is not None:
             answered.append(found)
         return found
 
-    result = transform(plan, replace)
+    result = transform(jvm, plan, replace, ("Aggregate",))
     return result if answered else None
 
 
@@ -200,7 +198,7 @@ def _relation(spark: SparkSession, plan: Any) -> _Relation | None:
     marked = str(plan.nodeName()) == "Project"
     if not marked and plan.children().size() > 0:
         return None
-    indexes = indexes_in(plan)
+    indexes = indexes_in(jvm, plan)
     if not indexes or not all(index.files.shared for index in indexes) or (len(indexes) > 1 and not marked):
         return None
     index = indexes[0]
@@ -280,9 +278,7 @@ def _answer(spark: SparkSession, aggregate: Any) -> Any | None:
         return None
     unanswered: list[Any] = []
 
-    def replace(node: Any, name: str) -> Any:
-        if name != "AggregateExpression":
-            return None
+    def replace(node: Any, _: str) -> Any:
         found = _value_of(jvm, relation, node)
         if found is None:
             unanswered.append(node)
@@ -290,7 +286,7 @@ def _answer(spark: SparkSession, aggregate: Any) -> Any | None:
 
     answered = []
     for item in items:
-        answered.append(_transform_expression(item, replace))
+        answered.append(transform(jvm, item, replace, ("AggregateExpression",)))
         if unanswered:
             return None
     one_row = jvm.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
@@ -303,14 +299,6 @@ def _may_answer(jvm: Jvm, item: Any) -> bool:
     """Return whether an expression contains an aggregate function, a cheap check before reading anything."""
     patterns = jvm.view.org.apache.spark.sql.catalyst.trees.TreePattern
     return bool(item.containsPattern(patterns.AGGREGATE_EXPRESSION()))
-
-
-def _transform_expression(expression: Any, replace: Any) -> Any:
-    function = PlanFunction(replace)
-    result = expression.transformDown(function)
-    if function.error is not None:
-        raise function.error
-    return result
 
 
 def _value_of(jvm: Jvm, relation: _Relation, expression: Any) -> Any | None:

@@ -18,7 +18,7 @@ from pydelta.commands.alter.clustering import path_text
 from pydelta.engines.spark.catalog.lookup import DeltaEntry, look_up, on_path
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import log_for_path
-from pydelta.engines.spark.scan.refresh import PlanFunction, transform
+from pydelta.engines.spark.scan.refresh import map_expressions, transform
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, first_line
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.schema import EXISTENCE_DEFAULT, StructType, parse_schema
@@ -249,15 +249,11 @@ class Nodes:
         own = {name.rsplit(", ", 1)[-1] for name in named}
         outer = tuple(target for target in targets if target.alias.lower() not in own)
 
-        def in_node(node: Any, _: str) -> Any:
-            function = PlanFunction(lambda expression, _: self._shortened(expression, outer, _Marked.of(expression)))
-            changed = node.mapExpressions(function)
-            if function.error is not None:
-                raise function.error
-            return changed
+        def shortened(expression: Any, _: str) -> Any:
+            return self._shortened(expression, outer, _Marked.of(expression))
 
         if outer:
-            plan = transform(plan, in_node)
+            plan = transform(self.jvm, plan, lambda node, _: map_expressions(self.jvm, node, shortened))
         resolved = RelationResolver(self.spark).statement(plan)
         return subquery.withNewPlan(plan if resolved is None else resolved)
 

@@ -26,7 +26,7 @@ from pydelta.engines.spark.scan.change_feed import changes_from_options, read_ch
 from pydelta.engines.spark.scan.changelog import feed_options
 from pydelta.engines.spark.scan.newest import follow_newest
 from pydelta.engines.spark.scan.partition_folder import rows_of_partition, split_partition_folder
-from pydelta.engines.spark.scan.refresh import transform, transform_expression, with_newest
+from pydelta.engines.spark.scan.refresh import transform, with_newest
 from pydelta.engines.spark.scan.row_metadata import scan_table
 from pydelta.engines.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
 from pydelta.errors import (
@@ -57,6 +57,11 @@ _ELSEWHERE = re.compile(r"ExplainCommand|CompoundBody|table_changes", re.IGNOREC
 _CHANGES = ("table_changes", "table_changes_by_path")
 _BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
 _OF_A_VERSION = ("RelationTimeTravel", "RelationChanges")
+_REWRITTEN = (
+    *_OF_A_VERSION, *_NAMES_OF_COMMANDS, "UnresolvedRelation", "NamedStreamingRelation", "UnresolvedWith", "Project",
+    "UnresolvedTableValuedFunction", "InsertIntoStatement", "ExplainCommand",
+)  # fmt: skip
+_SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
 
 
 def named_tables(jvm: Jvm, plan: Any) -> Any:
@@ -77,7 +82,7 @@ def named_tables(jvm: Jvm, plan: Any) -> Any:
             raise BindError(f"{expression.sql()} is null, but should be the name of a table.")
         return node.planBuilder().apply(jvm.state.sqlParser().parseMultipartIdentifier(str(name)), node.children())
 
-    return transform(plan, replace)
+    return transform(jvm, plan, replace, (*_OF_A_VERSION, _BY_EXPRESSION))
 
 
 def _names_metadata(jvm: Jvm, plan: Any | None) -> bool:
@@ -89,7 +94,7 @@ def _names_metadata(jvm: Jvm, plan: Any | None) -> bool:
             leaves.extend(jvm.to_list(expression.collectLeaves()))
 
     if plan is not None:
-        transform(plan, visit)
+        transform(jvm, plan, visit)
     return any("_metadata" in str(leaf.toString()).lower() for leaf in leaves)
 
 
@@ -295,7 +300,7 @@ class RelationResolver:
             return None
 
         try:
-            return transform(plan, replace)
+            return transform(jvm, plan, replace, _REWRITTEN)
         finally:
             self._plan = outer
 
@@ -431,14 +436,13 @@ class RelationResolver:
         """Rewrite subqueries in ``|> SET a = …``, whose expressions are not part of the plan."""
         jvm, before, items = self._jvm, self.replaced, []
 
-        def inside(expression: Any, name: str) -> Any:
-            if name not in ("ScalarSubquery", "Exists", "ListQuery"):
-                return None
+        def inside(expression: Any, _: str) -> Any:
             return expression.withNewPlan(self._rewrite(expression.plan(), ctes, namespace))
 
         for item in jvm.to_list(node.projectList()):
             if str(item.nodeName()) == "UnresolvedStarExceptOrReplace" and item.replacements().isDefined():
-                values = [transform_expression(value, inside) for value in jvm.to_list(item.replacements().get())]
+                given = jvm.to_list(item.replacements().get())
+                values = [transform(jvm, value, inside, _SUBQUERIES) for value in given]
                 item = item.copy(item.target(), item.excepts(), jvm.option.apply(jvm.seq(values)))
             items.append(item)
         return None if self.replaced == before else jvm.project(jvm.seq(items), node.child())

@@ -80,7 +80,7 @@ def _below(spark: SparkSession, view: ViewEntry) -> _Found:
 def _scanned(spark: SparkSession, view: ViewEntry) -> _Found:
     """Look through a view that stores an analyzed plan: one made from a DataFrame."""
     jvm, plan = Jvm.of(spark), view.plan
-    indexes = indexes_in(plan)
+    indexes = indexes_in(jvm, plan)
     if not indexes:
         return _Found()
     if any(index.files.pinned for index in indexes):

@@ -76,10 +76,10 @@ def _of_time(rows: DataFrame, wanted: TimeSlice | None) -> DataFrame:
 def _streaming(jvm: Jvm, plan: Any) -> Any:
     """Mark the plan's scans as streaming, which Spark requires of a batch."""
 
-    def mark(node: Any, name: str) -> Any | None:
-        if name.split(" ", 1)[0] not in ("LogicalRelation", "Relation") or bool(node.isStreaming()):
+    def mark(node: Any, _: str) -> Any | None:
+        if bool(node.isStreaming()):
             return None
         rest = jvm.rest_of(node, "copy", 4)
         return node.copy(node.relation(), node.output(), node.catalogTable(), True, *rest)
 
-    return transform(plan, mark)
+    return transform(jvm, plan, mark, ("LogicalRelation", "Relation"))

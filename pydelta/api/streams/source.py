@@ -247,7 +247,7 @@ class DeltaSource:
             elif name.startswith("EventTimeWatermark"):
                 marks.append(node.eventTime())
 
-        transform(plan, look)
+        transform(self._jvm, plan, look)
         for mark in marks:
             column = own.get(int(mark.exprId().id()))
             if column is not None and str(mark.dataType().typeName()) == "timestamp":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,8 @@ from pydelta.engines.spark.compiled import new_instance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from pydelta.engines.spark.scan.index import DeltaFileIndex
 
 __all__ = ["UNCOUNTED", "Calls", "CurrentSettings"]
 
@@ -85,9 +87,40 @@ class Calls:
         found: dict[str, Any] = json.loads(self._java.writer(writer))
         return found
 
-    def may_read_files(self, of: Any) -> bool:
-        """Return whether an analysed plan, or a JVM frame, may read files, so that its scans must be looked for."""
-        return bool(self._java.mayReadFiles(of))
+    def transform(self, tree: Any, replace: Any, kinds: Sequence[str]) -> Any:
+        """Replace nodes of a plan or an expression from the top down, in a plan's subqueries too.
+
+        Args:
+            tree: The plan or the expression.
+            replace: A ``BiFunction`` of a node and its name; null keeps the node.
+            kinds: First words of the names of the nodes that it is called for, or none for all.
+        """
+        return self._java.transform(tree, replace, f",{','.join(kinds)}," if kinds else "")
+
+    def map_expressions(self, node: Any, replace: Any) -> Any:
+        """Replace the expressions of a plan's node by what a ``BiFunction`` of each and its name returns."""
+        return self._java.mapExpressions(node, replace)
+
+    def file_index(self, index: DeltaFileIndex) -> Any:
+        """Return a ``FileIndex`` that lists its files by an object of Python's, which it keeps alive.
+
+        Args:
+            index: That object. It must not hold the result, or neither is ever freed.
+        """
+        size, pinned = index.files.size_bytes, index.files.pinned
+        texts = "\0".join((index.identity, index.text, *index.roots))
+        return self._java.fileIndex(index, index.number, texts, index.partition_schema, size, pinned)
+
+    def scans(self, plan: Any) -> str:
+        """Return the numbers of the engine's scans among an analysed plan's leaves, each after a blank.
+
+        A ``*`` comes first if there may be more in subqueries, or in aggregates answered from statistics.
+        """
+        return str(self._java.scans(plan))
+
+    def may_read_files(self, frame: Any) -> bool:
+        """Return whether a JVM frame may read files, so that it must be compared with the files of a write."""
+        return bool(self._java.mayReadFiles(frame))
 
     def rows_at_hand(self, rows: DataFrame, *, most_bytes: int, few_bytes: int) -> tuple[pa.Table | None, int] | None:
         """Return the rows of a frame if the driver has them and they are few.

@@ -1,7 +1,8 @@
 """Compile the engine's few lines of Java in the JVM, once per process, by the compiler that Spark uses for queries.
 
-Java is used for what Python cannot be: a rule of Spark's planner, an expression, a listener of py4j, and calls that
-read many values at once. What is decided about tables is decided in Python.
+Java is used for what Python cannot be: a rule of Spark's planner, an expression, a listener of py4j. It is also used
+for what would take Python many calls through py4j: walks over plans, what Spark asks of an index, reading many values.
+What is decided about tables is decided in Python.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from pydelta.engines.spark.java_names import JavaNames
 __all__ = ["compile_ahead", "compile_all", "new_instance", "source_of"]
 
 _ATTRIBUTE: Final = "_pydelta_compiled"
-_GROUPS: Final = (("PydeltaCalls", "PydeltaNewestVersions"), ("RowNumbers", "PydeltaRowNumber"))
+_GROUPS: Final = (
+    ("PydeltaWalk", "PydeltaFileIndex", "PydeltaCalls", "PydeltaNewestVersions"),
+    ("RowNumbers", "PydeltaRowNumber"),
+)
 """Classes that are compiled when one of them is first used. Each may use those before it in its group."""
 _LOCK: Final = threading.Lock()
 

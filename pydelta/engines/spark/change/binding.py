@@ -24,7 +24,7 @@ from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pydelta.engines.spark.jvm import Jvm, java_class_name, scala_object
-from pydelta.engines.spark.scan.refresh import PlanFunction, transform
+from pydelta.engines.spark.scan.refresh import map_expressions, transform
 from pydelta.errors import InvalidArgumentError
 from pydelta.errors.conditions import Condition
 from pydelta.protocol.schema import parse_schema
@@ -169,14 +169,7 @@ class Moment:
             children = [replaced(child) for child in self._jvm.to_list(expression.children())]
             return expression.withNewChildren(self._jvm.indexed_seq(children)) if children else expression
 
-        def in_node(node: Any, _: str) -> Any:
-            function = PlanFunction(replaced)
-            changed = node.mapExpressions(function)
-            if function.error is not None:
-                raise function.error
-            return changed
-
-        return transform(plan, in_node)
+        return transform(self._jvm, plan, lambda node, _: map_expressions(self._jvm, node, replaced))
 
     def _of_clock(self, node: Any) -> Any | None:
         """Return a node's value as a literal, by the JVM's calendar, or None if Spark's rules replace it."""

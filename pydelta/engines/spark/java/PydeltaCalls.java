@@ -9,6 +9,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.function.BiFunction;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.Partition;
 import org.apache.spark.TaskContext$;
@@ -30,6 +31,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
@@ -37,8 +39,10 @@ import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.arrow.ArrowBatchStreamWriter;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SizeEstimator;
 import py4j.GatewayServer;
 import py4j.GatewayServerListener;
@@ -131,27 +135,55 @@ public final class PydeltaCalls {
         return names.isDefined() ? CollectionConverters.asJava((scala.collection.Seq) names.get()) : null;
     }
 
-    /** Returns false if an analysed plan reads no files: no relation, no subquery, no aggregate answered before. */
-    public static boolean mayReadFiles(LogicalPlan plan) {
-        if (plan.containsPattern(TreePattern.PLAN_EXPRESSION())) {
-            return true;
-        }
+    /** Returns a plan or an expression with some nodes replaced, those in a plan's subqueries too. See PydeltaWalk. */
+    public TreeNode transform(TreeNode tree, BiFunction replace, String kinds) {
+        PydeltaWalk walk = new PydeltaWalk(replace, kinds);
+        return tree instanceof LogicalPlan
+            ? (TreeNode) ((LogicalPlan) tree).transformDownWithSubqueries(walk) : tree.transformDown(walk);
+    }
+
+    /** Returns a node of a plan with its expressions replaced by what a function returns for each and its name. */
+    public LogicalPlan mapExpressions(LogicalPlan node, BiFunction replace) {
+        return (LogicalPlan) node.mapExpressions(new PydeltaWalk(replace, ""));
+    }
+
+    /** Returns the index of a scan. See PydeltaFileIndex. */
+    public PydeltaFileIndex fileIndex(
+            Object files, long number, String texts, StructType partitionSchema, long sizeInBytes, boolean timeTravel) {
+        return new PydeltaFileIndex(files, number, texts.split("\0"), partitionSchema, sizeInBytes, timeTravel);
+    }
+
+    /**
+     * Returns the numbers of our scans among a plan's leaves, separated by blanks.
+     *
+     * A * stands first if there may be more in subqueries or in aggregates that were answered before.
+     */
+    public static String scans(LogicalPlan plan) {
+        StringBuilder found = new StringBuilder();
+        boolean more = plan.containsPattern(TreePattern.PLAN_EXPRESSION());
         scala.collection.Iterator leaves = plan.collectLeaves().iterator();
         while (leaves.hasNext()) {
             Object leaf = leaves.next();
-            if (leaf instanceof LogicalRelation || leaf instanceof OneRowRelation) {
-                return true;
-            }
-            String name = ((LogicalPlan) leaf).nodeName();
-            if (name.startsWith("Relation") || name.startsWith("LogicalRelation")) {
-                return true;
+            more = more || leaf instanceof OneRowRelation;
+            Object relation = leaf instanceof LogicalRelation ? ((LogicalRelation) leaf).relation() : null;
+            Object index = relation instanceof HadoopFsRelation ? ((HadoopFsRelation) relation).location() : null;
+            if (index instanceof PydeltaFileIndex) {
+                found.append(' ').append(((PydeltaFileIndex) index).number());
             }
         }
-        return false;
+        return (more ? "*" : "") + found;
     }
 
+    /** Returns false if a frame reads no files: no relation, no subquery, no aggregate answered before. */
     public boolean mayReadFiles(Dataset frame) {
-        return mayReadFiles(frame.queryExecution().analyzed());
+        LogicalPlan plan = frame.queryExecution().analyzed();
+        boolean may = plan.containsPattern(TreePattern.PLAN_EXPRESSION());
+        scala.collection.Iterator leaves = plan.collectLeaves().iterator();
+        while (leaves.hasNext() && !may) {
+            Object leaf = leaves.next();
+            may = leaf instanceof LogicalRelation || leaf instanceof OneRowRelation;
+        }
+        return may;
     }
 
     /**

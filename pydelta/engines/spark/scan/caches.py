@@ -242,7 +242,8 @@ def cached_versions(spark: SparkSession, scans: Sequence[DeltaFileIndex]) -> lis
     entries = _Entries(spark)
     if entries.none:
         return []
-    cached = [index for entry in entries.all() for index in indexes_in(entry.plan()) if not index.files.pinned]
+    jvm = Jvm.of(spark)
+    cached = [index for entry in entries.all() for index in indexes_in(jvm, entry.plan()) if not index.files.pinned]
     found: dict[int, dict[DeltaFileIndex, Snapshot]] = {}
     for held in cached:
         for index in scans:
@@ -257,9 +258,9 @@ def forget_cached(spark: SparkSession, table_uri: str) -> None:
     entries = _Entries(spark)
     if entries.none:
         return
-    root = table_uri.rstrip("/")
+    jvm, root = Jvm.of(spark), table_uri.rstrip("/")
     with _plans_stay(spark):
         for plan in [entry.plan() for entry in entries.all()]:
-            if any(index.files.identity.location.rstrip("/") == root for index in indexes_in(plan)):
+            if any(index.files.identity.location.rstrip("/") == root for index in indexes_in(jvm, plan)):
                 entries.drop([plan])
         entries.settle()

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -24,6 +25,7 @@ from weakref import WeakValueDictionary
 import polars as pl
 import pyarrow as pa
 
+from pydelta.engines.spark.java_objects import JavaObject
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.scan.filters import to_expressions
 from pydelta.engines.spark.scan.statuses import encode_statuses, encode_uris, file_uris
@@ -45,6 +47,7 @@ __all__ = [
     "ScanFiles",
     "VectorReader",
     "find_index",
+    "live_index",
 ]
 
 _log = logging.getLogger(__name__)
@@ -189,8 +192,10 @@ class _Partitions:
     count: int
 
 
-class DeltaFileIndex:
-    """``FileIndex`` over a frozen file list. Spark calls it from its planning threads.
+class DeltaFileIndex(JavaObject):
+    """Lists the files of a scan when Spark plans it, in its planning threads.
+
+    ``Calls.file_index`` makes the index that Spark gets.
 
     Args:
         jvm: The session's bindings.
@@ -199,38 +204,28 @@ class DeltaFileIndex:
     """
 
     class Java:
-        """py4j: the interface that this object implements for the JVM."""
+        """py4j: the interfaces that this object implements for the JVM."""
 
-        implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
+        implements = ("java.util.function.BiFunction", "java.util.function.Supplier")
 
     def __init__(self, jvm: Jvm, files: ScanFiles, partition_schema: Any) -> None:
         self._jvm = jvm
         self.files = files
-        self._schema = partition_schema
+        self.partition_schema = partition_schema
         self._root = hadoop_uri(files.identity.location)
         self._lock = threading.Lock()
         self._partitions: _Partitions | None = None
         self._ordinal_attribute: Any = None
-        self._roots: Any = None
         self._all: Any = None
-        self._serial = next(_SERIALS)
-        _LIVE[self._serial] = self
+        self.number = next(_SERIALS)
+        _LIVE[self.number] = self
 
-    # --- FileIndex -----------------------------------------------------------------------------------------
+    # --- what the JVM calls --------------------------------------------------------------------------------
 
-    def rootPaths(self) -> Any:
-        """Return the table's root and its log, since Spark's own file writer refuses to write into several roots.
-
-        That writer ignores the log: overwriting a view of the table would delete the folder.
-        """
-        if self._roots is None:  # Spark asks several times per query.
-            self._roots = self._jvm.seq([self._jvm.path(self._root), self._jvm.path(f"{self._root}/{LOG_DIR}")])
-        return self._roots
-
-    def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
+    def apply(self, partition_filters: Any, data_filters: Any) -> Any:
         """Return the files to read by partition: exact for partition filters, a superset for data filters."""
         jvm, files = self._jvm, self.files
-        frame, rows = self._selected(partitionFilters, dataFilters)
+        frame, rows = self._selected(partition_filters, data_filters)
         whole = isinstance(files.listed, pl.DataFrame) and not files.bitmaps
         whole = whole and frame.height == files.frame.height <= _KEPT_FILES
         if whole and self._all is not None:
@@ -321,50 +316,36 @@ class DeltaFileIndex:
         numbered = self._numbered(self.files.frame, partitions, partitions.values)
         return numbered.filter(pl.col(_ORDINAL).is_in(kept.implode())).drop(_ORDINAL)
 
-    def inputFiles(self) -> Any:
+    def get(self) -> Any:
         """Return the URI-encoded paths of all files."""
         return self._jvm.string_array(encode_uris(file_uris(self.files.frame["path"], self._root)))
 
-    def refresh(self) -> None:
-        """Do nothing, because the list of files is frozen."""
+    # --- what the index in the JVM knows -------------------------------------------------------------------
 
-    def sizeInBytes(self) -> int:
-        """Return the sum of the files' sizes, for the planner's estimates."""
-        return self.files.size_bytes
+    @property
+    def roots(self) -> tuple[str, str]:
+        """The table's root and its log, since Spark's own file writer refuses to write into several roots.
 
-    def partitionSchema(self) -> Any:
-        """Return the partition columns and the hidden ones."""
-        return self._schema
+        That writer ignores the log: overwriting a view of the table would delete the folder.
+        """
+        return self._root, f"{self._root}/{LOG_DIR}"
 
-    def metadataOpsTimeNs(self) -> Any:
-        """Return 0, because it is not measured."""
-        return self._jvm.none
-
-    def isTimeTravel(self) -> bool:
-        """Return whether the user named the version."""
-        return self.files.pinned
-
-    # --- identity ------------------------------------------------------------------------------------------
-
-    def toString(self) -> str:
-        """Name table, version and id, and a serial number by which ``find_index`` finds this object again."""
+    @property
+    def text(self) -> str:
+        """Table, version and id, and the number by which ``find_index`` finds this object again."""
         identity = self.files.identity
         subset = f", {identity.subset}" if identity.subset else ""
-        return f"Delta[version={identity.version}, id={identity.table_id}{subset}, {self._root}]#{self._serial}"
+        return f"Delta[version={identity.version}, id={identity.table_id}{subset}, {self._root}]#{self.number}"
 
-    def equals(self, other: Any) -> bool:
-        """Compare table id, location and version."""
-        found = find_index(other)
-        return found is not None and found.files.identity == self.files.identity
+    @property
+    def identity(self) -> str:
+        """The text by which scans are compared."""
+        return json.dumps(astuple(self.files.identity))
 
     @property
     def version_and_id(self) -> tuple[int, str]:
         """Version and id of the table."""
         return self.files.identity.version, self.files.identity.table_id
-
-    def hashCode(self) -> int:
-        """Compute a hash consistent with ``equals``, within Java's int."""
-        return hash(self.files.identity) & 0x7FFFFFFF
 
     # --- helpers -----------------------------------------------------------------------------------------------
 
@@ -452,7 +433,7 @@ class DeltaFileIndex:
             for attribute in self._jvm.to_list(item.references().toSeq()):  # Attributes have the user's spelling.
                 named = str(attribute.name()).lower()
                 by_name[lower.get(named, named)] = attribute
-        own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())[: len(self._columns())]
+        own = self._jvm.to_list(self._jvm.local_relation.apply(self.partition_schema).output())[: len(self._columns())]
         attributes = [by_name.get(str(attribute.name()).lower(), attribute) for attribute in own]
         if self._ordinal_attribute is None:
             schema = self._jvm.struct(Jvm.struct_json(pa.schema([(_ORDINAL, pa.int32())])))
@@ -502,12 +483,11 @@ def _all_of(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_index(location: Any) -> DeltaFileIndex | None:
-    """Find the Python object of a ``FileIndex`` from the JVM, or return None for any other index.
-
-    After a round trip through the JVM, py4j returns a Python proxy as a plain Java object, so it is identified by its
-    text.
-    """
-    if isinstance(location, DeltaFileIndex):
-        return location
+    """Find the Python object of a ``FileIndex`` from the JVM, or return None for any other index."""
     match = _TEXT.match(str(location.toString()))
-    return None if match is None else _LIVE.get(int(match.group(1)))
+    return None if match is None else live_index(int(match.group(1)))
+
+
+def live_index(number: int) -> DeltaFileIndex | None:
+    """Return the object with a number, or None if the JVM has forgotten it."""
+    return _LIVE.get(number)

@@ -32,6 +32,8 @@ from pydelta.errors import DeltaError, SchemaMismatchError
 from pydelta.errors.conditions import Condition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from pydelta.engines.spark.scan.index import DeltaFileIndex
@@ -106,7 +108,7 @@ class _Move(JavaObject):
     class Java:
         """py4j: the interface that this object implements for the JVM."""
 
-        implements = ("java.util.function.UnaryOperator",)
+        implements = ("java.util.function.BiFunction",)
 
     def __init__(self, jvm: Jvm, session: Any, recent: _Sessions) -> None:
         self._root = jvm
@@ -115,15 +117,15 @@ class _Move(JavaObject):
         self._spark: SparkSession | None = jvm.spark if session is jvm.session else None
         self._recent = recent
 
-    def apply(self, plan: Any) -> Any:
-        """Return the plan over the newest versions, or the error that the JVM must throw."""
+    def apply(self, plan: Any, scans: str) -> Any:
+        """Return the plan over the newest versions, or the error that the JVM must throw. See ``Calls.scans``."""
         try:
             with inside(), without_call_sites():
-                scans = all_scans_in(self._root, plan)
-                plan = lowered(self._root, plan, scans)
-                if not following(scans) or plans_stay(self._root.spark):
+                found = all_scans_in(self._root, plan, scans)
+                plan = lowered(self._root, plan, found)
+                if not following(found) or plans_stay(self._root.spark):
                     return plan
-                return moved(self._of_session(), plan)
+                return _moved(self._of_session(), plan, following(found))
         except Py4JJavaError as error:
             return error.java_exception
         except DeltaError as error:
@@ -156,8 +158,10 @@ def moved(spark: SparkSession, plan: Any, target: Snapshot | None = None) -> Any
     Raises:
         SchemaMismatchError: Columns that the plan reads were dropped or have another type.
     """
-    jvm = Jvm.of(spark)
-    scans = scans_in(jvm, plan)
+    return _moved(spark, plan, scans_in(Jvm.of(spark), plan), target)
+
+
+def _moved(spark: SparkSession, plan: Any, scans: Sequence[DeltaFileIndex], target: Snapshot | None = None) -> Any:
     if not scans:
         return plan
     known: dict[str, Snapshot] = {} if target is None else {target.table_uri: target}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pydelta.engines.spark.java_objects import JavaObject
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.scan.deleted_rows import is_vector_scan
-from pydelta.engines.spark.scan.index import TABLE_SCAN, DeltaFileIndex, find_index
+from pydelta.engines.spark.scan.index import TABLE_SCAN, DeltaFileIndex, live_index
 from pydelta.engines.spark.scan.row_metadata import ROW_METADATA, is_tracked_scan, moved_scan, plain_scan
 from pydelta.engines.spark.scan.scan import Reading, physical_scan
 from pydelta.engines.spark.scan.schemas import changes_since, columns_as_of
@@ -19,90 +20,83 @@ if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
 __all__ = [
-    "ANSWERED", "PlanFunction", "all_scans_in", "following", "indexes_in", "is_table_scan", "lowered", "reads_table",
+    "ANSWERED", "all_scans_in", "following", "indexes_in", "is_table_scan", "lowered", "map_expressions", "reads_table",
     "scans_in", "transform", "with_newest",
 ]  # fmt: skip
 
 ANSWERED: Final = "pydelta.answered"
 """Mark of a node that replaces an aggregate answered from statistics. Its value is the aggregate."""
+Replace: TypeAlias = Callable[[Any, str], Any]
+_RELATIONS: Final = ("LogicalRelation", "Relation")
+_SCANNING: Final = ("Project", *_RELATIONS)
+"""Kinds of nodes that are scans or have the mark above."""
 
 
-class PlanFunction:
-    """A Scala ``PartialFunction`` from plan to plan.
-
-    Args:
-        replace: Function that returns a node's replacement, or None to keep it.
-    """
+class _Replacing(JavaObject):
+    """A function that the JVM calls for nodes. The first error, which cannot pass through the JVM, is kept."""
 
     class Java:
         """py4j: the interface that this object implements for the JVM."""
 
-        implements = ("scala.PartialFunction",)
+        implements = ("java.util.function.BiFunction",)
 
-    def __init__(self, replace: Callable[[Any, str], Any]) -> None:
+    def __init__(self, replace: Replace) -> None:
         self._replace = replace
-        self.error: BaseException | None = None
+        self._error: BaseException | None = None
 
-    def applyOrElse(self, plan: Any, default: Any) -> Any:  # noqa: N802
-        """Return the replacement, or the node itself. The first error is kept for ``transform`` to raise."""
-        if self.error is not None:
-            return plan
+    def apply(self, node: Any, name: str) -> Any:
+        """Return the node's replacement, or None to keep it."""
+        if self._error is not None:
+            return None
         try:
-            replaced = self._replace(plan, str(plan.nodeName()))
-        except BaseException as error:  # noqa: BLE001  raised again by transform
-            self.error = error
-            return plan
-        return plan if replaced is None else replaced
+            return self._replace(node, name)
+        except BaseException as error:  # noqa: BLE001  raised again by applied
+            self._error = error
+            return None
 
-    def isDefinedAt(self, plan: Any) -> bool:  # noqa: N802
-        """Return true for every plan."""
-        return True
-
-    def apply(self, plan: Any) -> Any:
-        """Apply as ``applyOrElse`` does."""
-        return self.applyOrElse(plan, None)
-
-    def toString(self) -> str:  # noqa: N802
-        """Return a name for logs."""
-        return "PlanFunction"
+    def applied(self, result: Any) -> Any:
+        """Return the result of the JVM's call, or raise the error that it does not know."""
+        if self._error is not None:
+            raise self._error
+        return result
 
 
-def transform(plan: Any, replace: Callable[[Any, str], Any]) -> Any:
-    """Replace nodes of a plan from the top down, inside subqueries too.
+def transform(jvm: Jvm, tree: Any, replace: Replace, kinds: Sequence[str] = ()) -> Any:
+    """Replace nodes of a plan or of an expression from the top down, in a plan's subqueries too.
+
+    Args:
+        jvm: The session's bindings.
+        tree: The plan or the expression.
+        replace: Function of a node and its name that returns the node's replacement, or None to keep it.
+        kinds: First words of the names of the nodes that it is called for, or none for all.
 
     Raises:
-        BaseException: The first error of ``replace``, which cannot pass through the JVM itself.
+        BaseException: The first error of ``replace``.
     """
-    return _applied(replace, plan.transformDownWithSubqueries)
+    replacing = _Replacing(replace)
+    return replacing.applied(jvm.calls.transform(tree, replacing, kinds))
 
 
-def transform_expression(expression: Any, replace: Callable[[Any, str], Any]) -> Any:
-    """Replace parts of an expression from the top down. Raises as ``transform`` does."""
-    return _applied(replace, expression.transformDown)
+def map_expressions(jvm: Jvm, node: Any, replace: Replace) -> Any:
+    """Replace the expressions of a plan's node, each as a whole. Raises as ``transform`` does."""
+    replacing = _Replacing(replace)
+    return replacing.applied(jvm.calls.map_expressions(node, replacing))
 
 
-def _applied(replace: Callable[[Any, str], Any], walk: Callable[[PlanFunction], Any]) -> Any:
-    function = PlanFunction(replace)
-    result = walk(function)
-    if function.error is not None:
-        raise function.error
-    return result
-
-
-def indexes_in(plan: Any) -> list[DeltaFileIndex]:
+def indexes_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
     """Find the engine's scans among a plan's leaves, but not inside subquery expressions."""
-    leaves = plan.collectLeaves()
-    found = (_index_of(leaves.apply(position)) for position in range(leaves.size()))
+    return _numbered(jvm.calls.scans(plan))
+
+
+def _numbered(scans: str) -> list[DeltaFileIndex]:
+    found = (live_index(int(number)) for number in scans.removeprefix("*").split())
     return [index for index in found if index is not None]
 
 
-def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
-    if (name or str(node.nodeName())).split(" ", 1)[0] not in ("LogicalRelation", "Relation"):
+def _index_of(jvm: Jvm, node: Any, name: str) -> DeltaFileIndex | None:
+    if name.split(" ", 1)[0] not in _RELATIONS:
         return None
-    relation = node.relation()
-    if str(relation.getClass().getSimpleName()) != "HadoopFsRelation":
-        return None
-    return find_index(relation.location())
+    return next(iter(indexes_in(jvm, node)), None)
 
 
 def reads_table(jvm: Jvm, plan: Any, location: str) -> bool:
@@ -113,18 +107,7 @@ def reads_table(jvm: Jvm, plan: Any, location: str) -> bool:
         plan: The plan.
         location: Root URI of the table.
     """
-    found: set[str] = set()
-
-    def look(node: Any, name: str) -> None:
-        answered = node.getTagValue(jvm.tag(ANSWERED)) if name == "Project" else None
-        if answered is not None and answered.isDefined():
-            transform(answered.get(), look)
-        index = _index_of(node, name)
-        if index is not None:
-            found.add(index.files.identity.location)
-
-    transform(plan, look)
-    return location in found
+    return any(index.files.identity.location == location for index in all_scans_in(jvm, plan))
 
 
 def is_table_scan(jvm: Jvm, plan: Any) -> bool:
@@ -132,8 +115,8 @@ def is_table_scan(jvm: Jvm, plan: Any) -> bool:
     if is_tracked_scan(jvm, plan):
         return True
     if plan.getTagValue(jvm.tag(TABLE_SCAN)).isDefined() or is_vector_scan(jvm, plan):
-        return all(index.files.shared for index in indexes_in(plan))
-    index = _index_of(plan)
+        return all(index.files.shared for index in indexes_in(jvm, plan))
+    index = _index_of(jvm, plan, str(plan.nodeName()))
     return index is not None and index.files.shared and not index.files.identity.subset
 
 
@@ -147,23 +130,28 @@ def following(scans: Sequence[DeltaFileIndex]) -> list[DeltaFileIndex]:
     return [index for index in scans if not index.files.pinned and not index.files.fixed]
 
 
-def all_scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
-    """Find the engine's scans in an analysed plan, also in subqueries and in answered aggregates."""
-    if not jvm.calls.may_read_files(plan):
-        return []
-    leaves = jvm.to_list(plan.collectLeaves())
-    names = [str(leaf.nodeName()) for leaf in leaves]
-    found = [_index_of(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
-    if "OneRowRelation" in names or jvm.reads_subquery(plan):
+def all_scans_in(jvm: Jvm, plan: Any, scans: str | None = None) -> list[DeltaFileIndex]:
+    """Find the engine's scans in an analysed plan, also in subqueries and in answered aggregates.
 
-        def look(node: Any, name: str) -> None:
-            answered = node.getTagValue(jvm.tag(ANSWERED)) if name == "Project" else None
-            if answered is not None and answered.isDefined():
-                transform(answered.get(), look)
-            found.append(_index_of(node, name))
+    Args:
+        jvm: The session's bindings.
+        plan: The plan.
+        scans: What ``Calls.scans`` returns for it, if that is known.
+    """
+    scans = jvm.calls.scans(plan) if scans is None else scans
+    if not scans.startswith("*"):
+        return _numbered(scans)
+    found: list[DeltaFileIndex] = []
 
-        transform(plan, look)
-    return [index for index in found if index is not None]
+    def look(node: Any, name: str) -> None:
+        answered = node.getTagValue(jvm.tag(ANSWERED)) if name == "Project" else None
+        if answered is not None and answered.isDefined():
+            transform(jvm, answered.get(), look, _SCANNING)
+        elif name != "Project":
+            found.extend(indexes_in(jvm, node))
+
+    transform(jvm, plan, look, _SCANNING)
+    return found
 
 
 def lowered(jvm: Jvm, plan: Any, scans: Sequence[DeltaFileIndex]) -> Any:
@@ -182,9 +170,9 @@ def lowered(jvm: Jvm, plan: Any, scans: Sequence[DeltaFileIndex]) -> Any:
     def plain(node: Any, name: str) -> Any:
         if name != "Project" or not is_tracked_scan(jvm, node):
             return None
-        return plain_scan(jvm, node, indexes_in(node)[0])
+        return plain_scan(jvm, node, indexes_in(jvm, node)[0])
 
-    return transform(plan, plain)
+    return transform(jvm, plan, plain, ("Project",))
 
 
 def with_newest(
@@ -210,13 +198,13 @@ def with_newest(
             if fix:  # It is already at the version.
                 return jvm.project(node.projectList(), node.child())
             asked = node.getTagValue(jvm.tag(ANSWERED)).get()
-            now = transform(asked, newer)
+            now = transform(jvm, asked, newer, _SCANNING)
             return None if now is asked or now.equals(asked) else now
-        index = _index_of(node, name)
+        index = _index_of(jvm, node, name)
         if index is None and name == "Project" and is_vector_scan(jvm, node):
-            index = next((item for item in indexes_in(node) if item.files.shared), None)
+            index = next((item for item in indexes_in(jvm, node) if item.files.shared), None)
         elif name == "Project" and is_tracked_scan(jvm, node):
-            index = indexes_in(node)[0]
+            index = indexes_in(jvm, node)[0]
         elif index is not None and index.files.identity.subset:
             # It is below the top of a vector scan, or belongs to a command.
             return None
@@ -231,7 +219,7 @@ def with_newest(
         changed["columns" if moved is None else "any"] = True
         return moved
 
-    result = transform(plan, newer)
+    result = transform(jvm, plan, newer, _SCANNING)
     if changed["columns"]:
         return None
     return result if changed["any"] else plan

@@ -349,7 +349,8 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
     options = dict(reading.storage) | ({"spark.sql.parquet.fieldId.read.enabled": "true"} if mode == "id" else {})
     # To Spark all columns are data columns, including partition columns, so that it keeps the table's order.
     data_schema = jvm.struct(_schema_json((*physical.fields, *reading.tracked), ()))
-    return jvm.file_relation(index, partition_schema=partition_schema, data_schema=data_schema, options=options)
+    made = jvm.calls.file_index(index)
+    return jvm.file_relation(made, partition_schema=partition_schema, data_schema=data_schema, options=options)
 
 
 def _bytes_of(snapshot: Snapshot, files: pl.DataFrame | FileTable) -> int:

@@ -22,7 +22,7 @@ from pydelta.engines.spark.catalog.objects import check_new_name
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.logs import SessionSettings, absent_path, log_for_path, settings_of
 from pydelta.engines.spark.running import run_in_session
-from pydelta.engines.spark.scan.refresh import transform_expression
+from pydelta.engines.spark.scan.refresh import transform
 from pydelta.engines.spark.types import from_spark
 from pydelta.engines.spark.write.assignment import StoreAssignment, has_fields_of, has_struct
 from pydelta.engines.spark.write.columns import name
@@ -363,9 +363,9 @@ def condition_given(spark: SparkSession, condition: object) -> StatementConditio
         return None
     unresolved = jvm.view.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 
-    def by_name(node: Any, name: str) -> Any | None:
+    def by_name(node: Any, _: str) -> Any:
         """Let a column of any frame (``df.p == 1``) refer to the table's column of that name."""
-        return unresolved.quoted(node.name()) if name == "AttributeReference" else None
+        return unresolved.quoted(node.name())
 
-    named = transform_expression(expression, by_name)
+    named = transform(jvm, expression, by_name, ("AttributeReference",))
     return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)), by_column=True)

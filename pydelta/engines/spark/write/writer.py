@@ -100,7 +100,7 @@ class DataFrameSource:
             return False
         plan = self._df._jdf.queryExecution().analyzed()
         parts = [plan, *jvm.to_list(plan.subqueriesAll())]
-        return any(index.files.identity.location == table_uri for part in parts for index in indexes_in(part))
+        return any(index.files.identity.location == table_uri for part in parts for index in indexes_in(jvm, part))
 
     def matching(self, snapshot: Snapshot, options: WriteOptions) -> SparkMatching:
         """See ``MatchingSource.matching``."""

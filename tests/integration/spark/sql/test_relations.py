@@ -9,6 +9,7 @@ import shutil
 import polars as pl
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 import pydelta
 from pydelta.api.sql.relations import RelationResolver, _names_metadata, named_tables
@@ -75,7 +76,7 @@ def fresh(spark, rel):
 
 def versions(plan):
     """Return the versions that a resolved plan reads."""
-    return [index.version_and_id[0] for index in indexes_in(plan)]
+    return [index.version_and_id[0] for index in indexes_in(Jvm.of(SparkSession.getActiveSession()), plan)]
 
 
 def ids(frame):
