@@ -15,8 +15,6 @@ from pydelta.engines.spark.compiled import new_instance
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pydelta.engines.spark.scan.index import DeltaFileIndex
-
 __all__ = ["UNCOUNTED", "Calls", "CurrentSettings"]
 
 UNCOUNTED: Final = -1
@@ -101,11 +99,11 @@ class Calls:
         """Replace the expressions of a plan's node by what a ``BiFunction`` of each and its name returns."""
         return self._java.mapExpressions(node, replace)
 
-    def file_index(self, index: DeltaFileIndex) -> Any:
+    def file_index(self, index: Any) -> Any:
         """Return a ``FileIndex`` that lists its files by an object of Python's, which it keeps alive.
 
         Args:
-            index: That object. It must not hold the result, or neither is ever freed.
+            index: That object, a ``DeltaFileIndex``. It must not hold the result, or neither is ever freed.
         """
         size, pinned = index.files.size_bytes, index.files.pinned
         texts = "\0".join((index.identity, index.text, *index.roots))
