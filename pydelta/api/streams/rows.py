@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from pydelta.engines.spark.jvm import Jvm
 from pydelta.engines.spark.scan.change_feed import scan_changed_files
-from pydelta.engines.spark.scan.refresh import transform
+from pydelta.engines.spark.scan.refresh import RELATIONS, transform
 from pydelta.engines.spark.scan.scan import scan_dataframe
 from pydelta.protocol.names import quoted
 
@@ -82,4 +82,4 @@ def _streaming(jvm: Jvm, plan: Any) -> Any:
         rest = jvm.rest_of(node, "copy", 4)
         return node.copy(node.relation(), node.output(), node.catalogTable(), True, *rest)
 
-    return transform(jvm, plan, mark, ("LogicalRelation", "Relation"))
+    return transform(jvm, plan, mark, RELATIONS)

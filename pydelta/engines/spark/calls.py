@@ -109,16 +109,13 @@ class Calls:
         texts = "\0".join((index.identity, index.text, *index.roots))
         return self._java.fileIndex(index, index.number, texts, index.partition_schema, size, pinned)
 
-    def scans(self, plan: Any) -> str:
-        """Return the numbers of the engine's scans among an analysed plan's leaves, each after a blank.
+    def scans(self, of: Any) -> str:
+        """Return the numbers of the engine's scans among the leaves of an analysed plan, or of a JVM frame's.
 
-        A ``*`` comes first if there may be more in subqueries, or in aggregates answered from statistics.
+        Each follows a blank. A ``*`` comes first if there may be more in subqueries, or in aggregates answered from
+        statistics.
         """
-        return str(self._java.scans(plan))
-
-    def may_read_files(self, frame: Any) -> bool:
-        """Return whether a JVM frame may read files, so that it must be compared with the files of a write."""
-        return bool(self._java.mayReadFiles(frame))
+        return str(self._java.scans(of))
 
     def rows_at_hand(self, rows: DataFrame, *, most_bytes: int, few_bytes: int) -> tuple[pa.Table | None, int] | None:
         """Return the rows of a frame if the driver has them and they are few.

@@ -280,10 +280,6 @@ class Jvm:
         """Return whether the expression contains a subquery."""
         return any(map(is_query, json.loads(str(expression.toJSON()))))
 
-    def reads_subquery(self, plan: Any) -> bool:
-        """Return whether an expression of the plan contains a subquery."""
-        return bool(plan.containsPattern(self.view.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()))
-
     def conjunction(self, expressions: Sequence[Any]) -> Any:
         """Join Catalyst expressions with ``AND``."""
         result = expressions[0]

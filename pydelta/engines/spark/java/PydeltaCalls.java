@@ -174,16 +174,8 @@ public final class PydeltaCalls {
         return (more ? "*" : "") + found;
     }
 
-    /** Returns false if a frame reads no files: no relation, no subquery, no aggregate answered before. */
-    public boolean mayReadFiles(Dataset frame) {
-        LogicalPlan plan = frame.queryExecution().analyzed();
-        boolean may = plan.containsPattern(TreePattern.PLAN_EXPRESSION());
-        scala.collection.Iterator leaves = plan.collectLeaves().iterator();
-        while (leaves.hasNext() && !may) {
-            Object leaf = leaves.next();
-            may = leaf instanceof LogicalRelation || leaf instanceof OneRowRelation;
-        }
-        return may;
+    public String scans(Dataset frame) {
+        return scans(frame.queryExecution().analyzed());
     }
 
     /**

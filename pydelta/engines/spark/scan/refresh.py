@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
 __all__ = [
-    "ANSWERED", "all_scans_in", "following", "indexes_in", "is_table_scan", "lowered", "map_expressions", "reads_table",
-    "scans_in", "transform", "with_newest",
+    "ANSWERED", "RELATIONS", "all_scans_in", "following", "indexes_in", "is_table_scan", "lowered", "map_expressions",
+    "reads_table", "scans_in", "transform", "with_newest",
 ]  # fmt: skip
 
 ANSWERED: Final = "pydelta.answered"
 """Mark of a node that replaces an aggregate answered from statistics. Its value is the aggregate."""
 Replace: TypeAlias = Callable[[Any, str], Any]
-_RELATIONS: Final = ("LogicalRelation", "Relation")
-_SCANNING: Final = ("Project", *_RELATIONS)
+RELATIONS: Final = ("LogicalRelation", "Relation")
+"""First words of the names of a plan's nodes that may be scans."""
+_SCANNING: Final = ("Project", *RELATIONS)
 """Kinds of nodes that are scans or have the mark above."""
 
 
@@ -94,7 +95,7 @@ def _numbered(scans: str) -> list[DeltaFileIndex]:
 
 
 def _index_of(jvm: Jvm, node: Any, name: str) -> DeltaFileIndex | None:
-    if name.split(" ", 1)[0] not in _RELATIONS:
+    if name.split(" ", 1)[0] not in RELATIONS:
         return None
     return next(iter(indexes_in(jvm, node)), None)
 

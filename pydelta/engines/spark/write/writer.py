@@ -96,7 +96,7 @@ class DataFrameSource:
     def reads(self, table_uri: str) -> bool:
         """See ``ReadingSource.reads``."""
         jvm = Jvm.of(self._spark)
-        if not jvm.calls.may_read_files(self._df._jdf):
+        if not jvm.calls.scans(self._df._jdf):
             return False
         plan = self._df._jdf.queryExecution().analyzed()
         parts = [plan, *jvm.to_list(plan.subqueriesAll())]
