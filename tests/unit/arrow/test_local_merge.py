@@ -23,7 +23,7 @@ from pydelta.engines.arrow.engine import ArrowEngine
 from pydelta.engines.arrow.expressions import SOURCE, NotHere, both, compare, concat, opposite
 from pydelta.engines.arrow.merge.local_merge import LocalMerging
 from pydelta.engines.arrow.merge.merge_rule import MOST_LISTED, ArrowClause, MergeRule, ranges
-from pydelta.engines.arrow.merge.merge_source import HeldSource, chunks
+from pydelta.engines.arrow.merge.merge_source import HeldSource
 from pydelta.engines.arrow.merge.merging import ArrowMerge
 from pydelta.engines.arrow.merge.spilled_merge import SpilledSource, hashes_of
 from pydelta.errors import (
@@ -183,15 +183,6 @@ def test_any_merge_leaves_what_a_model_says(properties, target, source, words, t
                 if key not in there:
                     expected[key, f"s{key}", None, part_of(key)] += 1
         assert now(store) == expected
-
-
-@given(sizes=st.lists(st.integers(0, 20), max_size=30), most=st.integers(1, 30))
-def test_files_are_joined_in_their_order_within_the_limit_or_alone(sizes, most):
-    parts = chunks(sizes, most)
-    assert [number for part in parts for number in part] == list(range(len(sizes)))
-    assert all(part and (len(part) == 1 or sum(sizes[number] for number in part) <= most) for part in parts)
-    for part, after in itertools.pairwise(parts):
-        assert sum(sizes[number] for number in part) + sizes[after[0]] > most
 
 
 def test_keys_of_several_columns_and_types_match_as_equals_does():

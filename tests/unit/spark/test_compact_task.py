@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import math
 
@@ -10,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pydelta.engines.arrow.tasks.compact import Bin, BinDone, HandedBack, OldFile, run_bins
+from pydelta.engines.arrow.tasks.old_files import chunks
 from pydelta.engines.arrow.tasks.write_files import PartitionColumn, WriteTask
 from pydelta.errors import ObjectNotFoundError, StorageError, StorageFullError
 from pydelta.protocol.actions import DeletionVectorDescriptor
@@ -184,6 +188,72 @@ def test_values_come_through(tmp_path, target, given, writer, expected):
     outcome = compact(tmp_path, *files, schema=schema)
     assert [row["c"] for row in rows_of(tmp_path, outcome)] == expected * 2
     assert pq.ParquetFile(tmp_path / outcome.records[0].path).schema_arrow.field("c").type.equals(target)
+
+
+THREE = pa.schema([("t", TIME), ("s", pa.string()), ("n", pa.int64())])
+PLAIN = {"t": pa.array([MOMENT], TIME), "s": pa.array(["a"]), "n": pa.array([1])}
+LOCAL = pa.array([MOMENT.replace(tzinfo=None)])
+ACCEPTED = {
+    "plain": (PLAIN, {}),
+    "int96": ({**PLAIN, "t": LOCAL}, {"use_deprecated_int96_timestamps": True}),
+    "other order": (dict(reversed(PLAIN.items())), {}),
+    "one more": ({"x": pa.array([5]), **PLAIN}, {}),
+    "milliseconds": ({**PLAIN, "t": pa.array([MOMENT], pa.timestamp("ms", "UTC"))}, {}),
+    "view": ({**PLAIN, "s": pa.array(["a"], pa.string_view())}, {"store_schema": True}),
+    "not null": (pa.table(PLAIN).cast(pa.schema([field.with_nullable(False) for field in THREE])), {}),
+    "field ids": (pa.table(PLAIN).cast(pa.schema([f.with_metadata({"PARQUET:field_id": "7"}) for f in THREE])), {}),
+    "without s": ({"t": PLAIN["t"], "n": PLAIN["n"]}, {}),
+}
+REFUSED = {
+    "no time zone": ({**PLAIN, "t": LOCAL}, {}),
+    "a number": ({**PLAIN, "s": pa.array([1])}, {}),
+    "a duration": ({**PLAIN, "n": pa.array([1], pa.duration("us"))}, {"store_schema": True}),
+    "two of a name": ({**PLAIN, "S": pa.array(["b"])}, {}),
+}
+SCHEMAS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def files_of(tmp_path, monkeypatch, kinds, size):
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.compact._CHUNK_BYTES", size)
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.compact._AHEAD", 2)
+    return [old(tmp_path, f"{n}.parquet", columns, writer=writer) for n, (columns, writer) in enumerate(kinds)]
+
+
+@SCHEMAS
+@given(
+    names=st.lists(st.sampled_from(list(ACCEPTED)), min_size=2, max_size=30), size=st.sampled_from([1, 3000, 1 << 20])
+)
+def test_each_file_is_read_by_its_own_schema(tmp_path, monkeypatch, names, size):
+    files = files_of(tmp_path, monkeypatch, [ACCEPTED[name] for name in names], size)
+    expected = [{"t": MOMENT, "s": None if name == "without s" else "a", "n": 1} for name in names]
+    assert rows_of(tmp_path, compact(tmp_path, *files, schema=THREE)) == expected
+
+
+@SCHEMAS
+@given(before=st.sampled_from(list(ACCEPTED)), wrong=st.sampled_from(list(REFUSED)), size=st.sampled_from([1, 1 << 20]))
+def test_a_file_is_refused_after_one_that_looks_like_it(tmp_path, monkeypatch, before, wrong, size):
+    kinds = [ACCEPTED[before], REFUSED[wrong], *[ACCEPTED[before]] * 4]
+    outcome = compact(tmp_path, *files_of(tmp_path, monkeypatch, kinds, size), schema=THREE)
+    assert isinstance(outcome, HandedBack)
+    assert outcome.reason.startswith("1.parquet: ")
+
+
+def test_rows_of_small_files_are_joined_unless_they_are_large(tmp_path, monkeypatch):
+    monkeypatch.setattr("pydelta.engines.arrow.tasks.compact._JOINED_BYTES", 1000)
+    schema = pa.schema([("l", pa.list_(pa.string()))])
+    values = [[["a", None], [], None], [["b" * 2000]], [], [["c"]] * 3] * 10
+    files = [old(tmp_path, f"{n}.parquet", {"l": pa.array(v, schema.field(0).type)}) for n, v in enumerate(values)]
+    outcome = compact(tmp_path, *files, schema=schema)
+    assert [row["l"] for row in rows_of(tmp_path, outcome)] == list(itertools.chain(*values))
+
+
+@given(sizes=st.lists(st.integers(0, 20), max_size=30), most=st.integers(1, 30))
+def test_files_are_joined_in_their_order_within_the_limit_or_alone(sizes, most):
+    parts = chunks(sizes, most)
+    assert [number for part in parts for number in part] == list(range(len(sizes)))
+    assert all(part and (len(part) == 1 or sum(sizes[number] for number in part) <= most) for part in parts)
+    for part, after in itertools.pairwise(parts):
+        assert sum(sizes[number] for number in part) + sizes[after[0]] > most
 
 
 def test_times_before_1678_and_after_2262_survive_int96(tmp_path):

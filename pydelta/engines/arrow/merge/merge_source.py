@@ -25,7 +25,7 @@ from pydelta.engines.arrow.columns import ArrowColumns
 from pydelta.engines.arrow.evaluate import Columns, evaluate
 from pydelta.engines.arrow.merge.merge_rule import MergeRule, both_sides, one_array
 from pydelta.engines.arrow.merge.spill import BLOCK_ROWS
-from pydelta.engines.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
+from pydelta.engines.arrow.tasks.old_files import chunks, hidden_rows, old_file, read_batches, rows_among
 from pydelta.engines.arrow.tasks.write_files import WriteTask
 from pydelta.engines.arrow.threads import cores, read_files
 from pydelta.log import Snapshot
@@ -254,24 +254,6 @@ def keys_of(source: pa.Table, rule: MergeRule) -> pl.DataFrame:
     return pl.DataFrame(
         {f"k{number}": _joinable(evaluate(key, column, source.num_rows)) for number, (_, key) in enumerate(rule.keys)}
     )
-
-
-def chunks(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Divide files into runs of at most ``most`` bytes, or of one file. Pure.
-
-    Example:
-        >>> chunks([3, 4, 9, 1, 1], 8)
-        [[0, 1], [2], [3, 4]]
-    """
-    found: list[list[int]] = []
-    left = 0
-    for number, size in enumerate(sizes):
-        if not found or size > left:
-            found.append([])
-            left = most
-        found[-1].append(number)
-        left -= size
-    return found
 
 
 def _joinable(values: pa.Array) -> pl.Series:

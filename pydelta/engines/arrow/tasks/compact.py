@@ -22,19 +22,26 @@ from pydelta.engines.arrow.tasks import old_files
 from pydelta.engines.arrow.tasks.old_files import (
     NeedsSpark,
     OldFile,
+    chunks,
     hidden_rows,
     read_batches,
     rows_among,
     with_row_ids,
 )
 from pydelta.engines.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
-from pydelta.storage import Store, open_store
+from pydelta.storage import NearStore, Store, open_store
 
 __all__ = ["Bin", "BinDone", "HandedBack", "OldFile", "live_batches", "run_bins"]
 
 _AHEAD: Final = 8
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
 _READERS: Final = 4
+_NEAR_READERS: Final = 2
+"""Threads that read files of this machine. More would only wait for each other's Python."""
+_CHUNK_BYTES: Final = 1024 * 1024
+"""Size of the small files that a thread reads one after the other."""
+_JOINED_BYTES: Final = 64 * 1024 * 1024
+"""Arrow bytes up to which the rows of such files become one batch. Beyond, the batches are large enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +98,8 @@ def run_bins(
         StorageError: A file is missing, or the store refused a request. The files of the current bin are removed.
     """
     store = store or open_store(task.table_uri, task.store_options)
-    with ThreadPoolExecutor(max_workers=_READERS) as pool:
+    readers = _NEAR_READERS if isinstance(store, NearStore) else _READERS
+    with ThreadPoolExecutor(max_workers=readers) as pool:
         for item in bins:
             outcome = _run_bin(item, task, partition_id=partition_id, store=store, pool=pool)
             if isinstance(outcome, BinDone):
@@ -134,18 +142,22 @@ def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecu
     deleted = hidden_rows(item.files, store=store, root=write.table_uri, options=write.store_options)
     ahead: deque[tuple[int, Future[list[pa.RecordBatch]]]] = deque()
     waiting = 0
+    sizes = [file.size for file in item.files]
     try:
-        for number, file in enumerate(item.files):
-            streamed = file.size > old_files.WHOLE_BYTES
-            while ahead and (streamed or len(ahead) >= _AHEAD or waiting + file.size > _AHEAD_BYTES):
-                size, future = ahead.popleft()
-                waiting -= size
+        for numbers in chunks(sizes, min(_CHUNK_BYTES, sum(sizes) // _AHEAD)):
+            files = [(item.files[number], deleted.get(number)) for number in numbers]
+            size = sum(file.size for file, _ in files)
+            streamed = size > old_files.WHOLE_BYTES
+            while ahead and (streamed or len(ahead) >= _AHEAD or waiting + size > _AHEAD_BYTES):
+                read, future = ahead.popleft()
+                waiting -= read
                 yield from future.result()
             if streamed:
-                yield from live_batches(file, write, store, deleted.get(number))
+                [(file, hidden)] = files
+                yield from live_batches(file, write, store, hidden)
             else:
-                ahead.append((file.size, pool.submit(_whole_file, file, write, store, deleted.get(number))))
-                waiting += file.size
+                ahead.append((size, pool.submit(_read_joined, files, write, store)))
+                waiting += size
         while ahead:
             yield from ahead.popleft()[1].result()
     finally:
@@ -153,8 +165,15 @@ def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecu
             future.cancel()
 
 
-def _whole_file(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> list[pa.RecordBatch]:
-    return list(live_batches(file, write, store, deleted))
+def _read_joined(files: Sequence[tuple[OldFile, Any]], write: WriteTask, store: Store) -> list[pa.RecordBatch]:
+    """Read files, and join their rows if they are few: a column of many short arrays takes longer to encode."""
+    found = [batch for file, hidden in files for batch in live_batches(file, write, store, hidden)]
+    if len(found) < 2 or not found[0].num_columns:
+        return found
+    if sum(batch.get_total_buffer_size() for batch in found) > _JOINED_BYTES:
+        return found
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(found).combine_chunks().to_batches()
+    return joined
 
 
 def live_batches(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ __all__ = [
     "NeedsSpark",
     "OldFile",
     "check_columns",
+    "chunks",
     "errors_of",
     "hidden_rows",
     "old_file",
@@ -151,16 +153,15 @@ def read_batches(
     """
     with errors_of(file):
         if rows is None:
-            parquet = pq.ParquetFile(open_source(file, store) if source is None else source, **_TIMES)
+            parquet = _open_all(open_source(file, store) if source is None else source)
         else:
             parquet = _open_few(file, store)
         if most_bytes is not None:
             _refuse_large_groups(file, parquet.metadata, most_bytes)
-        columns = _columns_of(file, parquet, schema)
-        wanted = [name for name in columns if name is not None]
+        found = _find_columns(file, parquet, schema)
         start = 0
-        for batch in _raw_batches(parquet, wanted, rows or BATCH_ROWS):
-            yield start, _as_written(batch, columns, schema)
+        for batch in _raw_batches(parquet, found.wanted, rows or BATCH_ROWS):
+            yield start, found.rows(batch)
             start += batch.num_rows
             del batch
 
@@ -200,6 +201,24 @@ def open_source(file: OldFile, store: Store) -> Any:
     return io.BufferedReader(RangeReader(store, file.path, file.size), buffer_size=_BUFFER_BYTES)
 
 
+def chunks(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Divide files into runs of at most ``most`` bytes, or of one file. Pure.
+
+    Example:
+        >>> chunks([3, 4, 9, 1, 1], 8)
+        [[0, 1], [2], [3, 4]]
+    """
+    found: list[list[int]] = []
+    left = 0
+    for number, size in enumerate(sizes):
+        if not found or size > left:
+            found.append([])
+            left = most
+        found[-1].append(number)
+        left -= size
+    return found
+
+
 def check_columns(source: Any, file: OldFile, schema: pa.Schema) -> None:
     """Check that Arrow reads columns of a file as Spark does.
 
@@ -211,7 +230,7 @@ def check_columns(source: Any, file: OldFile, schema: pa.Schema) -> None:
     Raises:
         NeedsSpark: See ``read_batches``.
     """
-    _columns_of(file, pq.ParquetFile(source, **_TIMES), schema)
+    _find_columns(file, _open_all(source), schema)
 
 
 def read_range(source: Any, begin: int, size: int) -> memoryview:
@@ -228,6 +247,11 @@ def read_range(source: Any, begin: int, size: int) -> memoryview:
     return memoryview(data)
 
 
+def _open_all(source: Any) -> pq.ParquetFile:
+    """Open a file of which all rows are read. Other threads fetch columns ahead only if requests are slow."""
+    return pq.ParquetFile(source, pre_buffer=isinstance(source, io.BufferedReader), **_TIMES)
+
+
 def _open_few(file: OldFile, store: Store) -> pq.ParquetFile:
     """Open a file of which only some rows are read: a column is fetched in pieces instead of as a whole."""
     source = RangeReader(store, file.path, file.size)
@@ -241,9 +265,9 @@ def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
         return pa.BufferReader(cast(Store, store).read(file.path))  # This reads the file or raises the store's error.
 
 
-def _raw_batches(parquet: pq.ParquetFile, wanted: list[str], most: int) -> Iterator[pa.RecordBatch]:
+def _raw_batches(parquet: pq.ParquetFile, wanted: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
     if wanted:
-        yield from parquet.iter_batches(batch_size=most, columns=wanted, use_threads=False)
+        yield from parquet.iter_batches(batch_size=most, columns=list(wanted), use_threads=False)
         return
     left = parquet.metadata.num_rows  # The file has none of the table's columns, so its rows are all null.
     while left:
@@ -252,15 +276,79 @@ def _raw_batches(parquet: pq.ParquetFile, wanted: list[str], most: int) -> Itera
         left -= rows
 
 
-def _columns_of(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> list[str | None]:
-    """Find for each column of the table the file's column, None if the file lacks it."""
-    own = parquet.schema_arrow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileColumns:
+    """The columns of a table in those of its files that have one schema.
+
+    Args:
+        schema: The table's columns, by their names in files.
+        physical, own: The schema of the files, as Parquet's and as Arrow's.
+        columns: The file's column for each of the table's, None if the files lack it.
+        wanted: The columns to read, in the files' order.
+        match: Whether the files have the table's columns, in its order and types.
+    """
+
+    schema: pa.Schema
+    physical: pq.ParquetSchema
+    own: pa.Schema
+    columns: Sequence[str | None]
+    wanted: Sequence[str]
+    match: bool
+
+    def are_of(self, physical: pq.ParquetSchema, own: pa.Schema, schema: pa.Schema) -> bool:
+        """Return whether they are those of a file with these schemas."""
+        return bool(
+            self.schema is schema
+            and self.physical.equals(physical)  # Only this one knows INT96.
+            and self.own.equals(own, check_metadata=True)
+        )
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of a file as rows of the table."""
+        if batch.schema.equals(self.schema, check_metadata=True):
+            return batch
+        if self.match:
+            return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        return _as_written(batch, self.columns, self.schema)
+
+
+class _LastRead(threading.local):
+    """The columns of the file that a thread has read last. Most files of a table have the same."""
+
+    columns: _FileColumns | None = None
+
+
+_LAST: Final = _LastRead()
+
+
+def _find_columns(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> _FileColumns:
+    """Find the table's columns in a file.
+
+    Raises:
+        NeedsSpark: See ``read_batches``.
+    """
+    physical, own = parquet.schema, parquet.schema_arrow
+    found = _LAST.columns
+    if found is None or not found.are_of(physical, own, schema):
+        columns = _columns_of(file, physical, own, schema)
+        present = {name for name in columns if name is not None}
+        wanted = [name for name in own.names if name in present]
+        match = [] != wanted == schema.names and all(
+            own.field(field.name).type.equals(field.type, check_metadata=True) for field in schema
+        )
+        found = _FileColumns(schema=schema, physical=physical, own=own, columns=columns, wanted=wanted, match=match)
+        _LAST.columns = found
     if any(map(_has_times, schema.types)):
         _refuse_old_calendar(file, parquet)
+    return found
+
+
+def _columns_of(file: OldFile, physical: pq.ParquetSchema, own: pa.Schema, schema: pa.Schema) -> list[str | None]:
+    """Find for each column of the table the file's column, None if the file lacks it."""
     int96 = {
-        parquet.schema.column(index).path.split(".")[0]
-        for index in range(len(parquet.schema))
-        if parquet.schema.column(index).physical_type == "INT96"
+        physical.column(index).path.split(".")[0]
+        for index in range(len(physical))
+        if physical.column(index).physical_type == "INT96"
     }
     names: dict[str, list[str]] = {}
     for name in own.names:
