@@ -37,7 +37,7 @@ _AHEAD: Final = 8
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
 _READERS: Final = 4
 _NEAR_READERS: Final = 2
-"""Threads that read files of this machine. More would only wait for each other's Python."""
+"""Most threads that read files of this machine for a bin. More would only wait for each other's Python."""
 _CHUNK_BYTES: Final = 1024 * 1024
 """Size of the small files that a thread reads one after the other."""
 _JOINED_BYTES: Final = 64 * 1024 * 1024
@@ -98,7 +98,7 @@ def run_bins(
         StorageError: A file is missing, or the store refused a request. The files of the current bin are removed.
     """
     store = store or open_store(task.table_uri, task.store_options)
-    readers = _NEAR_READERS if isinstance(store, NearStore) else _READERS
+    readers = min(_NEAR_READERS, task.encoders) if isinstance(store, NearStore) else _READERS
     with ThreadPoolExecutor(max_workers=readers) as pool:
         for item in bins:
             outcome = _run_bin(item, task, partition_id=partition_id, store=store, pool=pool)
