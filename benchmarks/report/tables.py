@@ -13,7 +13,7 @@ _SIZES: Final = {"changes_small": "2 million rows", "changes": "8 million", "cha
 _BY_SIZE: Final = """## Changes in a Spark session, by the number of rows
 
 Seconds of delta-spark / delta-rs / pydelta, and pydelta over delta-rs. A million rows are 38 MB. The contestants' rows
-are compared. delta-rs gets the source of a MERGE in memory, the others read files; it writes no deletion vectors."""
+are compared. The source of a MERGE is read from files, for delta-rs by Arrow; it writes no deletion vectors."""
 _MANY_ROWS: Final = """## A table of {rows:,} rows
 
 {files} files of {megabytes:,} MB in all. Queries in a session, over the same files read as Parquet:
