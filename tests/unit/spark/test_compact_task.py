@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydelta.engines.arrow.tasks.compact import Bin, BinDone, HandedBack, OldFile, run_bins
 from pydelta.engines.arrow.tasks.old_files import chunks
 from pydelta.engines.arrow.tasks.write_files import PartitionColumn, WriteTask
-from pydelta.errors import ObjectNotFoundError, StorageError, StorageFullError
+from pydelta.errors import ObjectNotFoundError, SchemaError, StorageError, StorageFullError
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.protocol.roaring import encode_bitmap
 from pydelta.protocol.schema import PrimitiveType
@@ -236,6 +236,14 @@ def test_a_file_is_refused_after_one_that_looks_like_it(tmp_path, monkeypatch, b
     outcome = compact(tmp_path, *files_of(tmp_path, monkeypatch, kinds, size), schema=THREE)
     assert isinstance(outcome, HandedBack)
     assert outcome.reason.startswith("1.parquet: ")
+
+
+def test_no_file_is_written_without_a_column(tmp_path):
+    files = [old(tmp_path, f"{number}.parquet", {"gone": list(range(number))}) for number in (2, 3, 4)]
+    with pytest.raises(SchemaError, match="at least one non-partitioned column") as refused:
+        compact(tmp_path, *files, schema=pa.schema([]))
+    assert refused.value.getCondition() == "DELTA_NON_PARTITION_COLUMN_ABSENT"
+    assert names_under(tmp_path) == ["2.parquet", "3.parquet", "4.parquet"]
 
 
 def test_rows_of_small_files_are_joined_unless_they_are_large(tmp_path, monkeypatch):

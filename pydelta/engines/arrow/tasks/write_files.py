@@ -33,6 +33,7 @@ from pydelta.engines.arrow.tasks.side_by_side import SideBySideWriter
 from pydelta.engines.arrow.tasks.split import PartitionColumn, split_by_partition
 from pydelta.engines.arrow.tasks.stats import IndexedLeaf, StatisticsCollector
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
+from pydelta.errors.conditions import Condition
 from pydelta.protocol.partitions import parse_partition_value, partition_dir
 from pydelta.settings.clock import epoch_ms
 from pydelta.storage import Store, open_store
@@ -263,9 +264,19 @@ def _by_kind(batch: pa.RecordBatch, task: WriteTask) -> tuple[pa.RecordBatch, pa
 
 
 class TaskWriter:
-    """The sinks of one task, one per combination of partition values, and their limits."""
+    """The sinks of one task, one per combination of partition values, and their limits.
+
+    Raises:
+        SchemaError: The files would have no column, and a file without one has no rows.
+    """
 
     def __init__(self, task: WriteTask, *, partition_id: int, store: Store | None) -> None:
+        if not task.file_schema.names:
+            raise SchemaError(
+                "A data file needs to contain at least one non-partitioned column, and the table has none.",
+                hint="Add a column to the table first.",
+                condition=Condition.of("DELTA_NON_PARTITION_COLUMN_ABSENT", details=""),
+            )
         self._task = task
         self._partition_id = partition_id
         self._store = store

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
+import pydelta
 from pydelta.commands.alter.requests import AddColumns, DropColumns, NewColumn, RenameColumn, SetProperties
 from pydelta.engines.spark.engine import SparkEngine
 from pydelta.errors import SchemaError
@@ -96,6 +98,30 @@ def test_renamed_dropped_and_added_again_without_a_rewrite(spark, mapped):
     assert {row["map"] for row in _read(spark, mapped).filter("part = 9").collect()} == {40, 42}
     assert _read(spark, mapped).count() == 12
     assert spark.read.format("delta").option("versionAsOf", 0).load(mapped).columns[1] == "the part"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda spark, table, path: spark.sql("SELECT 1 AS `the part`").write.format("delta").mode("append").save(path),
+        lambda spark, table, path: table.update("`the part` = 1", {"`the part`": "5"}),
+        lambda spark, table, path: table.optimize().executeCompaction(),
+        lambda spark, table, path: pydelta.open(path).append(pa.table({"the part": pa.array([1], pa.int32())})),
+    ],
+    ids=["append", "update", "optimize", "without a JVM"],
+)
+def test_with_partition_columns_alone_rows_are_read_and_deleted_but_not_written(spark, mapped, write):
+    spark.range(5).selectExpr(*ROWS).write.format("delta").mode("append").save(mapped)
+    _alter(spark, mapped, DropColumns(paths=(("id",), ("at",), ("list",), ("map",))))
+    table = DeltaTable.forPath(spark, mapped)
+    with pytest.raises(SchemaError, match="at least one non-partitioned column") as refused:
+        write(spark, table, mapped)
+    assert refused.value.getCondition() == "DELTA_NON_PARTITION_COLUMN_ABSENT"
+    table.delete("`the part` = 2")
+    parts = _read(spark, mapped).groupBy("the part").count().orderBy("the part")
+    assert [tuple(row) for row in parts.collect()] == [(0, 6), (1, 5)]
+    _alter(spark, mapped, AddColumns(columns=(NewColumn(path=("id",), data_type=PrimitiveType("long")),)))
+    write(spark, table, mapped)
 
 
 def test_rows_are_changed_merged_and_rearranged(spark, mapped):
