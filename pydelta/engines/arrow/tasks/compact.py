@@ -168,9 +168,7 @@ def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecu
 def _read_joined(files: Sequence[tuple[OldFile, Any]], write: WriteTask, store: Store) -> list[pa.RecordBatch]:
     """Read files, and join their rows if they are few: a column of many short arrays takes longer to encode."""
     found = [batch for file, hidden in files for batch in live_batches(file, write, store, hidden)]
-    if len(found) < 2:
-        return found
-    if sum(batch.get_total_buffer_size() for batch in found) > _JOINED_BYTES:
+    if len(found) < 2 or sum(batch.get_total_buffer_size() for batch in found) > _JOINED_BYTES:
         return found
     joined: list[pa.RecordBatch] = pa.Table.from_batches(found).combine_chunks().to_batches()
     return joined

@@ -158,10 +158,11 @@ def read_batches(
             parquet = _open_few(file, store)
         if most_bytes is not None:
             _refuse_large_groups(file, parquet.metadata, most_bytes)
-        found = _find_columns(file, parquet, schema)
+        columns = _find_columns(file, parquet, schema)
+        wanted = [name for name in columns if name is not None]
         start = 0
-        for batch in _raw_batches(parquet, found.wanted, rows or BATCH_ROWS):
-            yield start, found.rows(batch)
+        for batch in _raw_batches(parquet, wanted, rows or BATCH_ROWS):
+            yield start, _as_written(batch, columns, schema)
             start += batch.num_rows
             del batch
 
@@ -265,9 +266,9 @@ def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
         return pa.BufferReader(cast(Store, store).read(file.path))  # This reads the file or raises the store's error.
 
 
-def _raw_batches(parquet: pq.ParquetFile, wanted: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+def _raw_batches(parquet: pq.ParquetFile, wanted: list[str], most: int) -> Iterator[pa.RecordBatch]:
     if wanted:
-        yield from parquet.iter_batches(batch_size=most, columns=list(wanted), use_threads=False)
+        yield from parquet.iter_batches(batch_size=most, columns=wanted, use_threads=False)
         return
     left = parquet.metadata.num_rows  # The file has none of the table's columns, so its rows are all null.
     while left:
@@ -284,16 +285,12 @@ class _FileColumns:
         schema: The table's columns, by their names in files.
         physical, own: The schema of the files, as Parquet's and as Arrow's.
         columns: The file's column for each of the table's, None if the files lack it.
-        wanted: The columns to read, in the files' order.
-        match: Whether the files have the table's columns, in its order and types.
     """
 
     schema: pa.Schema
     physical: pq.ParquetSchema
     own: pa.Schema
     columns: Sequence[str | None]
-    wanted: Sequence[str]
-    match: bool
 
     def are_of(self, physical: pq.ParquetSchema, own: pa.Schema, schema: pa.Schema) -> bool:
         """Return whether they are those of a file with these schemas."""
@@ -302,14 +299,6 @@ class _FileColumns:
             and self.physical.equals(physical)  # Only this one knows INT96.
             and self.own.equals(own, check_metadata=True)
         )
-
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of a file as rows of the table."""
-        if batch.schema.equals(self.schema, check_metadata=True):
-            return batch
-        if self.match:
-            return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
-        return _as_written(batch, self.columns, self.schema)
 
 
 class _LastRead(threading.local):
@@ -321,8 +310,8 @@ class _LastRead(threading.local):
 _LAST: Final = _LastRead()
 
 
-def _find_columns(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> _FileColumns:
-    """Find the table's columns in a file.
+def _find_columns(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> Sequence[str | None]:
+    """Find for each column of the table the file's column, None if the file lacks it.
 
     Raises:
         NeedsSpark: See ``read_batches``.
@@ -331,20 +320,15 @@ def _find_columns(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> 
     found = _LAST.columns
     if found is None or not found.are_of(physical, own, schema):
         columns = _columns_of(file, physical, own, schema)
-        present = {name for name in columns if name is not None}
-        wanted = [name for name in own.names if name in present]
-        match = [] != wanted == schema.names and all(
-            own.field(field.name).type.equals(field.type, check_metadata=True) for field in schema
-        )
-        found = _FileColumns(schema=schema, physical=physical, own=own, columns=columns, wanted=wanted, match=match)
+        found = _FileColumns(schema=schema, physical=physical, own=own, columns=columns)
         _LAST.columns = found
     if any(map(_has_times, schema.types)):
         _refuse_old_calendar(file, parquet)
-    return found
+    return found.columns
 
 
 def _columns_of(file: OldFile, physical: pq.ParquetSchema, own: pa.Schema, schema: pa.Schema) -> list[str | None]:
-    """Find for each column of the table the file's column, None if the file lacks it."""
+    """Find the columns as ``_find_columns`` does, for the first file of its schema."""
     int96 = {
         physical.column(index).path.split(".")[0]
         for index in range(len(physical))
@@ -447,6 +431,8 @@ def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> boo
 
 
 def _as_written(batch: pa.RecordBatch, columns: Sequence[str | None], schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
     if not columns:  # A batch without arrays would have no rows.
         return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), batch.num_rows, [None]))
     arrays = []
